@@ -1,0 +1,69 @@
+"""The errors Skillery raises; terminal and transient ones differ by type."""
+
+from __future__ import annotations
+
+
+class SkilleryError(Exception):
+    """Anything Skillery raises on purpose; its message names the input and what to do."""
+
+
+class TerminalError(SkilleryError):
+    """Trying again cannot help."""
+
+
+class TransientError(SkilleryError):
+    """Trying again later may help."""
+
+
+class WrongInput(TerminalError):
+    """A command, setting or file that the user gave cannot be used (exit code 2)."""
+
+
+class SourceError(TerminalError):
+    """A source cannot be read.
+
+    Args:
+        source: The source's spec, as the operator wrote it.
+        reason: A short stable code such as `missing`, `not-a-repository`, `columns`, `blocked`.
+        detail: What was found and what to do.
+    """
+
+    def __init__(self, source: str, reason: str, detail: str) -> None:
+        super().__init__(f"{source}: {detail}")
+        self.source = source
+        self.reason = reason
+        self.detail = detail
+
+
+class SourceUnavailable(TransientError):
+    """A source could not be looked at this time (time-out, cut connection); arguments as SourceError."""
+
+    def __init__(self, source: str, reason: str, detail: str) -> None:
+        super().__init__(f"{source}: {detail}")
+        self.source = source
+        self.reason = reason
+        self.detail = detail
+
+
+class StorageError(TerminalError):
+    """A file or table below the root is damaged or missing."""
+
+
+class SchemaMismatch(StorageError):
+    """A file or table has other columns, or a newer schema version, than this program knows."""
+
+
+class ModelMismatch(TerminalError):
+    """The index was built with another encoder than the one configured."""
+
+
+class Locked(TransientError):
+    """Another process holds the root's writer lock."""
+
+
+class NotPublished(TerminalError):
+    """The root has no served index yet."""
+
+
+class UnknownDocument(TerminalError):
+    """No served document, and no alias of one, has this id."""

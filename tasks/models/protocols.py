@@ -1,0 +1,28 @@
+"""What the stages ask of a model; each protocol is small enough to be written by hand in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Encoder(Protocol):
+    """A bi-encoder: texts to vectors, each text by itself."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector a text, shape `(len(texts), dimension)`; longer texts are windowed."""
+
+
+class Tokenizer(Protocol):
+    """The encoder's tokenizer, without its special tokens."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return each token's character span in `text`, in order."""

@@ -67,3 +67,11 @@ class NotPublished(TerminalError):
 
 class UnknownDocument(TerminalError):
     """No served document, and no alias of one, has this id."""
+
+
+class GateRefused(TerminalError):
+    """A built version failed a check and is not served."""
+
+
+class NothingReadable(TerminalError):
+    """None of a run's sources could be read."""

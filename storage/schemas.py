@@ -31,32 +31,36 @@ _ORIGIN: dict[str, Any] = {
     "category": pl.String, "tags": _TEXTS,
 }  # fmt: skip
 
-LISTINGS = pl.Schema({
+_LISTINGS: dict[str, Any] = {
     "source": pl.String, "source_id": pl.String, "kind": pl.String, "name": pl.String,
     "description": pl.String, "author": pl.String, "url": pl.String, "category": pl.String, "tags": _TEXTS,
     "stars": pl.Int64, "repo_id": pl.String, "updated_at": _TIME, "seen_at": _TIME,
     "run_id": pl.String, "schema_version": pl.Int32,
-})  # fmt: skip
+}  # fmt: skip
+LISTINGS = pl.Schema(_LISTINGS)
 
-RAW_DOCUMENTS = pl.Schema({
+_RAW_DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, **_ORIGIN, "content": pl.Binary, "size": pl.Int64,
     "raw_hash": pl.String, "files": pl.List(FILE), "licence_files": pl.List(LICENCE_FILE),
     "findings": pl.List(FINDING), "fetched_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
-})  # fmt: skip
+}  # fmt: skip
+RAW_DOCUMENTS = pl.Schema(_RAW_DOCUMENTS)
 
-DOCUMENTS = pl.Schema({
+_DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, "name": pl.String, "description": pl.String, "body": pl.String,
     "inferred": _TEXTS, "body_hash": pl.String, "content_hash": pl.String, "raw_hash": pl.String, **_ORIGIN,
     "language": pl.String, "files": pl.List(FILE), "licence": pl.String, "licence_rule": pl.String,
     "licence_files": pl.List(LICENCE_FILE), "findings": pl.List(FINDING), "risks": pl.List(FINDING),
     "fetched_at": _TIME, "first_seen_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
-})  # fmt: skip
+}  # fmt: skip
+DOCUMENTS = pl.Schema(_DOCUMENTS)
 
-NODES = pl.Schema({
+_NODES: dict[str, Any] = {
     "node_id": pl.String, "doc_id": pl.String, "ordinal": pl.Int32, "node_type": pl.String,
     "heading_path": _TEXTS, "lead_in": pl.String, "block": pl.String, "start": pl.Int32, "end": pl.Int32,
     "text": pl.String, "n_tokens": pl.Int32, "classifier": pl.String, "confidence": pl.Float32,
-})  # fmt: skip
+}  # fmt: skip
+NODES = pl.Schema(_NODES)
 
 EDGES = pl.Schema({
     "src_id": pl.String, "dst_id": pl.String, "edge_type": pl.String, "weight": pl.Float32,

@@ -1,0 +1,208 @@
+"""The command `skillery`: every flow and every query is reachable from here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows import printing
+from flows.settings import Settings, load_settings
+from storage.errors import SkilleryError, UnknownDocument, WrongInput
+from storage.root import Root
+
+app = typer.Typer(
+    help="Skillery, the refinery for agent skills.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
+evaluate_app = typer.Typer(help="Measure what is served, or methods on a bench.", no_args_is_help=True)
+app.add_typer(evaluate_app, name="evaluate")
+
+
+class IndexMode(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
+    """How much of the index a run makes."""
+
+    all = "all"
+    skills = "skills"
+
+
+RootOption = Annotated[Path | None, typer.Option("--root", help="Folder of all that Skillery keeps [data].")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answers go, a line each.")]
+BudgetOption = Annotated[
+    float | None, typer.Option("--budget", help="Up to 1 a share of the document's tokens, else a number.")
+]
+
+
+def _root(settings: Settings, given: Path | None) -> Root:
+    return Root(given or settings.root)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+@app.command()
+def run(
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Where skills come from; repeatable.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="First N documents of each.")] = None,
+    index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Crawl, refine, parse, index, check and publish, in this process."""
+    settings = load_settings()
+    from flows.run import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, only runs pay them)
+
+    record = run_nightly(_root(settings, root), source, limit, index.value)
+    _print_json(record) if as_json else printing.print_run(record)
+    raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
+
+
+@app.command()
+def status(
+    max_age: Annotated[float | None, typer.Option("--max-age", help="Hours; older fails.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what is served, how old it is, and how the last runs went."""
+    from flows.status import root_status  # noqa: PLC0415
+
+    found = root_status(_root(load_settings(), root))
+    _print_json(found) if as_json else printing.print_status(found)
+    age = found["age_hours"]
+    if max_age is not None and (age is None or age > max_age):
+        raise typer.Exit(1)
+
+
+@app.command()
+def search(
+    query: Annotated[str | None, typer.Argument(help="The task.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many skills.")] = 10,
+    batch: BatchOption = None,
+    out: OutOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the skills that fit a task."""
+    from flows.queries import answer_batch, open_index  # noqa: PLC0415
+
+    settings = load_settings()
+    index = open_index(_root(settings, root), settings)
+    if batch is not None or out is not None:
+        answer_batch(batch, out, lambda line: index.search(line["query"], int(line.get("k", k))))
+        return
+    answer = index.search(_given(query, "QUERY"), k)
+    _print_json(answer) if as_json else printing.print_search(answer)
+
+
+@app.command()
+def page(
+    doc_id: Annotated[str | None, typer.Argument(help="A skill's id, as search prints it.")] = None,
+    query: Annotated[str | None, typer.Argument(help="The request.")] = None,
+    budget: BudgetOption = None,
+    method: Annotated[str, typer.Option("--method", help="How nodes are chosen.")] = "mmr",
+    batch: BatchOption = None,
+    out: OutOption = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the context alone.")] = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Return the parts of a skill that a request needs."""
+    from flows.queries import answer_batch, open_index  # noqa: PLC0415
+
+    settings = load_settings()
+    index = open_index(_root(settings, root), settings)
+    if batch is not None or out is not None:
+
+        def answer_line(line: dict[str, Any]) -> dict[str, Any]:
+            return index.page(line["doc_id"], line["query"], budget=line.get("budget", budget), method=method)
+
+        answer_batch(batch, out, answer_line, required=("query_id", "doc_id", "query"))
+        return
+    answer = index.page(_given(doc_id, "DOC_ID"), _given(query, "QUERY"), budget=budget, method=method)
+    if as_json:
+        _print_json(answer)
+    elif markdown:
+        sys.stdout.write(answer["context"] + "\n")
+    else:
+        printing.print_page(answer)
+
+
+def _given(value: str | None, name: str) -> str:
+    if value is None:
+        msg = f"{name} is missing: give it, or --batch and --out"
+        raise WrongInput(msg)
+    return value
+
+
+@app.command()
+def classify(
+    fragments: Annotated[Path, typer.Argument(help="JSON lines of fragments.")],
+    out: Annotated[Path, typer.Option("--out", help="Where their types go, a line each.")],
+    classifier: Annotated[str, typer.Option("--classifier", help="local: the embedded rules.")] = "local",
+) -> None:
+    """Type fragments: step, example, param, precondition, error_handling or concept."""
+    from flows.queries import classify_file  # noqa: PLC0415
+
+    classify_file(fragments, out, classifier)
+
+
+@evaluate_app.command("paging")
+def evaluate_paging(
+    documents: Annotated[Path, typer.Option("--documents", help="JSON lines {doc_id, content}.")],
+    queries: Annotated[Path, typer.Option("--queries", help="JSON lines with evidence.")],
+    method: Annotated[list[str] | None, typer.Option("--method", help="Repeatable.")] = None,
+    budget: Annotated[list[float] | None, typer.Option("--budget", help="Repeatable.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure evidence sufficiency, coverage and token reduction of paging methods on a bench."""
+    from flows.bench import paging_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = paging_bench(_root(settings, root), settings, documents, queries, method, budget)
+    _print_json(found) if as_json else printing.print_paging(found)
+
+
+@evaluate_app.command("corpus")
+def evaluate_corpus(root: RootOption = None, as_json: JsonOption = False) -> None:
+    """Run the evaluation flow on what is served: seeded probes, and the sample's requests where they fit."""
+    from flows.run import run_evaluation  # noqa: PLC0415
+
+    found = run_evaluation(_root(load_settings(), root))
+    _print_json(found) if as_json else printing.print_evaluation(found)
+
+
+def main() -> None:
+    """Run the command; errors are one line on stderr.
+
+    Exit codes: 0 done, 1 a run failed, 2 wrong use, 130 interrupted.
+    """
+    try:
+        code = app(standalone_mode=False)
+    except (WrongInput, UnknownDocument) as error:
+        _fail(str(error), 2)
+    except SkilleryError as error:
+        _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("interrupted; a later run picks up where this one was", 130)
+    except Exception as error:
+        # Typer's own complaints about arguments; their class is not exported, its subclass is.
+        if not isinstance(error, typer.BadParameter.__mro__[1]):
+            raise
+        _fail(str(getattr(error, "message", error)), 2)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    sys.stderr.write(f"skillery: {' '.join(message.split())}\n")
+    sys.exit(code)

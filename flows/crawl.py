@@ -1,0 +1,44 @@
+"""Crawl: read every source into raw parts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from prefect import flow
+
+from flows.artifacts import show_table
+from flows.record import new_run_id
+from flows.settings import load_settings
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.crawl.collect import require_readable
+from tasks.crawl.shells import crawl_source
+
+_COLUMNS = ("source", "state", "listed", "new", "changed", "unchanged", "retired", "failed", "message")
+
+
+@flow(name="crawl")
+def crawl(
+    root: str = "data", sources: list[str] | None = None, limit: int | None = None, run_id: str | None = None
+) -> list[dict[str, Any]]:
+    """Crawl sources into raw/ below the root; documents seen before and unchanged are only touched.
+
+    Args:
+        root: Folder of all that Skillery keeps.
+        sources: Specs such as `git+URL[@REF]`, `dir:PATH`, `parquet:PATH`; none: the sample marketplace.
+        limit: The first so many documents of each source; empty: all.
+        run_id: Filled in by nightly.
+    """
+    settings = load_settings()
+    options = {"max_document_bytes": settings.max_document_bytes, "git_timeout": settings.git_timeout}
+    run, now = run_id or new_run_id(), datetime.now(UTC)
+    with writer_lock(Root(root)):
+        reports = [
+            crawl_source(root, spec, run_id=run, now=now, limit=limit, options=options)
+            for spec in sources or ["sample"]
+        ]
+    rows = [{c: str(r[c]) if c == "failed" else r[c] for c in _COLUMNS} for r in reports]
+    show_table("skillery-crawl", rows, "What each source brought.")
+    require_readable(reports)
+    return reports

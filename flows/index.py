@@ -1,0 +1,50 @@
+"""Index: the corpus into LanceDB, checked, then served."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from prefect import flow
+from prefect.events import emit_event
+
+from flows.artifacts import show_table
+from flows.record import new_run_id
+from flows.settings import load_settings
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.parse.shells import prepare_encoder
+from tasks.retrieve.shells import build_tables, check_tables, publish_tables
+
+log = logging.getLogger(__name__)
+
+PUBLISHED = "skillery.published"
+
+
+@flow(name="index")
+def index(
+    root: str = "data", index: Literal["all", "skills"] = "all", run_id: str | None = None
+) -> dict[str, Any]:
+    """Bring the tables in step with the corpus, check them, serve them; return built, checks, version.
+
+    A version that fails a check is not served: the run fails, and the old version goes on being served.
+
+    Args:
+        root: Folder of all that Skillery keeps.
+        index: `skills` leaves the table `nodes` for later.
+        run_id: Filled in by nightly.
+    """
+    run, now = run_id or new_run_id(), datetime.now(UTC)
+    with writer_lock(Root(root)):
+        encoder = prepare_encoder(root, load_settings().encoder)
+        built = build_tables(root, encoder, with_nodes=index == "all")
+        checks = check_tables(root, built, encoder)
+        show_table("skillery-checks", checks, "The gate: what the new version had to pass.")
+        version = publish_tables(root, built, checks, encoder, run_id=run, now=now)
+    log.info("index: %s", f"{version} is served" if version else "nothing changed, the served version stays")
+    show_table("skillery-index", [{"published": version or "unchanged", **built}], "The tables.")
+    if version:
+        resource = {"prefect.resource.id": "skillery.index", "prefect.resource.name": version}
+        emit_event(event=PUBLISHED, resource=resource, payload={"root": root, "version": version})
+    return {"built": built, "checks": checks, "version": version}

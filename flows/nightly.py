@@ -1,0 +1,56 @@
+"""Nightly: crawl, refine, parse, index, gate, publish."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from prefect import flow
+
+from flows.crawl import crawl
+from flows.index import index as index_tables
+from flows.parse import parse
+from flows.record import new_run_id, recorded
+from flows.refine import refine
+from storage.locks import writer_lock
+from storage.root import Root
+from storage.state import read_runs
+
+
+@flow(name="nightly", flow_run_name="nightly {root}")
+def nightly(
+    root: str = "data",
+    sources: list[str] | None = None,
+    limit: int | None = None,
+    index: Literal["all", "skills"] = "all",
+    run_id: str | None = None,
+) -> dict[str, Any]:
+    """Refresh the index from its sources; only what changed costs anything. Returns the run's record.
+
+    Args:
+        root: Folder of all that Skillery keeps.
+        sources: Specs such as `git+URL[@REF]`, `dir:PATH`, `parquet:PATH`; none: those of the last run.
+        limit: The first so many documents of each source; empty: all.
+        index: `skills` makes what routing needs and leaves the nodes' vectors for later.
+        run_id: Name of this run; made up where empty.
+    """
+    place, run = Root(root), run_id or new_run_id()
+    specs = sources or last_specs(place)
+    with writer_lock(place), recorded(place, run, specs) as record:
+        with record.stage("crawl"):
+            record.sources = crawl(root, specs, limit, run)
+        with record.stage("refine"):
+            record.dropped = refine(root, run)
+            record.documents = record.dropped.pop("documents")
+        with record.stage("parse"):
+            record.vectors_new = parse(root, index)["vectors"]
+        with record.stage("index"):
+            indexed = index_tables(root, index, run)
+        record.vectors_new += indexed["built"]["vectors_new"]
+        record.checks, record.published = indexed["checks"], indexed["version"] is not None
+    return record.as_dict()
+
+
+def last_specs(root: Root) -> list[str]:
+    """Return the sources this root was last run with; the sample marketplace for an empty root."""
+    runs = read_runs(root, last=1)
+    return list(runs[0]["specs"]) if runs else ["sample"]

@@ -1,0 +1,100 @@
+"""The forms in which answers are printed for a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+_out = Console()
+
+
+def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape("" if cell is None else str(cell)) for cell in row))
+    _out.print(table)
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    return ", ".join(f"{k} {v}" for k, v in counts.items()) or "none"
+
+
+def print_run(record: dict[str, Any]) -> None:
+    """Print what a run did."""
+    columns = ["source", "state", "listed", "new", "changed", "unchanged", "retired", "failed"]
+    rows = [[*(s[c] for c in columns[:-1]), _counts(s["failed"])] for s in record["sources"]]
+    if rows:
+        _table(f"run {record['run_id']}: {record['state']}", columns, rows)
+    _out.print(f"documents {record['documents']}, dropped: {escape(_counts(record['dropped']))}")
+    _out.print(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    if record["message"]:
+        _out.print(f"{record['state']}: {escape(record['message'])}", style="red")
+    passed = sum(c["passed"] for c in record["checks"])
+    news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
+    _out.print(f"checks passed {passed} of {len(record['checks'])}; served: {record['served']} ({news})")
+    _out.print(f"seconds: {_counts(record['seconds'])}")
+
+
+def print_status(status: dict[str, Any]) -> None:
+    """Print what a root holds and serves."""
+    age = "" if status["age_hours"] is None else f", {status['age_hours']:.1f} h old"
+    _out.print(f"served: {status['served'] or 'nothing yet'}{age}")
+    _out.print(f"counts: {_counts(status['counts'])}")
+    _out.print(f"dropped: {escape(_counts(status['dropped']))}")
+    columns = ["source", "state", "last_complete", "stale_since"]
+    _table("sources", columns, [[s[c] for c in columns] for s in status["sources"]])
+    rows = [[r["run_id"], r["state"], r["published"], sum(r["seconds"].values())] for r in status["runs"]]
+    _table("last runs", ["run", "state", "published", "seconds"], rows)
+
+
+def print_search(answer: dict[str, Any]) -> None:
+    """Print a ranking of skills."""
+    rows = [[r["rank"], r["doc_id"], r["name"], _short(r["description"])] for r in answer["results"]]
+    _table(answer["query"], ["#", "doc_id", "name", "description"], rows)
+    _out.print(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
+
+
+def _short(text: str, width: int = 140) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def print_page(answer: dict[str, Any]) -> None:
+    """Print a page: its context, then where it comes from and what it cost."""
+    _out.print(answer["context"], markup=False, highlight=False)
+    _out.rule()
+    share = answer["tokens"] / max(answer["document_tokens"], 1)
+    cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
+    _out.print(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {answer['method']}")
+    origin = answer["url"] or answer["source"]
+    licence = answer["licence"] or "unknown"
+    _out.print(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}", markup=False)
+
+
+def print_paging(found: dict[str, Any]) -> None:
+    """Print the table of paging methods with 95 % intervals."""
+    measures = ["sufficient", "coverage", "token_reduction"]
+    rows = [
+        [
+            m["method"],
+            m["budget"],
+            m["queries"],
+            *(f"{m[x]:.3f} [{m['ci95'][x][0]:.3f}, {m['ci95'][x][1]:.3f}]" for x in measures),
+            f"{m['nodes']:.1f}",
+            f"{m['median_ms']:.0f}",
+        ]
+        for m in found["methods"]
+    ]
+    _table("paging", ["method", "budget", "queries", *measures, "nodes", "median ms"], rows)
+
+
+def print_evaluation(found: dict[str, Any]) -> None:
+    """Print the figures of an evaluation of what is served."""
+    rows = [[p["probe"], p["leg"], p["queries"], p["measure"], f"{p['value']:.3f}"] for p in found["probes"]]
+    _table(f"evaluation of {found['version']}", ["probe", "leg", "queries", "measure", "value"], rows)
+    if found.get("paging"):
+        print_paging({"methods": found["paging"]})

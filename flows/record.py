@@ -1,0 +1,76 @@
+"""The record of a run: what `run --json` prints and `status` lists, written whatever happens."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from storage.errors import GateRefused
+from storage.root import Root
+from storage.served import read_served
+from storage.state import parsed_table, write_run
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time: UTC to the second, and a few random letters."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """What is known of a run so far; see architecture of `run --json` in the README."""
+
+    run_id: str
+    specs: list[str]
+    started_at: str
+    state: str = "failed"
+    message: str | None = None
+    published: bool = False
+    served: str | None = None
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    documents: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    nodes: int = 0
+    edges: int = 0
+    vectors_new: int = 0
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time one stage."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - started, 2)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as JSON takes it."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@contextmanager
+def recorded(root: Root, run_id: str, specs: list[str]) -> Iterator[RunRecord]:
+    """Keep a run's record below the root, with its state: also of a run that fails or is interrupted."""
+    record = RunRecord(run_id, specs, datetime.now(UTC).isoformat())
+    try:
+        yield record
+    except BaseException as error:
+        record.state = "refused" if isinstance(error, GateRefused) else "failed"
+        record.message = str(error) or type(error).__name__
+        raise
+    else:
+        good = all(s["state"] in ("complete", "limited") for s in record.sources)
+        record.state = "complete" if good else "partial"
+    finally:
+        served = read_served(root)
+        record.served = served.version if served else None
+        parsed = parsed_table(root).read(columns=["n_nodes", "n_edges"])
+        record.nodes, record.edges = int(parsed["n_nodes"].sum()), int(parsed["n_edges"].sum())
+        write_run(root, record.as_dict())

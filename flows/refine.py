@@ -1,0 +1,41 @@
+"""Refine: raw documents into a clean corpus."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from prefect import flow
+
+from flows.artifacts import counted, show_table
+from flows.record import new_run_id
+from flows.settings import load_settings
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
+
+log = logging.getLogger(__name__)
+
+
+@flow(name="refine")
+def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
+    """Refine what is new or changed; return the corpus' size and how many are dropped for each reason.
+
+    Args:
+        root: Folder of all that Skillery keeps.
+        run_id: Filled in by nightly.
+    """
+    settings, run, now = load_settings(), run_id or new_run_id(), datetime.now(UTC)
+    share = settings.max_control_share
+    with writer_lock(Root(root)):
+        plan = plan_refining(root, max_control_share=share)
+        log.info("refine: %(todo)d documents to refine, %(gone)d gone, %(unchanged)d unchanged", plan)
+        for parts in plan["batches"]:
+            refine_raw_parts(root, parts, run_id=run, max_control_share=share)
+        counts = settle_corpus(root, run_id=run, now=now)
+    work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}
+    rows = counted(work) + [
+        {"what": k if k == "documents" else f"dropped: {k}", "count": n} for k, n in counts.items()
+    ]
+    show_table("skillery-refine", rows, "The corpus now, and why documents are not in it.")
+    return counts

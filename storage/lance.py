@@ -1,0 +1,152 @@
+"""The tables `skills` and `nodes` in LanceDB: schemas, the one writer, readers at a version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+from lancedb.index import FTS, BTree
+
+from storage.errors import StorageError
+from storage.root import Root
+from storage.schemas import SCHEMA_VERSION
+
+SKILLS, NODES = "skills", "nodes"
+_IDS_PER_DELETE = 500
+# Versions are kept until retention removes them: optimize must not clean up under a reader.
+_KEEP = timedelta(days=36500)
+
+_TEXTS = pa.list_(pa.string())
+_SKILL_FIELDS = [
+    ("doc_id", pa.string()), ("doc_key", pa.string()), ("kind", pa.string()), ("name", pa.string()),
+    ("description", pa.string()), ("text", pa.string()), ("body_start", pa.int64()), ("n_tokens", pa.int64()),
+    ("source", pa.string()), ("repo", pa.string()), ("ref", pa.string()), ("commit", pa.string()),
+    ("path", pa.string()), ("url", pa.string()), ("author", pa.string()), ("stars", pa.int64()),
+    ("category", pa.string()), ("language", pa.string()), ("licence", pa.string()), ("risks", _TEXTS),
+    ("stale", pa.bool_()), ("content_hash", pa.string()), ("body_hash", pa.string()),
+    ("digest", pa.string()), ("nodes_digest", pa.string()),
+]  # fmt: skip
+_NODE_FIELDS = [
+    ("node_id", pa.string()), ("doc_id", pa.string()), ("ordinal", pa.int32()), ("node_type", pa.string()),
+    ("heading_path", _TEXTS), ("lead_in", pa.string()), ("block", pa.string()), ("start", pa.int32()),
+    ("end", pa.int32()), ("text", pa.string()), ("n_tokens", pa.int32()), ("classifier", pa.string()),
+    ("confidence", pa.float32()),
+]  # fmt: skip
+
+
+def skills_schema(model: dict[str, Any]) -> pa.Schema:
+    """Return the Arrow schema of `skills` for an encoder's identity (`name`, `revision`, `dimension`)."""
+    return _schema(_SKILL_FIELDS, model)
+
+
+def nodes_schema(model: dict[str, Any]) -> pa.Schema:
+    """Return the Arrow schema of `nodes` for an encoder's identity."""
+    return _schema(_NODE_FIELDS, model)
+
+
+def _schema(fields: list[tuple[str, pa.DataType]], model: dict[str, Any]) -> pa.Schema:
+    vector = ("vector", pa.list_(pa.float32(), int(model["dimension"])))
+    metadata = {"model": json.dumps(model, sort_keys=True), "schema_version": str(SCHEMA_VERSION)}
+    return pa.schema([*fields, vector], metadata=metadata)
+
+
+def connect(root: Root) -> lancedb.DBConnection:
+    """Return the root's LanceDB."""
+    return lancedb.connect(root.at("lance"))
+
+
+def table_names(db: lancedb.DBConnection) -> list[str]:
+    """Return the names of the tables that exist."""
+    return list(db.list_tables().tables)
+
+
+def open_at(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.Table:
+    """Return a table as of a version; later writes do not show.
+
+    Raises:
+        StorageError: The table or the version is not there.
+    """
+    try:
+        table = db.open_table(name)
+        table.checkout(version)
+    except (ValueError, RuntimeError, OSError) as error:
+        msg = f"table {name} at version {version} cannot be opened ({str(error).splitlines()[0]})"
+        raise StorageError(msg) from error
+    return table
+
+
+def quoted(values: Collection[str]) -> str:
+    """Return values as the inside of an SQL IN list, quotes escaped."""
+    return ", ".join("'" + v.replace("'", "''") + "'" for v in values)
+
+
+class TableWriter:
+    """Writes one table, in bulk, from a base version onwards; only the holder of the root's lock may.
+
+    Opening puts the table back to `base` where a run that died left versions after it; without a base,
+    or with another schema (another encoder), the table is made anew, old versions staying readable.
+
+    Args:
+        db: The database.
+        name: `skills` or `nodes`.
+        schema: The table's Arrow schema, model identity in its metadata.
+        base: The version to go on from, None to start empty.
+    """
+
+    def __init__(self, db: lancedb.DBConnection, name: str, schema: pa.Schema, base: int | None) -> None:
+        self.schema, self.rebuilt, self.written = schema, False, False
+        exists = name in table_names(db)
+        if exists and base is not None:
+            self.table = db.open_table(name)
+            if self.table.version != base:
+                self.table.checkout(base)
+                self.table.restore()
+        if not exists or base is None or self.table.schema.metadata != schema.metadata:
+            self.table = db.create_table(name, schema=schema, mode="overwrite")
+            self.rebuilt = self.written = True
+
+    def delete(self, doc_ids: Collection[str]) -> None:
+        """Remove every row of these documents."""
+        ids = sorted(doc_ids)
+        self.written = self.written or bool(ids)
+        for start in range(0, len(ids), _IDS_PER_DELETE):
+            self.table.delete(f"doc_id IN ({quoted(ids[start : start + _IDS_PER_DELETE])})")
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows in one write."""
+        if rows.num_rows:
+            self.written = True
+            self.table.add(rows.cast(self.schema))
+
+    def finish(self, scalar: Collection[str], full_text: Collection[str]) -> int:
+        """Make indices where they are missing, compact, bring indices up to date; return the version.
+
+        Indices are made after the load: one made on an empty table covers nothing.
+        """
+        present = {column for index in self.table.list_indices() for column in index.columns}
+        if self.table.count_rows():
+            for column in (c for c in scalar if c not in present):
+                self.table.create_index(column, config=BTree())
+            for column in (c for c in full_text if c not in present):
+                self.table.create_index(column, config=FTS(base_tokenizer="icu"))
+            self.table.optimize(cleanup_older_than=_KEEP)
+        return int(self.table.version)
+
+
+def tag(db: lancedb.DBConnection, name: str, label: str, version: int) -> None:
+    """Tag a version, so that cleanup leaves it; an equal tag is left as it is."""
+    tags = db.open_table(name).tags
+    if label not in tags.list():
+        tags.create(label, version)
+
+
+def last_tagged(db: lancedb.DBConnection, name: str) -> int | None:
+    """Return the newest tagged version of a table, None where there is no table or no tag."""
+    if name not in table_names(db):
+        return None
+    versions = [int(t["version"]) for t in db.open_table(name).tags.list().values()]
+    return max(versions, default=None)

@@ -1,0 +1,85 @@
+"""A table in 64 Parquet files by a hash of doc_id, so that a rewrite costs what changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+
+import polars as pl
+
+from storage.parquet import read_frame, write_frame
+from storage.root import Root
+
+PARTITIONS = 64
+
+
+def partition_of(doc_id: str) -> int:
+    """Return the partition of a document, 0 to 63; ids that differ only in case share one."""
+    return hashlib.sha256(doc_id.casefold().encode()).digest()[0] % PARTITIONS
+
+
+class PartitionedTable:
+    """Rows keyed by document below one folder of the root, one file a partition.
+
+    Args:
+        root: Where the table lies.
+        folder: Its folder below the root.
+        schema: Its columns.
+        key: The column that names the document; `node_key` columns hold `doc_id#ordinal`.
+        node_key: Whether `key` holds node ids.
+    """
+
+    def __init__(
+        self, root: Root, folder: str, schema: pl.Schema, *, key: str = "doc_id", node_key: bool = False
+    ) -> None:
+        self.root, self.folder, self.schema = root, folder, schema
+        column = pl.col(key)
+        self._document = column.str.replace(r"#\d+$", "") if node_key else column
+
+    def file(self, partition: int) -> str:
+        """Return the partition's file, relative to the root."""
+        return f"{self.folder}/part-{partition:02d}.parquet"
+
+    def read(
+        self, partitions: Iterable[int] | None = None, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """Return the rows of the partitions named (None: all), in partition order."""
+        wanted = range(PARTITIONS) if partitions is None else sorted(set(partitions))
+        present = set(self.root.files(self.folder, ".parquet"))
+        frames = [
+            read_frame(self.root, self.file(p), self.schema, columns)
+            for p in wanted
+            if self.file(p) in present
+        ]
+        names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
+        return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *frames])
+
+    def of(self, doc_id: str) -> pl.DataFrame:
+        """Return the rows of the partition that this document lies in."""
+        return self.read([partition_of(doc_id)])
+
+    def replace(self, doc_ids: Collection[str], rows: pl.DataFrame) -> None:
+        """Remove every row of `doc_ids`, add `rows` (whose documents must be among them).
+
+        Only the partitions that these documents lie in are rewritten, each in one step.
+
+        Raises:
+            ValueError: `rows` holds a document that is not in `doc_ids`.
+        """
+        strangers = set(rows.select(self._document).to_series().unique()) - set(doc_ids)
+        if strangers:
+            msg = f"{self.folder}: rows of {sorted(strangers)[:3]} are not among the documents replaced"
+            raise ValueError(msg)
+        ids = pl.DataFrame({"_doc": list(doc_ids)}, schema={"_doc": pl.String})
+        ids = ids.with_columns(_partition=ids["_doc"].map_elements(partition_of, return_dtype=pl.Int64))
+        keyed = rows.with_columns(_doc=self._document).join(ids, on="_doc", how="left", maintain_order="left")
+        for (partition,), group in ids.group_by("_partition"):
+            new = keyed.filter(pl.col("_partition") == partition).drop("_doc", "_partition")
+            self._rewrite(int(str(partition)), group["_doc"], new)
+
+    def _rewrite(self, partition: int, doc_ids: pl.Series, new: pl.DataFrame) -> None:
+        old = self.read([partition])
+        kept = old.filter(~self._document.is_in(doc_ids.implode()))
+        if kept.height == old.height and new.is_empty():
+            return
+        write_frame(self.root, self.file(partition), pl.concat([kept, new]), self.schema)

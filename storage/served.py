@@ -1,0 +1,64 @@
+"""`state/served.json`: the one pointer to what readers may open."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from storage.errors import NotPublished, StorageError
+from storage.root import Root
+
+SERVED = "state/served.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What is served: `version` is the tag of both tables, `skills` and `nodes` their table versions.
+
+    `nodes` is None where the run left the nodes' vectors for later; `model` holds the encoder's `name`,
+    `revision`, `dimension`, text `template` and `path` (its export, relative to the root).
+    """
+
+    version: str
+    run_id: str
+    skills: int
+    nodes: int | None
+    model: dict[str, Any]
+    published_at: datetime
+
+
+def read_served(root: Root) -> Served | None:
+    """Return the pointer, or None where nothing has been published.
+
+    Raises:
+        StorageError: The file is damaged.
+    """
+    record = root.read_json(SERVED)
+    if record is None:
+        return None
+    try:
+        published_at = datetime.fromisoformat(record["published_at"])
+        fields = {k: record[k] for k in ("version", "run_id", "skills", "nodes", "model")}
+        return Served(**fields, published_at=published_at)
+    except (KeyError, ValueError) as error:
+        msg = f"{root.at(SERVED)} is damaged ({error!r})"
+        raise StorageError(msg) from error
+
+
+def require_served(root: Root) -> Served:
+    """Return the pointer.
+
+    Raises:
+        NotPublished: Nothing has been published below this root.
+    """
+    served = read_served(root)
+    if served is None:
+        msg = f"nothing is served below {root.uri}: publish with `skillery run --root {root.uri}`"
+        raise NotPublished(msg)
+    return served
+
+
+def write_served(root: Root, served: Served) -> None:
+    """Replace the pointer in one step."""
+    root.write_json(SERVED, {**asdict(served), "published_at": served.published_at.isoformat()})

@@ -1,0 +1,101 @@
+"""What is known between runs: documents seen, refined and parsed, sources, runs, aliases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from storage.parquet import read_frame, write_frame
+from storage.partitions import PartitionedTable
+from storage.root import Root
+from storage.schemas import DOCUMENTS, DROPPED, EDGES, NODES, Dropped, to_frame
+
+_TIME = pl.Datetime("us", "UTC")
+
+# One row a document and source: no text, so that an unchanged night rewrites none.
+_SEEN: dict[str, Any] = {
+    "doc_id": pl.String, "source": pl.String, "digest": pl.String, "raw_part": pl.String,
+    "first_seen_at": _TIME, "last_seen_at": _TIME, "stale_since": _TIME, "retired_at": _TIME,
+}  # fmt: skip
+SEEN = pl.Schema(_SEEN)
+# What refine made of a document: `outcome` is `kept`, or the reason it was dropped for.
+REFINED = pl.Schema({
+    "doc_id": pl.String, "source": pl.String, "digest": pl.String, "outcome": pl.String,
+})  # fmt: skip
+PARSED = pl.Schema({"doc_id": pl.String, "digest": pl.String, "n_nodes": pl.Int32, "n_edges": pl.Int32})
+_ALIASES: dict[str, Any] = {
+    "doc_id": pl.String, "survivor": pl.String, "kind": pl.String, "since": _TIME,
+}  # fmt: skip
+ALIASES = pl.Schema(_ALIASES)
+
+
+def seen_table(root: Root) -> PartitionedTable:
+    """Return the table of documents seen, by source."""
+    return PartitionedTable(root, "state/seen", SEEN)
+
+
+def refined_table(root: Root) -> PartitionedTable:
+    """Return the table of refine's verdicts."""
+    return PartitionedTable(root, "state/refined", REFINED)
+
+
+def documents_table(root: Root) -> PartitionedTable:
+    """Return the corpus: one row a document that survived."""
+    return PartitionedTable(root, "documents", DOCUMENTS)
+
+
+def folded_table(root: Root) -> PartitionedTable:
+    """Return the documents that are copies of another: they come back when their survivor goes."""
+    return PartitionedTable(root, "state/folded", DOCUMENTS)
+
+
+def parsed_table(root: Root) -> PartitionedTable:
+    """Return the table of what has been parsed, by digest."""
+    return PartitionedTable(root, "state/parsed", PARSED)
+
+
+def nodes_table(root: Root) -> PartitionedTable:
+    """Return the nodes of the corpus."""
+    return PartitionedTable(root, "nodes", NODES)
+
+
+def edges_table(root: Root) -> PartitionedTable:
+    """Return the edges of the corpus."""
+    return PartitionedTable(root, "edges", EDGES, key="src_id", node_key=True)
+
+
+def aliases_table(root: Root) -> PartitionedTable:
+    """Return folded, renamed and retired ids with the document that stands for them."""
+    return PartitionedTable(root, "state/aliases", ALIASES)
+
+
+def append_dropped(root: Root, run_id: str, rows: list[Dropped]) -> None:
+    """Add rows to the run's file of dropped documents."""
+    relative = f"dropped/{run_id}.parquet"
+    frame = to_frame(rows, DROPPED, run_id=run_id)
+    if root.exists(relative):
+        frame = pl.concat([read_frame(root, relative, DROPPED), frame])
+    write_frame(root, relative, frame.unique(maintain_order=True), DROPPED)
+
+
+def read_sources(root: Root) -> dict[str, dict[str, Any]]:
+    """Return what is remembered of each source, by spec."""
+    record = root.read_json("state/sources.json") or {}
+    return dict(record.get("sources", {}))
+
+
+def write_source(root: Root, spec: str, record: dict[str, Any]) -> None:
+    """Remember one source's record."""
+    root.write_json("state/sources.json", {"sources": {**read_sources(root), spec: record}})
+
+
+def read_runs(root: Root, last: int = 10) -> list[dict[str, Any]]:
+    """Return the records of the last runs, newest first."""
+    files = sorted(root.files("state/runs", ".json"), reverse=True)[:last]
+    return [record for f in files if (record := root.read_json(f)) is not None]
+
+
+def write_run(root: Root, record: dict[str, Any]) -> None:
+    """Keep one run's record under its `run_id`."""
+    root.write_json(f"state/runs/{record['run_id']}.json", record)

@@ -1,0 +1,112 @@
+"""Who a skill is: ids and public URLs of repositories, never with credentials in them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from storage.errors import WrongInput
+
+_URL = re.compile(
+    r"^(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<user>[^/]*)@)?(?P<host>[^/@]*)(?P<path>/.*)?$", re.I | re.S
+)
+_SCP = re.compile(r"^(?:(?P<user>[^@:/]+)@)?(?P<host>\[[^\]]+\]|[^@:/]+):(?P<path>(?!:|//).+)$", re.S)
+_USER_INFO = re.compile(r"(?<=://)(?:[^/\s:]*:\S*|[^/\s]*)@")  # generous: a password may hold a slash
+_GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
+
+
+class Remote(NamedTuple):
+    """A git URL taken apart; `user` is what stands before the last @ of the authority, password included."""
+
+    scheme: str
+    user: str
+    host: str
+    path: str
+
+
+def parse_remote(url: str) -> Remote:
+    """Return the parts of a URL or of the scp-like `user@host:path` (scheme `scp`).
+
+    Raises:
+        WrongInput: It is neither, or its port is no number; the message never repeats the URL's credentials.
+    """
+    match = _URL.match(url) or _SCP.match(url)
+    if match is None:
+        raise WrongInput(
+            f"{hide_credentials(url)!r} is not a git URL; give https://, ssh://, git:// or file://"
+        )
+    parts = match.groupdict()
+    scheme = (parts.get("scheme") or "scp").lower()
+    port = re.search(r":([^\]]*)$", parts["host"])
+    if port and not port[1].isdigit():
+        raise WrongInput(
+            "the port of a git URL is no number; percent-encode special characters in a password"
+        )
+    return Remote(scheme, parts["user"] or "", parts["host"].lower(), parts["path"] or "/")
+
+
+def public_url(url: str) -> str:
+    """Return the URL without its credentials; an SSH address keeps its user's name, but no password."""
+    remote = parse_remote(url)
+    login = remote.user.partition(":")[0]
+    user = f"{login}@" if login and remote.scheme in {"ssh", "scp"} else ""
+    if remote.scheme == "scp":
+        return f"{user}{remote.host}:{remote.path}"
+    path = remote.path if remote.scheme == "file" else re.split(r"[?#]", remote.path)[0]
+    return f"{remote.scheme}://{user}{remote.host}{path}"
+
+
+def hide_credentials(text: str, url: str = "") -> str:
+    """Return `text` without any URL's user info and without the secret of `url`, encoded or decoded."""
+    text = _USER_INFO.sub("", text)
+    found = _URL.match(url)
+    login, _, password = ((found and found["user"]) or "").partition(":")
+    secret = password or ("" if url.lower().startswith("ssh:") else login)
+    for form in {secret, unquote(secret)} - {""}:
+        text = text.replace(form, "***")
+    return text
+
+
+def repository_name(url: str) -> str:
+    """Return `owner/repo` for github.com, `host/owner/repo` elsewhere, `local/<last path part>` for files."""
+    remote = parse_remote(url)
+    parts = [p for p in unquote(re.split(r"[?#]", remote.path)[0]).split("/") if p not in {"", ".", ".git"}]
+    if remote.scheme == "file":
+        parts = [p for p in unquote(remote.path).split("/") if p not in {"", ".", ".git"}]
+        return f"local/{_bare(parts[-1]) if parts else 'root'}"
+    host = re.sub(r":\d*$", "", remote.host)
+    parts = [*parts[:-1], _bare(parts[-1])] if parts else []
+    return "/".join(parts if host in _GITHUB else [host, *parts])
+
+
+def _bare(name: str) -> str:
+    return name[:-4] if name.lower().endswith(".git") and len(name) > 4 else name
+
+
+def author_of(url: str) -> str | None:
+    """Return the owner, which is the first part of the path where a second follows; None for files."""
+    remote = parse_remote(url)
+    parts = [p for p in unquote(remote.path).split("/") if p]
+    return parts[0] if len(parts) > 1 and remote.scheme != "file" else None
+
+
+def make_doc_id(repository: str, folder: str) -> str:
+    """Return the id of the skill in `folder` (relative, empty for the root) of a repository by its name."""
+    return f"{repository}/{folder}" if folder else repository
+
+
+def doc_key(doc_id: str) -> str:
+    """Return the form in which two ids are compared."""
+    return doc_id.casefold()
+
+
+def skill_url(url: str, commit: str, folder: str) -> str:
+    """Return where a person can look at a skill: its folder at that commit, or the repository."""
+    if parse_remote(url).scheme == "file" or not _is_github(url):
+        return public_url(url)
+    return f"https://github.com/{repository_name(url)}/tree/{commit}/{quote(folder)}".rstrip("/")
+
+
+def _is_github(url: str) -> bool:
+    return re.sub(r":\d*$", "", parse_remote(url).host) in _GITHUB

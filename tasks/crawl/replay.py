@@ -1,0 +1,60 @@
+"""Replays raw snapshots: what had been seen by the end of a day, out of the parts written until then."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import polars as pl
+
+from storage.errors import WrongInput
+from storage.parquet import read_frame
+from storage.root import Root
+from storage.schemas import RAW_DOCUMENTS
+from storage.state import SEEN, seen_table
+
+_COLUMNS = ("doc_id", "source", "raw_hash", "fetched_at")
+
+
+def parse_dates(start: str, end: str) -> list[str]:
+    """Return the days from `start` to `end`, both included, as YYYY-MM-DD.
+
+    Raises:
+        WrongInput: One is no date, or the end lies before the start.
+    """
+    try:
+        first, last = date.fromisoformat(start), date.fromisoformat(end)
+    except ValueError as error:
+        msg = f"{start!r} to {end!r}: give dates as YYYY-MM-DD"
+        raise WrongInput(msg) from error
+    if last < first:
+        msg = f"{end} lies before {start}"
+        raise WrongInput(msg)
+    return [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
+
+
+def replay_seen(root: Root, day: str, into: Root) -> int:
+    """Write to `into` what was seen by the end of a day: of each document and source the newest raw row.
+
+    Returns:
+        How many documents that is.
+    """
+    files = [f for f in root.files("raw/documents", ".parquet") if day_of(f) <= day]
+    rows: dict[tuple[str, str], dict[str, object]] = {}
+    for file in files:
+        for row in read_frame(root, file, RAW_DOCUMENTS, _COLUMNS).to_dicts():
+            key = (row["doc_id"], row["source"])
+            fetched: datetime = row["fetched_at"]
+            first = rows.get(key, {}).get("first_seen_at", fetched)
+            rows[key] = {
+                "doc_id": row["doc_id"], "source": row["source"], "digest": f"{file}:{row['raw_hash']}",
+                "raw_part": file, "first_seen_at": first, "last_seen_at": fetched,
+                "stale_since": None, "retired_at": None,
+            }  # fmt: skip
+    frame = pl.DataFrame(list(rows.values()), schema=SEEN)
+    seen_table(into).replace(set(frame["doc_id"]), frame)
+    return frame.height
+
+
+def day_of(file: str) -> str:
+    """Return the day, YYYY-MM-DD, that a raw part was fetched on."""
+    return file.partition("/date=")[2].partition("/")[0]

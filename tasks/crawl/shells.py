@@ -1,0 +1,42 @@
+"""Crawl's Prefect task: one source, one task run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from storage.root import Root
+from tasks.crawl.collect import collect
+from tasks.crawl.replay import day_of, parse_dates, replay_seen
+from tasks.crawl.sample import resolve_sample
+from tasks.crawl.source import parse_spec
+
+
+@task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)
+def crawl_source(
+    root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Crawl one source into raw parts; `options` are parse_spec's."""
+    place = Root(root)
+    source = parse_spec(resolve_sample(place, spec), **options)
+    return asdict(collect(source, place, run_id=run_id, now=now, limit=limit))
+
+
+@task(name="plan-backfill", cache_policy=NO_CACHE)
+def plan_backfill(root: str, start: str, end: str) -> list[str]:
+    """Return the days of the range on which something was crawled."""
+    held = {day_of(file) for file in Root(root).files("raw/documents", ".parquet")}
+    return [day for day in parse_dates(start, end) if day in held]
+
+
+@task(name="replay-raw", task_run_name="replay {day}", cache_policy=NO_CACHE)
+def replay_raw(root: str, day: str) -> str:
+    """Put together what had been seen by the end of a day; return the root of that day's own tables."""
+    place = Root(root)
+    into = f"{place.uri}/backfill/date={day}"
+    replay_seen(place, day, Root(into))
+    return into

@@ -1,0 +1,142 @@
+"""Evidence sufficiency: does a context contain what a request needs? Deterministic, without an LLM."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.errors import WrongInput
+
+# An item is covered by any one of its spans.
+Item = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceQuery:
+    """A request about one document, and the items of text that it takes to answer it."""
+
+    query_id: str
+    doc_id: str
+    query: str
+    evidence: tuple[Item, ...]
+    breadth: str | None = None
+
+
+def fold_text(text: str) -> str:
+    """Return `text` in lower case with every run of non-word characters as one space, none outside."""
+    return re.sub(r"\W+", " ", text.lower()).strip()
+
+
+def coverage(context: str, evidence: Sequence[Item]) -> float:
+    """Return the share of items of which the context contains a span, both folded by `fold_text`.
+
+    A span without a word character, such as a table's rule, folds to nothing and is in every context.
+
+    Raises:
+        ValueError: There is no evidence.
+    """
+    if not evidence:
+        msg = "coverage needs at least one item of evidence"
+        raise ValueError(msg)
+    folded = fold_text(context)
+    covered = sum(any(fold_text(span) in folded for span in item) for item in evidence)
+    return covered / len(evidence)
+
+
+def sufficient(context: str, evidence: Sequence[Item]) -> bool:
+    """Return whether the context covers every item; errors as `coverage`."""
+    return coverage(context, evidence) == 1.0
+
+
+def read_documents(path: Path) -> dict[str, str]:
+    """Return the text of each document by its id.
+
+    Args:
+        path: Lines `{doc_id, content}`; blank lines are passed over.
+
+    Raises:
+        WrongInput: The file cannot be read, a line is no such object, or an id occurs twice; names the line.
+    """
+    documents: dict[str, str] = {}
+    for where, record in _records(path, "{doc_id, content}"):
+        doc_id = _text(record, "doc_id", where)
+        if doc_id in documents:
+            msg = f"{where}: doc_id {doc_id!r} occurs twice; keep one"
+            raise WrongInput(msg)
+        documents[doc_id] = _text(record, "content", where)
+    return documents
+
+
+def read_queries(path: Path) -> list[EvidenceQuery]:
+    """Return the requests in order.
+
+    Args:
+        path: Lines `{query_id, doc_id, query, evidence: [{any_of: [span, ...]}, ...]}`, and `breadth` where
+            it is known.
+
+    Raises:
+        WrongInput: As `read_documents`, or a request has no evidence, or an item or a span is empty.
+    """
+    queries: dict[str, EvidenceQuery] = {}
+    for where, record in _records(path, "{query_id, doc_id, query, evidence}"):
+        query_id, doc_id, query = (_text(record, key, where) for key in ("query_id", "doc_id", "query"))
+        if query_id in queries or not query.strip():
+            msg = f"{where}: query_id {query_id!r} occurs twice, or its query is blank; mend the line"
+            raise WrongInput(msg)
+        breadth = _text(record, "breadth", where) if record.get("breadth") is not None else None
+        evidence = _evidence(record.get("evidence"), where)
+        queries[query_id] = EvidenceQuery(query_id, doc_id, query, evidence, breadth)
+    return list(queries.values())
+
+
+def _records(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a file of JSON lines, each with the words that name its line."""
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    where = f"{path}, line {number}"
+                    yield where, _object(line, where, form)
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror}); give a file of JSON lines {form}"
+        raise WrongInput(msg) from error
+
+
+def _object(line: bytes, where: str, form: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        msg = f"{where}: not JSON ({error}); write one object {form} a line"
+        raise WrongInput(msg) from error
+    if not isinstance(record, dict):
+        msg = f"{where}: no object; write {form}"
+        raise WrongInput(msg)
+    return record
+
+
+def _text(record: dict[str, Any], key: str, where: str) -> str:
+    value = record.get(key)
+    if not isinstance(value, str):
+        msg = f"{where}: `{key}` is missing or no text"
+        raise WrongInput(msg)
+    return value
+
+
+def _evidence(items: object, where: str) -> tuple[Item, ...]:
+    if not isinstance(items, list) or not items or not all(_is_item(item) for item in items):
+        msg = f"{where}: `evidence` must be a list of {{any_of: [text, ...]}}, none of them empty"
+        raise WrongInput(msg)
+    return tuple(tuple(item["any_of"]) for item in items)
+
+
+def _is_item(item: object) -> bool:
+    spans = item.get("any_of") if isinstance(item, dict) else None
+    return (
+        isinstance(spans, list)
+        and bool(spans)
+        and all(isinstance(span, str) and span.strip() for span in spans)
+    )

@@ -1,0 +1,145 @@
+"""Seeded probes of what is served: does each leg of retrieval still find what is certainly there?"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lancedb
+import numpy as np
+import polars as pl
+
+from storage.lance import NODES, SKILLS, connect, open_at
+from storage.root import Root
+from storage.schemas import Qrel
+from storage.served import Served
+from tasks.evaluate.measures import per_query
+from tasks.evaluate.statistics import bootstrap_interval
+from tasks.models.protocols import Encoder, Vectors
+from tasks.retrieve.fuse import reciprocal_rank_fusion
+from tasks.retrieve.search import rank_dense, rank_lexical
+
+K = 10
+_SEED = 42
+_MIN_WORDS, _MAX_CHARACTERS = 6, 300
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A sentence of a skill's body, and where it comes from."""
+
+    query_id: str
+    doc_id: str
+    node_id: str
+    text: str
+
+
+def draw_probes(nodes: pl.DataFrame, skills: pl.DataFrame, *, count: int, seed: int = _SEED) -> list[Probe]:
+    """Draw sentences of bodies that stand neither in their skill's name nor in its description.
+
+    The draw depends on ids and seed only, so that two evaluations of one corpus ask the same.
+
+    Args:
+        nodes: node_id, doc_id, block and text.
+        skills: doc_id, name and description.
+        count: At most so many probes, at most one a skill.
+        seed: Of the draw.
+    """
+    heads = {d: _fold(f"{n} {t}") for d, n, t in skills.select("doc_id", "name", "description").iter_rows()}
+    prose = nodes.filter(
+        pl.col("block").is_in(["prose", "list_item"]), pl.col("text").str.len_chars() <= _MAX_CHARACTERS
+    ).sort("node_id")
+    fit: dict[str, list[tuple[str, str]]] = {}
+    for node_id, doc_id, text in prose.select("node_id", "doc_id", "text").iter_rows():
+        folded = _fold(text)
+        if folded.count(" ") + 1 >= _MIN_WORDS and folded not in heads.get(doc_id, ""):
+            fit.setdefault(doc_id, []).append((node_id, text))
+    rng = random.Random(seed)  # noqa: S311 (a sample, no secret)
+    chosen = rng.sample(sorted(fit), min(count, len(fit)))
+    picks = [(doc_id, *rng.choice(fit[doc_id])) for doc_id in chosen]
+    return [Probe(f"probe#{i}", d, n, t) for i, (d, n, t) in enumerate(picks)]
+
+
+def _fold(text: str) -> str:
+    return " ".join(_WORD.findall(text.lower()))
+
+
+def probe_skills(
+    skills: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors
+) -> list[dict[str, Any]]:
+    """Ask each leg for the skill of each probe: dense alone, lexical alone, fused; hit@10 and MRR@10.
+
+    Args:
+        skills: The table at the version served.
+        probes: Sentences with their skill.
+        vectors: The sentences' unit vectors, in the same order.
+    """
+    rankings: dict[str, dict[str, list[str]]] = {"dense": {}, "lexical": {}, "fused": {}}
+    for probe, vector in zip(probes, vectors, strict=True):
+        dense, lexical = rank_dense(skills, vector), rank_lexical(skills, probe.text)
+        rankings["dense"][probe.query_id] = dense
+        rankings["lexical"][probe.query_id] = lexical
+        rankings["fused"][probe.query_id] = [d for d, _ in reciprocal_rank_fusion([dense, lexical])]
+    qrels = [Qrel(p.query_id, p.doc_id, 1) for p in probes]
+    return [
+        _row("sentence to skill", leg, measure, list(per_query(measure, qrels, ranking).values()))
+        for leg, ranking in rankings.items()
+        for measure in (f"hit@{K}", f"mrr@{K}")
+    ]
+
+
+def probe_nodes(nodes: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors) -> dict[str, Any]:
+    """Ask the nodes' vectors for each probe's skill with the probe's own node left out; hit@10.
+
+    With its own vector in the table a sentence finds itself whatever the other vectors are worth; without,
+    it has to come by its skill's other nodes.
+    """
+    hits = []
+    for probe, vector in zip(probes, vectors, strict=True):
+        query: Any = nodes.search(vector)
+        found = query.distance_type("dot").limit(K + 1).select(["node_id", "doc_id", "_distance"]).to_arrow()
+        others = [r["doc_id"] for r in found.to_pylist() if r["node_id"] != probe.node_id][:K]
+        hits.append(float(probe.doc_id in others))
+    return _row("sentence to its skill's other nodes", "dense", f"hit@{K}", hits)
+
+
+def _row(probe: str, leg: str, measure: str, values: Sequence[float]) -> dict[str, Any]:
+    low, high = bootstrap_interval(values)
+    value = float(np.mean(values))
+    return {
+        "probe": probe, "leg": leg, "queries": len(values), "measure": measure, "value": value,
+        "low": low, "high": high,
+    }  # fmt: skip
+
+
+def probe_index(root: Root, served: Served, *, encoder: Encoder, count: int) -> list[dict[str, Any]]:
+    """Probe the served tables; return a row a probe, leg and measure, none where nothing can be asked.
+
+    Args:
+        root: Where the tables lie.
+        served: The versions to probe: those read at the evaluation's start.
+        encoder: The one that made the tables.
+        count: At most so many probes.
+    """
+    db = connect(root)
+    if served.nodes is None:
+        return []
+    skills, nodes = open_at(db, SKILLS, served.skills), open_at(db, NODES, served.nodes)
+    probes = draw_probes(
+        _frame(nodes, ["node_id", "doc_id", "block", "text"]),
+        _frame(skills, ["doc_id", "name", "description"]),
+        count=count,
+    )
+    if not probes:
+        return []
+    vectors = encoder.encode([p.text for p in probes])
+    return [*probe_skills(skills, probes, vectors), probe_nodes(nodes, probes, vectors)]
+
+
+def _frame(table: lancedb.table.Table, columns: list[str]) -> pl.DataFrame:
+    rows = pl.from_arrow(table.search().select(columns).to_arrow())
+    return rows if isinstance(rows, pl.DataFrame) else rows.to_frame()

@@ -1,0 +1,35 @@
+"""The evaluation history: one row a probe, leg, measure and evaluation."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from storage.parquet import read_frame, write_frame
+from storage.root import Root
+
+HISTORY = "reports/evaluation.parquet"
+_COLUMNS: dict[str, Any] = {
+    "evaluated_at": pl.Datetime("us", "UTC"), "version": pl.String, "probe": pl.String, "leg": pl.String,
+    "queries": pl.Int64, "measure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+}  # fmt: skip
+SCHEMA = pl.Schema(_COLUMNS)
+
+
+def append_history(root: Root, version: str, rows: list[dict[str, Any]], *, now: datetime) -> str:
+    """Add one evaluation's rows and return the history's file, relative to the root.
+
+    Args:
+        root: Where the history lies.
+        version: The version that was evaluated.
+        rows: Rows with probe, leg, queries, measure, value, low and high.
+        now: When it was evaluated.
+    """
+    records = [{**row, "evaluated_at": now, "version": version} for row in rows]
+    frame = pl.DataFrame(records, schema=SCHEMA)
+    if root.exists(HISTORY):
+        frame = pl.concat([read_frame(root, HISTORY, SCHEMA), frame])
+    write_frame(root, HISTORY, frame, SCHEMA)
+    return HISTORY

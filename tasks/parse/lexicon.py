@@ -1,0 +1,92 @@
+"""The wording by which the local classifier tells the types: topics and imperative verbs, as data.
+
+In a topic, `stem*` is any word that begins so, and `two_words` a phrase. Terms of scripts without spaces
+between words are found anywhere. Languages other than English are covered where a few terms carry far.
+"""
+
+from __future__ import annotations
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VERBS = _words(
+    """add adjust analyse analyze apply ask assess assume audit avoid batch break build calculate call capture
+    check choose clean click clone collect combine commit compare compile compute configure confirm connect
+    consider consult convert copy cover create decide define delete deliver deploy describe design detect
+    determine develop disable display do document download draft edit enable ensure enter establish evaluate
+    examine execute explain explore export extract fetch fill filter find fix focus follow format gather
+    generate get give go group handle identify implement import improve include initialize inspect install
+    investigate invoke iterate keep label launch leave let limit link list load locate log look maintain make
+    map mark match measure merge migrate minimize monitor move name navigate note open optimize organize parse
+    perform pick place plan prefer prepare present print prioritize produce propose provide publish push put
+    query read recommend record reduce refactor register remove rename repeat replace report request research
+    resolve restart return review run save scan search select send separate set share show sort specify split
+    start state stop store submit suggest summarize switch tag take tell test track transform treat trigger
+    try understand update upgrade upload use validate verify view visit wait watch wrap write"""
+)
+
+# What may stand before an imperative without changing that it is one.
+BEFORE_VERB = _words(
+    "first then next finally now always please also only optionally carefully explicitly immediately"
+)
+
+TOPICS: dict[str, str] = {
+    "error": "error* fail* exception* crash* broken timeout* 错误 失败 エラー 오류",
+    "trouble": "troubleshoot* debug* fallback* recover* retry retries rollback workaround* 故障",
+    "cause": "symptom* cause* fix fixes fixed solution* issue* problem* diagnos* mitigation* 问题 解决",
+    "pitfall": "pitfall* gotcha* mistake* antipattern* anti-pattern* anti_pattern red_flag wrong trap traps"
+    " smell* caveat* 陷阱",
+    "prerequisite": "prerequisite* pre-requisite* requirement* precondition* preflight pre-flight"
+    " dependencies"
+    " 前提 先决",
+    "require": "require* must need needs mandatory only_if only_when only_after credential* api_key"
+    " 必须 必要",
+    "when": "when_to use_when use_if use_this trigger* activat* invoke_when applies_when"
+    " 触发 何时 使用场景 适用",
+    "when_not": "when_not not_use not_to_use don't_use not_for out_of_scope"
+    " skip_if skip_when non-goal* 不适用",
+    "forbid": "never must_not mustn't do_not don't don'ts cannot can't"
+    " should_not shouldn't avoid forbidden prohibited not_allowed no 禁止 不要 不得 しない 금지",
+    "constraint": "constraint* limitation* restriction* boundar* guardrail* safety hard_rules"
+    " non-negotiable* critical important permission* 约束 限制 制約",
+    "example": "example* e.g for_instance sample* demo demos snippet* such_as look_like looks_like scenario*"
+    " input output user good bad 示例 例如 例子",
+    "template": "template* format structure layout skeleton boilerplate pattern* 模板 格式",
+    "param": "param params parameter* arg args argument* option* flag flags switch* field* setting* config"
+    " configuration env environment_variable* propert* attribute* variable* inputs schema frontmatter props"
+    " key keys threshold* 参数 选项 配置 字段",
+    "default": "default* optional required string boolean bool int integer number array enum nullable min max"
+    " minimum maximum range allowed valid_values 默认 可选",
+    "steps": "step* workflow* process procedure* instruction* phase* how_to quick_start quickstart"
+    " getting_started setup installation playbook* protocol stage* execution implement* task* action*"
+    " 步骤 流程 操作 手順",
+    "checklist": "checklist* check* verification validation verify quality review acceptance"
+    " definition_of_done 检查 清单",
+    "practice": "best_practice* guideline* rule* tip tips recommendation* convention* standard* dos"
+    " principle* strateg* style technique* 最佳实践 原则 规范",
+    "overview": "overview introduction about background purpose what concept* philosophy summary description"
+    " feature* capabilit* architecture why how_it_works role identity mission goal* benefit* scope persona"
+    " 概述 简介 背景 功能 概要",
+    "pointer": "reference* resource* related see_also further_reading link* docs documentation learn_more"
+    " bundled file files integration* skills scripts next_steps see 参考 相关 資料",
+    "commands": "command* usage cli cheatsheet quick_reference syntax api endpoint* tool tools quer*"
+    " 命令 用法",
+    "output": "output* deliverable* result* artifact* report return* response success metric* kpi* 输出",
+    "levels": "level* type* categor* tier* severit* priorit* matrix comparison decision* mode* version*"
+    " changelog status history author licen*",
+    "lists": "is are was were",
+    "helps": "help* enable* allow* provide* offer* support* ensures mean* describes cover* contain* guides"
+    " represent*",
+    "reason": "because since so_that in_order_to which",
+    "advice": "should shall recommended make_sure ensure always",
+    "obligation": "must required requires mandatory only",
+    "condition": "if when unless whenever before until once",
+    "setting_up": "installed configured available running authenticated account access version",
+    "possibility": "may might can could will would",
+    "defect": "not_found missing unavailable invalid denied stuck empty rejected incorrect stale doesn't"
+    " does_not won't isn't without too_many too_much too_large over*",
+    "contrast": "instead rather just vs versus over",
+    "asker": "user* customer* caller someone asks wants",
+}

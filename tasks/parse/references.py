@@ -1,0 +1,185 @@
+"""Which nodes mention another node: by its section's title or number, or by the term that it defines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from storage.schemas import Node
+
+# A node that mentions more is a table of contents; a name of more words is a sentence.
+MOST_REFERENCES = 8
+LONGEST_NAME = 8
+SHORTEST_NAME = 4
+
+
+def _names(text: str) -> list[tuple[str, ...]]:
+    return [tuple(name.split("_")) for name in text.split()]
+
+
+# Too common for their mention to mean the one section or item that bears them.
+_COMMON = frozenset(
+    _names(
+        """about actions advanced after analysis api approach arguments architecture background bad before
+    benefits best_practice best_practices cause check checklist cli code command commands
+    common_issues common_mistakes common_patterns concept concepts config configuration
+    constraints context core_concepts core_principles correct data default dependencies
+    description design details development do_not documentation don't error error_handling
+    errors example examples expected_output false faq features file files file_structure format
+    getting_started goal goals good guide guidelines how how_it_works how_to_use implementation
+    important input inputs installation instructions integration introduction key_concepts
+    key_features limitations links main method methods mode name never next_steps note notes null
+    optional options output output_format outputs overview parameters pattern patterns
+    performance prerequisites principles problem process project_structure purpose quality
+    quick_reference quick_start quickstart reference references related related_resources
+    related_skills requirements required resources response result results review role rule
+    rules scope script scripts security see_also setup skill skills solution source status step
+    steps string structure summary support syntax task tasks template templates test testing tests
+    the_problem the_solution this_skill tips tools triggers troubleshooting true type types
+    usage usage_examples use use_case use_cases user user_input validation version warning what
+    when when_not_to_use when_to_use when_to_use_this_skill where why workflow workflows wrong
+    always"""
+    )
+)
+
+_Words = tuple[str, ...]
+
+_WORD = re.compile(r"[^\W_]+(?:['’_-][^\W_]+)*")
+_NUMBERED = re.compile(
+    r"\W*((?:step|phase|stage|part|section|appendix|rule|task|level|pattern|method|option)\s+(?:\d+(?:\.\d+)*|[A-Z]\b))",
+    re.IGNORECASE,
+)
+_ORDINAL = re.compile(r"^\W*(?:(?:step|phase|stage|part)\s+)?\d+(?:\.\d+)*\s*[.):：–—-]*\s*", re.IGNORECASE)
+_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+_DEFINED = re.compile(
+    r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?"
+    r"(?:\*\*(?P<bold>[^*`\n]{2,60}?)\s*:?\*\*|(?:\*\*)?`(?P<code>[^`\n]{2,60})`(?:\*\*)?)\s*(?:\([^)\n]*\)\s*)?[:：–—=→-]"
+)
+_DEFINED_WITHIN = re.compile(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?\*\*(?P<bold>[^*`\n]{2,60}?)[:：]\*\*")
+_MARKED = re.compile(
+    r"`(?P<code>[^`\n]{1,80})`|\*\*(?P<bold>[^*\n]{1,80})\*\*|[\"“](?P<quote>[^\"“”\n]{4,80})[\"”]"
+    r"|\[(?P<link>[^\]\n]{1,120})\](?:\((?:#(?P<anchor>[\w-]{1,120}))?)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The node that a name stands for, and the section (a heading path) whose nodes do not refer to it."""
+
+    position: int
+    section: tuple[str, ...] | None
+
+
+_Index = dict[_Words | str, _Target]
+
+
+def find_references(nodes: Sequence[Node]) -> list[tuple[int, int]]:
+    """Return `(position of the mention, position of what is mentioned)`, by position, each pair once.
+
+    A node is mentioned by the title of the section that it begins (word-bounded, in any case, markup and
+    numbering stripped), by that section's number (`Step 3`), or by the term that it defines: the bold or
+    `code` term that opens a list item or paragraph and is set off by a colon or dash. Names have 4 letters
+    or more (code terms 2) and at most 8 words. A name of one word counts only where the mention is marked
+    (code, bold, quoted, a link); a name that several nodes bear or that is common counts nowhere, and a
+    section's own nodes do not refer to it. Code blocks refer to nothing. At most 8 mentions a node, the
+    first in the text. Time is linear in the text.
+    """
+    index = _unambiguous([*_sections(nodes), *_terms(nodes)])
+    openings = frozenset(name[0] for name in index if isinstance(name, tuple))
+    pairs: list[tuple[int, int]] = []
+    for position, node in enumerate(nodes):
+        if node.block == "code":
+            continue
+        targets: dict[int, None] = {}
+        for name in _mentions(node.text, openings):
+            target = index.get(name)
+            if target and target.position != position and not _inside(node, target.section):
+                targets.setdefault(target.position)
+        pairs += [(position, target_position) for target_position in sorted([*targets][:MOST_REFERENCES])]
+    return pairs
+
+
+def _inside(node: Node, section: tuple[str, ...] | None) -> bool:
+    return section is not None and node.heading_path[: len(section)] == section
+
+
+def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
+    """Return the names that stand for one node only; others are labels, such as a `Cause` a problem."""
+    index: _Index = {}
+    several: set[_Words | str] = set()
+    for name, target in named:
+        if index.setdefault(name, target).position != target.position:
+            several.add(name)
+    return {name: target for name, target in index.items() if name not in several}
+
+
+def _sections(nodes: Sequence[Node]) -> Iterator[tuple[_Words | str, _Target]]:
+    """Yield the names of each section with its first node; a title over all nodes is no section."""
+    whole = len({node.heading_path[:1] for node in nodes}) == 1
+    before: tuple[str, ...] = ()
+    for position, node in enumerate(nodes):
+        path = node.heading_path
+        for depth, title in enumerate(path):
+            section = path[: depth + 1]
+            if before[: depth + 1] != section and not (whole and depth == 0):
+                for name in _names_of_title(title):
+                    yield name, _Target(position, section)
+        before = path
+
+
+def _names_of_title(title: str) -> Iterator[_Words]:
+    plain = _LINK.sub(r"\1", title)
+    if numbered := _NUMBERED.match(plain):
+        yield _words(numbered[1])
+    name = _words(_ORDINAL.sub("", plain, count=1))
+    if _tells(name):
+        yield name
+
+
+def _terms(nodes: Sequence[Node]) -> Iterator[tuple[_Words | str, _Target]]:
+    """Yield each defined term with the node that defines it: code as written, other terms as words."""
+    for position, node in enumerate(nodes):
+        if node.block not in ("prose", "list_item"):
+            continue
+        defined = _DEFINED_WITHIN.match(node.text) or _DEFINED.match(node.text)
+        if defined is None:
+            continue
+        code = defined.groupdict().get("code")
+        words = _words(code or defined["bold"])
+        if words in _COMMON:
+            continue
+        if code:
+            yield code.strip(), _Target(position, None)
+        elif _tells(words):
+            yield words, _Target(position, None)
+
+
+def _tells(name: _Words) -> bool:
+    letters = sum(len(word) for word in name)
+    return letters >= SHORTEST_NAME and len(name) <= LONGEST_NAME and name not in _COMMON
+
+
+def _words(text: str) -> _Words:
+    return tuple(_WORD.findall(text.lower()))
+
+
+def _mentions(text: str, openings: frozenset[str]) -> list[_Words | str]:
+    """Return what a text may mention, in the order of its places.
+
+    That is each marked span, and each run of 2 to 8 words that begins as some name does.
+    """
+    found: list[tuple[int, _Words | str]] = []
+    for marked in _MARKED.finditer(text):
+        code = marked["code"]
+        spans = [span for span in (marked["bold"], marked["quote"], marked["link"]) if span]
+        found += [(marked.start(), code.strip())] if code else []
+        found += [(marked.start(), _words(span)) for span in spans]
+        found += [(marked.start(), _words(marked["anchor"].replace("-", " ")))] if marked["anchor"] else []
+    words = [(match.start(), match[0].lower()) for match in _WORD.finditer(text)]
+    for first, (start, word) in enumerate(words):
+        if word not in openings:
+            continue
+        run = tuple(follower for _, follower in words[first : first + LONGEST_NAME])
+        found += [(start, run[:length]) for length in range(2, len(run) + 1)]
+    return [name for _, name in sorted(found, key=lambda place: place[0])]

@@ -1,0 +1,79 @@
+"""Refines the documents of a few raw parts into staged files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from storage.parquet import read_frame, write_frame
+from storage.root import Root
+from storage.schemas import (
+    DOCUMENTS,
+    DROPPED,
+    RAW_DOCUMENTS,
+    SCHEMA_VERSION,
+    BundledFile,
+    Document,
+    Dropped,
+    Finding,
+    LicenceFile,
+    RawDocument,
+    to_frame,
+)
+from tasks.refine.document import refine_document
+from tasks.refine.filters import Limits
+from tasks.refine.plan import STAGED, STAGED_DROPPED, read_plan
+
+_BARE = ("fetched_at", "run_id", "schema_version")
+
+
+def refine_batch(
+    root: Root, raw_parts: list[str], *, run_id: str, limits: Limits, raw: Root | None = None
+) -> dict[str, int]:
+    """Refine what the plan wants of these raw parts, stage what is kept and what is dropped.
+
+    Args:
+        root: Where the corpus lies.
+        raw_parts: Files of raw documents.
+        run_id: The run that refines.
+        limits: The filters' thresholds.
+        raw: The root of the raw parts; None: `root`.
+
+    Returns:
+        How many documents were kept and how many dropped, by reason.
+    """
+    wanted = read_plan(root).filter(pl.col("action") == "refine", pl.col("raw_part").is_in(raw_parts))
+    results = [
+        refine_document(raw, fetched_at=fetched_at, first_seen_at=first_seen_at, limits=limits)
+        for raw, fetched_at, first_seen_at in _raw_documents(raw or root, wanted)
+    ]
+    kept = [r for r in results if isinstance(r, Document)]
+    dropped = [r for r in results if isinstance(r, Dropped)]
+    name = hashlib.sha256("\n".join(raw_parts).encode()).hexdigest()[:16]
+    frame = to_frame(kept, DOCUMENTS, run_id=run_id, schema_version=SCHEMA_VERSION)
+    write_frame(root, f"{STAGED}/{name}.parquet", frame, DOCUMENTS)
+    write_frame(root, f"{STAGED_DROPPED}/{name}.parquet", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
+    return {"kept": len(kept), **Counter(d.reason for d in dropped)}
+
+
+def _raw_documents(root: Root, wanted: pl.DataFrame) -> list[tuple[RawDocument, datetime, datetime]]:
+    found = []
+    for (part,), rows in wanted.group_by("raw_part", maintain_order=True):
+        first_seen = dict(rows.select("doc_id", "first_seen_at").iter_rows())
+        frame = read_frame(root, str(part), RAW_DOCUMENTS)
+        rows = frame.filter(pl.col("doc_id").is_in(list(first_seen))).to_dicts()
+        found += [(_raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in rows]
+    return found
+
+
+def _raw_document(row: dict[str, Any]) -> RawDocument:
+    values = {k: v for k, v in row.items() if k not in _BARE}
+    values["tags"] = tuple(row["tags"] or ())
+    values["findings"] = tuple(Finding(**f) for f in row["findings"] or ())
+    values["licence_files"] = tuple(LicenceFile(**f) for f in row["licence_files"] or ())
+    values["files"] = None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"])
+    return RawDocument(**values)

@@ -1,0 +1,133 @@
+"""What front matter still says when strict YAML refuses it: its values quoted, then its bare lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+# A colon before two slashes belongs to a URL.
+KEY_LINE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_][\w.-]*)[ \t]*:(?!//)[ \t]*(?P<value>.*)")
+_BLOCK_INDICATOR = re.compile(r"[|>][-+0-9]*(?:[ \t]+#.*)?$")
+_INDICATED_TEXT = re.compile(r"[|>][-+0-9]*[ \t]+(?P<text>\S.*)", re.DOTALL)
+_QUOTED = re.compile(
+    r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^']|'')*)')[ \t]*(?:[ \t]#.*)?$""", re.DOTALL
+)
+_FLOW = re.compile(r"(?:\[[^\[\]{}:]*\]|\{[^\[\]{}]*:[ \t][^\[\]{}]*\}|\{\})$")
+
+
+class Requoted(NamedTuple):
+    """A block whose values are quoted, and the keys whose block indicator had text on its line."""
+
+    text: str
+    indicated: tuple[str, ...]
+
+
+def _is_indented(line: str) -> bool:
+    return line[:1] in {" ", "\t"} and bool(line.strip())
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _untabbed(line: str) -> str:
+    """Replace leading tabs, which YAML refuses, by two spaces each."""
+    bare = line.lstrip(" \t")
+    return line[: len(line) - len(bare)].replace("\t", "  ") + bare
+
+
+def _take_deeper(lines: list[str], start: int, indent: int) -> int:
+    """Return the end of the run of lines from `start` that are indented deeper than `indent`."""
+    end = start
+    while end < len(lines) and _is_indented(lines[end]) and _indent(lines[end]) > indent:
+        end += 1
+    return end
+
+
+def _take_block(lines: list[str], start: int, indent: int) -> int:
+    """Return the end of a block scalar's lines: the deeper ones, and blank ones between."""
+    end = start
+    while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
+        end += 1
+    return end
+
+
+def _quoted(value: str) -> tuple[str, bool]:
+    """Return a value as YAML that cannot be misread, and whether a block indicator stood before it."""
+    if indicated := _INDICATED_TEXT.match(value):
+        return json.dumps(indicated["text"], ensure_ascii=False), True
+    if not value or _QUOTED.match(value) or _FLOW.match(value):
+        return value, False
+    return json.dumps(value, ensure_ascii=False), False
+
+
+def requote(block: str) -> Requoted:
+    """Quote the values of `key: value` lines, lines that continue them joined by one space.
+
+    Block scalars, complete quoted strings and complete flow lists stay as they are. The text after a block
+    indicator on the key's own line (`description: | Use it ...`) is taken for the value.
+    """
+    lines = [_untabbed(line) for line in block.split("\n")]
+    out: list[str] = []
+    indicated: list[str] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        match = KEY_LINE.fullmatch(line)
+        value = match["value"].strip() if match else ""
+        if not match or not value:
+            out.append(line)
+            continue
+        indent = len(match["indent"])
+        if _BLOCK_INDICATOR.match(value):
+            end = _take_block(lines, at, indent)
+            out.extend([line, *lines[at:end]])
+        else:
+            end = _take_deeper(lines, at, indent)
+            text, was_indicated = _quoted(" ".join([value, *(more.strip() for more in lines[at:end])]))
+            indicated.extend([match["key"]] if was_indicated else [])
+            out.append(f"{match['indent']}{match['key']}: {text}")
+        at = end
+    return Requoted("\n".join(out), tuple(indicated))
+
+
+def _plain(value: str) -> str:
+    """Return a value's text without the block indicator or the quotes around it."""
+    value = re.sub(r"\A[|>][-+0-9]*(?:\s+|\Z)", "", value.strip())
+    quoted = _QUOTED.fullmatch(value)
+    if not quoted:
+        return value
+    return quoted["double"] if quoted["double"] is not None else quoted["single"].replace("''", "'")
+
+
+def read_lines(block: str) -> dict[str, str]:
+    """Return what single lines give: the text after each top-level `key:`, with the lines up to the next key.
+
+    The last of two equal keys counts; lines before the first key are left out.
+    """
+    fields: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in block.split("\n"):
+        match = KEY_LINE.fullmatch(line)
+        if match and not match["indent"]:
+            current = fields[match["key"]] = [match["value"]]
+        else:
+            current.append(line.strip())
+    return {key: _plain(" ".join(part for part in parts if part)) for key, parts in fields.items()}
+
+
+def leading_run(text: str) -> str:
+    """Return the lines at a text's start that look like front matter, up to the first that does not.
+
+    Keys, what is indented below them and list items do; a blank line, a heading and prose do not.
+    """
+    end = 0
+    for line in text.splitlines(keepends=True):
+        bare = line.rstrip("\n")
+        match = KEY_LINE.fullmatch(bare)
+        if not ((match and not match["indent"]) or _is_indented(bare) or bare.startswith("- ")):
+            break
+        end += len(line)
+    return text[:end]

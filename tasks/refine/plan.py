@@ -1,0 +1,64 @@
+"""Decides which documents refine has to look at, from digests alone."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from storage.parquet import read_frame, write_frame
+from storage.root import Root
+from storage.state import SEEN, refined_table, seen_table
+from tasks.refine import STAGE_VERSION
+from tasks.refine.duplicates import preferred
+from tasks.refine.filters import Limits
+
+STAGED, STAGED_DROPPED = "state/staged/kept", "state/staged/dropped"
+PARTS_PER_BATCH = 5
+
+# `action` is `refine` (new, changed, or refined by other rules before), `remove` (its source has it no
+# more) or `lose` (another source's copy counts, named in `lost_to_source`).
+_PLAN: dict[str, Any] = {
+    **SEEN, "action": pl.String, "lost_to": pl.String, "lost_to_source": pl.String,
+}  # fmt: skip
+PLAN = pl.Schema(_PLAN)
+_PLAN_FILE = "state/plans/refine.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class RefinePlan:
+    """What refine is to do: raw parts in batches, and how many documents need what."""
+
+    batches: list[list[str]]
+    todo: int
+    gone: int
+    unchanged: int
+
+
+def plan_refine(root: Root, limits: Limits) -> RefinePlan:
+    """Write the plan of this run and return it; a document as it was, refined by the same rules, is left."""
+    seen = seen_table(root).read().filter(pl.col("retired_at").is_null())
+    ranked = preferred(seen)
+    seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
+    rules = hashlib.sha256(repr((STAGE_VERSION, limits)).encode()).hexdigest()[:12]
+    seen = seen.with_columns(digest=pl.concat_str(pl.lit(f"{rules}:"), "digest"))
+    winners = seen.filter("kept")
+    refined = refined_table(root).read()
+    todo = winners.join(refined, on=["doc_id", "source", "digest"], how="anti")
+    gone = refined.join(winners, on="doc_id", how="anti")
+    lost = seen.filter(~pl.col("kept"))
+    steps = [(todo, "refine"), (gone.select("doc_id", "source", "digest"), "remove"), (lost, "lose")]
+    rows = pl.concat([f.with_columns(action=pl.lit(a)) for f, a in steps], how="diagonal")
+    for folder in (STAGED, STAGED_DROPPED):
+        root.delete(folder)
+    write_frame(root, _PLAN_FILE, rows.select(PLAN.names()), PLAN)
+    parts = sorted(todo["raw_part"].unique())
+    batches = [parts[i : i + PARTS_PER_BATCH] for i in range(0, len(parts), PARTS_PER_BATCH)]
+    return RefinePlan(batches, todo.height, gone.height, winners.height - todo.height)
+
+
+def read_plan(root: Root) -> pl.DataFrame:
+    """Return the rows of this run's plan."""
+    return read_frame(root, _PLAN_FILE, PLAN)

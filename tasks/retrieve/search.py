@@ -1,0 +1,51 @@
+"""Routing: which skills fit a task, by dense and lexical rank together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lancedb
+
+from storage.lance import quoted
+from tasks.models.protocols import Vectors
+from tasks.retrieve.fuse import reciprocal_rank_fusion
+
+LEGS = ("dense", "lexical")
+_FETCH = 100  # candidates of each leg
+_COLUMNS = [
+    "doc_id", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks", "stale",
+]  # fmt: skip
+
+
+def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FETCH) -> list[str]:
+    """Return the ids of the skills whose name and description are nearest by cosine, best first."""
+    nearest: Any = skills.search(vector)
+    found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"])
+    return [str(d) for d in found.to_arrow().column("doc_id").to_pylist()]
+
+
+def rank_lexical(skills: lancedb.table.Table, query: str, fetch_k: int = _FETCH) -> list[str]:
+    """Return the ids of the skills that match best by BM25 over the full text, best first."""
+    found = skills.search(query, query_type="fts", fts_columns="text").limit(fetch_k)
+    return [str(d) for d in found.select(["doc_id", "_score"]).to_arrow().column("doc_id").to_pylist()]
+
+
+def search_skills(
+    skills: lancedb.table.Table, query: str, vector: Vectors, *, k: int, fetch_k: int = _FETCH
+) -> list[tuple[dict[str, Any], float]]:
+    """Return the `k` best skills with their fused scores, best first (reciprocal rank fusion).
+
+    Args:
+        skills: The table at the version served.
+        query: The task.
+        vector: Its unit vector.
+        k: How many skills are wanted.
+        fetch_k: Candidates of each leg; at least `k` are taken.
+    """
+    depth = max(k, fetch_k)
+    legs = [rank_dense(skills, vector, depth), rank_lexical(skills, query, depth)]
+    fused = reciprocal_rank_fusion(legs)[:k]
+    where = f"doc_id IN ({quoted([d for d, _ in fused])})"
+    rows = skills.search().where(where).select(_COLUMNS).to_arrow().to_pylist() if fused else []
+    by_id = {row["doc_id"]: row for row in rows}
+    return [(by_id[d], score) for d, score in fused]

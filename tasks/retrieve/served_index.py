@@ -1,0 +1,180 @@
+"""Answers from what is served: the only door for queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import polars as pl
+
+from storage.errors import ModelMismatch, UnknownDocument, WrongInput
+from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.root import Root
+from storage.schemas import Node
+from storage.served import Served, require_served
+from storage.state import aliases_table
+from tasks.models.encoder import OnnxEncoder
+from tasks.parse.classify import Classifier
+from tasks.parse.document import parse_document
+from tasks.retrieve.page import Page, PagedDocument, page
+from tasks.retrieve.search import search_skills
+
+_PROVENANCE = ("source", "url", "commit", "content_hash", "licence", "risks", "stale")
+_ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
+_NODE_COLUMNS = [*Node.__dataclass_fields__, "vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Both tables at the versions of one publication, and its encoder."""
+
+    served: Served
+    skills: lancedb.table.Table
+    nodes: lancedb.table.Table | None
+    encoder: OnnxEncoder
+
+
+class ServedIndex:
+    """Searches and pages what a root serves; a publication in between two answers shows in the second.
+
+    Args:
+        root: The root whose `state/served.json` is followed.
+        encoder: The encoder's name in the settings; another one in the index is refused.
+        classifier: Types the nodes of documents whose nodes have not been indexed.
+        threads: Threads of one query encoding.
+    """
+
+    def __init__(
+        self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int = 1
+    ) -> None:
+        self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
+        self._last: _Open | None = None
+
+    def search(self, query: str, k: int = 10) -> dict[str, Any]:
+        """Return the `k` skills that fit a query best, as the command prints them.
+
+        Raises:
+            WrongInput: The query is blank or `k` is not positive.
+            NotPublished: Nothing is served.
+        """
+        started = time.perf_counter()
+        if not query.strip() or k < 1:
+            msg = "the query is blank" if k >= 1 else f"-k is {k}: ask for at least 1"
+            raise WrongInput(msg)
+        now = self._open()
+        ranked = search_skills(now.skills, query, now.encoder.encode([query])[0], k=k)
+        results = [
+            {
+                "rank": rank,
+                **{c: row[c] for c in ("doc_id", "name", "description")},
+                "score": score,
+                **{c: row[c] for c in _PROVENANCE},
+                "index_version": now.served.version,
+            }
+            for rank, (row, score) in enumerate(ranked, start=1)
+        ]
+        return {"query": query, "results": results, "took_ms": _since(started)}
+
+    def page(self, doc_id: str, query: str, *, budget: float | None, method: str) -> dict[str, Any]:
+        """Return the parts of a document that a query needs, as the command prints them.
+
+        Raises:
+            UnknownDocument: Neither a served document nor an alias of one has this id.
+            WrongInput: Query, budget or method cannot be used.
+            NotPublished: Nothing is served.
+        """
+        started = time.perf_counter()
+        now = self._open()
+        row, alias_of = self._find(now, doc_id)
+        document = self._document(now, row)
+        found = page(
+            document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget
+        )
+        named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
+        provenance = {c: row[c] for c in _PROVENANCE} | {"index_version": now.served.version}
+        return {
+            **named, "query": query, **_printed(found), "took_ms": _since(started), **provenance,
+        }  # fmt: skip
+
+    def find(self, doc_id: str) -> str:
+        """Return the id of the served document that an id leads to, by whatever case or alias.
+
+        Raises:
+            UnknownDocument: Neither a served document nor an alias of one has this id.
+            NotPublished: Nothing is served.
+        """
+        return str(self._find(self._open(), doc_id)[0]["doc_id"])
+
+    def _open(self) -> _Open:
+        served = require_served(self._root)
+        last = self._last
+        if last is not None and last.served == served:
+            return last
+        if served.model["name"] != self._name:
+            msg = (
+                f"the index was made with encoder {served.model['name']}, the settings name {self._name}: "
+                "set SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
+            )
+            raise ModelMismatch(msg)
+        db = connect(self._root)
+        encoder = OnnxEncoder(self._local(served), threads=self._threads) if last is None else last.encoder
+        if encoder.card["revision"] != served.model["revision"]:
+            encoder = OnnxEncoder(self._local(served), threads=self._threads)
+        nodes = open_at(db, NODES, served.nodes) if served.nodes is not None else None
+        self._last = _Open(served, open_at(db, SKILLS, served.skills), nodes, encoder)
+        return self._last
+
+    def _local(self, served: Served) -> Path:
+        return Path(self._root.at(served.model["path"]))
+
+    def _find(self, now: _Open, doc_id: str) -> tuple[dict[str, Any], str | None]:
+        """Return the served row for an id and, where the id is an alias, the document it is an alias of."""
+        wanted, steps = doc_id, 0
+        while steps < _ALIAS_STEPS:
+            rows = (
+                now.skills.search().where(f"doc_key IN ({quoted([wanted.casefold()])})").limit(1).to_arrow()
+            )
+            if rows.num_rows:
+                row = rows.to_pylist()[0]
+                return row, row["doc_id"] if steps else None
+            aliases = aliases_table(self._root)
+            known = aliases.of(wanted).filter(pl.col("doc_id").str.to_lowercase() == wanted.lower())
+            if known.is_empty():
+                break
+            wanted, steps = str(known["survivor"][0]), steps + 1
+        msg = f"no served document has the id {doc_id!r}: `skillery search` prints ids"
+        raise UnknownDocument(msg)
+
+    def _document(self, now: _Open, row: dict[str, Any]) -> PagedDocument:
+        doc_id, body = row["doc_id"], row["text"][row["body_start"] :]
+        if now.nodes is None:
+            nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)
+            return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])
+        where = f"doc_id IN ({quoted([doc_id])})"
+        rows = now.nodes.search().where(where).select(_NODE_COLUMNS).to_arrow().sort_by("ordinal")
+        column = rows.column("vector").combine_chunks()
+        vectors = column.flatten().to_numpy().reshape(rows.num_rows, -1).astype(np.float32, copy=False)
+        fields = rows.drop_columns(["vector"]).to_pylist()
+        nodes = [Node(**{**f, "heading_path": tuple(f["heading_path"])}) for f in fields]
+        return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"])
+
+
+def _printed(found: Page) -> dict[str, Any]:
+    nodes = [
+        {"node_id": n.node_id, "node_type": n.node_type, "score": float(score), "text": n.text}
+        for n, score in found.nodes
+    ]
+    return {
+        "context": found.context, "nodes": nodes, "tokens": found.tokens,
+        "document_tokens": found.document_tokens, "method": found.method, "budget": found.budget,
+        "over_budget": found.over_budget,
+    }  # fmt: skip
+
+
+def _since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)

@@ -1,0 +1,51 @@
+"""The index's Prefect tasks: build, check, publish."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from storage.root import Root
+from tasks.models.encoder import card_of, load_encoder
+from tasks.retrieve.checks import check_index, require_passed
+from tasks.retrieve.index import Built, build
+from tasks.retrieve.publish import publish
+
+
+@task(name="build-tables", cache_policy=NO_CACHE)
+def build_tables(root: str, encoder: str, *, with_nodes: bool) -> dict[str, Any]:
+    """Write to `skills` and `nodes` what changed since the served version."""
+    return asdict(build(Root(root), encoder=load_encoder(encoder), with_nodes=with_nodes))
+
+
+@task(name="check-tables", cache_policy=NO_CACHE)
+def check_tables(root: str, built: dict[str, Any], encoder: str) -> list[dict[str, Any]]:
+    """Run the gate's checks on the versions built; what is served already has passed them."""
+    found = Built(**built)
+    checks = check_index(Root(root), found, encoder=load_encoder(encoder)) if found.changed else []
+    return [asdict(check) for check in checks]
+
+
+@task(name="publish-tables", cache_policy=NO_CACHE)
+def publish_tables(
+    root: str,
+    built: dict[str, Any],
+    checks: list[dict[str, Any]],
+    encoder: str,
+    *,
+    run_id: str,
+    now: datetime,
+) -> str | None:
+    """Serve the versions built, if they are new and passed the gate; return their name, None if not new."""
+    require_passed(checks)
+    if not Built(**built).changed:
+        return None
+    path = Path(encoder).relative_to(Path(root).absolute()).as_posix()
+    return publish(
+        Root(root), Built(**built), card=card_of(encoder), path=path, run_id=run_id, now=now
+    ).version

@@ -1,0 +1,53 @@
+"""Documents cut line by line, and stand-ins for the models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from word_models import WordEncoder, WordTokenizer
+
+from storage.schemas import Node
+from tasks.retrieve.page import PagedDocument
+
+
+@pytest.fixture
+def tokenizer() -> WordTokenizer:
+    return WordTokenizer()
+
+
+@pytest.fixture
+def encoder() -> WordEncoder:
+    return WordEncoder()
+
+
+@pytest.fixture
+def by_line() -> Callable[[str], PagedDocument]:
+    """Cut a body into one node a line that is neither blank nor a heading; no vectors."""
+
+    def cut(body: str) -> PagedDocument:
+        nodes: list[Node] = []
+        for match in re.finditer(r"^[ ]*([^#\s].*)$", body, re.MULTILINE):
+            ordinal, (start, end) = len(nodes), match.span(1)
+            tokens = WordTokenizer().count([match[1]])[0]
+            nodes.append(
+                Node(
+                    node_id=f"guide#{ordinal}",
+                    doc_id="guide",
+                    ordinal=ordinal,
+                    node_type="step",
+                    heading_path=(),
+                    lead_in=None,
+                    block="prose",
+                    start=start,
+                    end=end,
+                    text=match[1],
+                    n_tokens=tokens,
+                    classifier="by-hand",
+                    confidence=1.0,
+                )
+            )
+        return PagedDocument("guide", body, nodes)
+
+    return cut

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+from word_models import WordEncoder, WordTokenizer
+
+from storage.errors import WrongInput
+from tasks.evaluate.evidence import EvidenceQuery, read_documents, read_queries
+from tasks.evaluate.paging import Outcome, evaluate_paging, summarise
+from tasks.parse.classify import FragmentInContext, Typed
+
+BENCH = Path(__file__).resolve().parents[3] / "../shared/bench/paging"
+
+TENT = """\
+---
+name: tent
+description: Pitching a tent.
+---
+# Tent
+
+Choose flat ground without stones.
+
+## Pegs
+
+Drive pegs at forty five degrees.
+Replace bent pegs.
+
+## Storm
+
+Add guy lines on the windward side.
+"""
+DOCUMENTS = {"tent": TENT, "unasked": "Never read."}
+QUERIES = [
+    EvidenceQuery("q1", "tent", "drive pegs at which angle", (("forty five degrees",),)),
+    EvidenceQuery("q2", "tent", "add guy lines", (("windward side",), ("not in the text",))),
+]
+
+
+class AllConcepts:
+    name = "all-concepts"
+
+    def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
+        return [Typed("concept", 0.5) for _ in fragments]
+
+
+def rows(
+    methods: Sequence[str],
+    budgets: Sequence[float | None] = (None,),
+    queries: Sequence[EvidenceQuery] = QUERIES,
+    **others: object,
+) -> list[dict[str, object]]:
+    models = {"encoder": WordEncoder(), "tokenizer": WordTokenizer(), "classifier": AllConcepts()}
+    measured = evaluate_paging(
+        DOCUMENTS,
+        queries,
+        methods=methods,
+        budgets=budgets,
+        **{**models, **others},  # type: ignore[arg-type]
+    )
+    return list(measured["methods"])
+
+
+def test_the_whole_document_and_all_its_nodes_cover_what_the_text_holds() -> None:
+    for row in rows(["full", "nodes"]):
+        assert (row["sufficient"], row["coverage"], row["token_reduction"]) == (0.5, 0.75, 0.0)
+        assert (row["queries"], row["nodes"]) == (2, 4.0)
+
+
+def test_a_budget_buys_token_reduction_summed_over_queries() -> None:
+    [row] = rows(["mmr"], [8])
+
+    # Each query gets its one sentence without headings: 7 and 8 of the 33 tokens without front matter.
+    assert row["token_reduction"] == pytest.approx(1 - 15 / 66)
+    assert (row["sufficient"], row["coverage"], row["nodes"]) == (0.5, 0.75, 1.0)
+
+
+def test_there_is_a_row_for_each_method_and_budget_in_order() -> None:
+    found = [(row["method"], row["budget"]) for row in rows(["mmr", "chunks"], [None, 0.5])]
+
+    assert found == [("mmr", None), ("mmr", 0.5), ("chunks", None), ("chunks", 0.5)]
+
+
+def test_documents_are_encoded_once_and_only_those_asked_for() -> None:
+    encoder = WordEncoder()
+
+    rows(["mmr", "nodes"], [None, 0.5], encoder=encoder)
+
+    assert encoder.encoded.count("Replace bent pegs.") == 1
+    assert "Never read." not in encoder.encoded
+
+
+def test_progress_counts_documents_and_pages_up_to_the_total() -> None:
+    seen: list[tuple[int, int]] = []
+
+    rows(["full", "mmr"], progress=lambda done, total: seen.append((done, total)))
+
+    assert seen == [(n, 5) for n in range(1, 6)]
+
+
+def test_times_are_of_a_query_in_milliseconds() -> None:
+    ticks = count(0.0, 0.25)
+
+    [row] = rows(["full"], clock=lambda: next(ticks))
+
+    assert (row["median_ms"], row["p95_ms"]) == (250.0, 250.0)
+
+
+def test_every_measure_has_an_interval_around_it() -> None:
+    outcomes = [Outcome(covered, 10 * n, 100, n, 1.0) for n, covered in enumerate([1.0, 0.5, 1.0, 0.0], 1)]
+
+    row = summarise(outcomes)
+
+    assert row["sufficient"] == 0.5
+    assert row["coverage"] == 0.625
+    assert row["token_reduction"] == pytest.approx(0.75)
+    assert list(row["ci95"]) == ["sufficient", "coverage", "nodes", "token_reduction"]
+    for measure, (low, high) in row["ci95"].items():
+        assert low < row[measure] < high
+
+
+def test_a_query_whose_document_is_missing_is_named() -> None:
+    with pytest.raises(WrongInput, match="query q9: no document 'canoe'"):
+        rows(["full"], queries=[EvidenceQuery("q9", "canoe", "how", (("x",),))])
+
+
+def test_no_queries_and_unknown_methods_are_refused_before_any_work() -> None:
+    encoder = WordEncoder()
+
+    with pytest.raises(WrongInput, match="no queries"):
+        rows(["full"], queries=[], encoder=encoder)
+    with pytest.raises(WrongInput, match="'best'"):
+        rows(["full", "best"], encoder=encoder)
+    assert encoder.encoded == []
+
+
+@pytest.mark.slow
+def test_segmentation_loses_no_evidence_of_real_skills() -> None:
+    if not BENCH.exists():
+        pytest.skip("the shared paging bench is not on this machine")
+
+    measured = evaluate_paging(
+        read_documents(BENCH / "documents.jsonl"),
+        read_queries(BENCH / "queries.jsonl"),
+        methods=["full", "nodes"],
+        budgets=[None],
+        encoder=WordEncoder(),
+        tokenizer=WordTokenizer(),
+        classifier=AllConcepts(),
+    )
+
+    assert [(row["queries"], row["sufficient"]) for row in measured["methods"]] == [(144, 1.0), (144, 1.0)]

@@ -23,6 +23,9 @@ evaluate_app = typer.Typer(help="Measure what is served, or methods on a bench."
 app.add_typer(evaluate_app, name="evaluate")
 
 
+_INTERRUPTED = 130  # what Typer itself returns for Ctrl-C
+
+
 class IndexMode(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
     """How much of the index a run makes."""
 
@@ -192,15 +195,16 @@ def main() -> None:
         _fail(str(error), 2)
     except SkilleryError as error:
         _fail(str(error), 1)
-    except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted; a later run picks up where this one was", 130)
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
     except Exception as error:
         # Typer's own complaints about arguments; their class is not exported, its subclass is.
         if not isinstance(error, typer.BadParameter.__mro__[1]):
             raise
-        _fail(str(getattr(error, "message", error)), 2)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+        _fail(getattr(error, "format_message", error.__str__)(), 2)
+    if code == _INTERRUPTED:
+        _fail("interrupted; a later run picks up where this one was", _INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _fail(message: str, code: int) -> None:

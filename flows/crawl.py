@@ -18,7 +18,7 @@ from tasks.crawl.shells import crawl_source
 _COLUMNS = ("source", "state", "listed", "new", "changed", "unchanged", "retired", "failed", "message")
 
 
-@flow(name="crawl")
+@flow(name="crawl", flow_run_name="crawl {root}")
 def crawl(
     root: str = "data", sources: list[str] | None = None, limit: int | None = None, run_id: str | None = None
 ) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 PUBLISHED = "skillery.published"
 
 
-@flow(name="index")
+@flow(name="index", flow_run_name="index {root}")
 def index(
     root: str = "data", index: Literal["all", "skills"] = "all", run_id: str | None = None
 ) -> dict[str, Any]:

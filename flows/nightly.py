@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from prefect import flow
 
+from flows.artifacts import counted, show_table
 from flows.crawl import crawl
 from flows.index import index as index_tables
 from flows.parse import parse
@@ -47,7 +48,18 @@ def nightly(
             indexed = index_tables(root, index, run)
         record.vectors_new += indexed["built"]["vectors_new"]
         record.checks, record.published = indexed["checks"], indexed["version"] is not None
-    return record.as_dict()
+    found = record.as_dict()
+    show_table("skillery-nightly", summary(found), f"Run {run}: {found['state']}.")
+    return found
+
+
+def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a run's record as rows of a table a person reads: what, and how much."""
+    shown = ("state", "published", "served", "documents", "nodes", "edges", "vectors_new")
+    flat = {k: record[k] for k in shown}
+    dropped = {f"dropped: {reason}": n for reason, n in record["dropped"].items()}
+    seconds = {f"seconds: {stage}": s for stage, s in record["seconds"].items()}
+    return counted({**flat, **dropped, **seconds}, value="value")
 
 
 def last_specs(root: Root) -> list[str]:

@@ -18,7 +18,7 @@ from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 log = logging.getLogger(__name__)
 
 
-@flow(name="parse")
+@flow(name="parse", flow_run_name="parse {root}")
 def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[str, int]:
     """Take apart the documents that are new or changed; return what was parsed now.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from storage.errors import GateRefused
+from storage.errors import GateRefused, NothingReadable
 from storage.root import Root
 from storage.served import read_served
 from storage.state import parsed_table, write_run
@@ -64,6 +64,7 @@ def recorded(root: Root, run_id: str, specs: list[str]) -> Iterator[RunRecord]:
     except BaseException as error:
         record.state = "refused" if isinstance(error, GateRefused) else "failed"
         record.message = str(error) or type(error).__name__
+        record.sources = error.reports if isinstance(error, NothingReadable) else record.sources
         raise
     else:
         good = all(s["state"] in ("complete", "limited") for s in record.sources)

@@ -17,7 +17,7 @@ from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
 log = logging.getLogger(__name__)
 
 
-@flow(name="refine")
+@flow(name="refine", flow_run_name="refine {root}")
 def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     """Refine what is new or changed; return the corpus' size and how many are dropped for each reason.
 

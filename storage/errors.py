@@ -74,4 +74,8 @@ class GateRefused(TerminalError):
 
 
 class NothingReadable(TerminalError):
-    """None of a run's sources could be read."""
+    """None of a run's sources could be read; `reports` says of each what was wrong."""
+
+    def __init__(self, reports: list[dict[str, object]]) -> None:
+        super().__init__("; ".join(str(report["message"]) for report in reports))
+        self.reports = reports

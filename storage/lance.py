@@ -11,7 +11,7 @@ import lancedb
 import pyarrow as pa
 from lancedb.index import FTS, BTree
 
-from storage.errors import StorageError
+from storage.errors import SchemaMismatch, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
@@ -69,13 +69,19 @@ def open_at(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.
 
     Raises:
         StorageError: The table or the version is not there.
+        SchemaMismatch: It was written by a newer version of this program.
     """
     try:
         table = db.open_table(name)
         table.checkout(version)
+        metadata = table.schema.metadata or {}
+        written = int(metadata.get(b"schema_version", b"0"))
     except (ValueError, RuntimeError, OSError) as error:
         msg = f"table {name} at version {version} cannot be opened ({str(error).splitlines()[0]})"
         raise StorageError(msg) from error
+    if written > SCHEMA_VERSION:
+        msg = f"table {name} has schema version {written}, this program knows {SCHEMA_VERSION}: upgrade"
+        raise SchemaMismatch(msg)
     return table
 
 
@@ -87,46 +93,61 @@ def quoted(values: Collection[str]) -> str:
 class TableWriter:
     """Writes one table, in bulk, from a base version onwards; only the holder of the root's lock may.
 
-    Opening puts the table back to `base` where a run that died left versions after it; without a base,
-    or with another schema (another encoder), the table is made anew, old versions staying readable.
+    Without a base, or with another schema (another encoder), the table is made anew, old versions staying
+    readable. Otherwise it is read at `base`, and the first write takes it back there: what a run that died
+    left after it is passed over, and a writer that writes nothing adds no version.
 
     Args:
         db: The database.
         name: `skills` or `nodes`.
         schema: The table's Arrow schema, model identity in its metadata.
         base: The version to go on from, None to start empty.
+
+    Raises:
+        StorageError: The base cannot be opened.
+        SchemaMismatch: It was written by a newer version of this program.
     """
 
     def __init__(self, db: lancedb.DBConnection, name: str, schema: pa.Schema, base: int | None) -> None:
+        self._db, self._name = db, name
         self.schema, self.rebuilt, self.written = schema, False, False
         exists = name in table_names(db)
         if exists and base is not None:
-            self.table = db.open_table(name)
-            if self.table.version != base:
-                self.table.checkout(base)
-                self.table.restore()
-        if not exists or base is None or self.table.schema.metadata != schema.metadata:
-            self.table = db.create_table(name, schema=schema, mode="overwrite")
+            self.table = open_at(db, name, base)
+        if not exists or base is None or not self.table.schema.equals(schema, check_metadata=True):
+            self.table = db.create_table(name, schema=schema, mode="overwrite" if exists else "create")
             self.rebuilt = self.written = True
+        self._detached = not self.rebuilt
 
     def delete(self, doc_ids: Collection[str]) -> None:
         """Remove every row of these documents."""
         ids = sorted(doc_ids)
-        self.written = self.written or bool(ids)
         for start in range(0, len(ids), _IDS_PER_DELETE):
+            self._begin()
             self.table.delete(f"doc_id IN ({quoted(ids[start : start + _IDS_PER_DELETE])})")
 
     def add(self, rows: pa.Table) -> None:
         """Append rows in one write."""
         if rows.num_rows:
-            self.written = True
+            self._begin()
             self.table.add(rows.cast(self.schema))
+
+    def _begin(self) -> None:
+        """Make the table writable, at its base."""
+        if self._detached:
+            base = self.table.version
+            self.table = self._db.open_table(self._name)
+            if self.table.version != base:
+                self.table.checkout(base)
+                self.table.restore()
+        self._detached, self.written = False, True
 
     def finish(self, scalar: Collection[str], full_text: Collection[str]) -> int:
         """Make indices where they are missing, compact, bring indices up to date; return the version.
 
         Indices are made after the load: one made on an empty table covers nothing.
         """
+        self._begin()
         present = {column for index in self.table.list_indices() for column in index.columns}
         if self.table.count_rows():
             for column in (c for c in scalar if c not in present):
@@ -138,9 +159,11 @@ class TableWriter:
 
 
 def tag(db: lancedb.DBConnection, name: str, label: str, version: int) -> None:
-    """Tag a version, so that cleanup leaves it; an equal tag is left as it is."""
+    """Tag a version, so that cleanup leaves it; a tag of that name that is already there is moved."""
     tags = db.open_table(name).tags
-    if label not in tags.list():
+    if label in tags.list():
+        tags.update(label, version)
+    else:
         tags.create(label, version)
 
 

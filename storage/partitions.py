@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import polars as pl
 
-from storage.parquet import read_frame, write_frame
+from storage.parquet import check_schema, read_frame, write_frame
 from storage.root import Root
 
 PARTITIONS = 64
@@ -44,13 +44,12 @@ class PartitionedTable:
         self, partitions: Iterable[int] | None = None, columns: Sequence[str] | None = None
     ) -> pl.DataFrame:
         """Return the rows of the partitions named (None: all), in partition order."""
-        wanted = range(PARTITIONS) if partitions is None else sorted(set(partitions))
-        present = set(self.root.files(self.folder, ".parquet"))
-        frames = [
-            read_frame(self.root, self.file(p), self.schema, columns)
-            for p in wanted
-            if self.file(p) in present
-        ]
+        if partitions is None:
+            present = set(self.root.files(self.folder, ".parquet"))
+            files = [f for p in range(PARTITIONS) if (f := self.file(p)) in present]
+        else:
+            files = [f for p in sorted(set(partitions)) if self.root.exists(f := self.file(p))]
+        frames = [read_frame(self.root, file, self.schema, columns) for file in files]
         names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
         return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *frames])
 
@@ -64,13 +63,15 @@ class PartitionedTable:
         Only the partitions that these documents lie in are rewritten, each in one step.
 
         Raises:
+            SchemaMismatch: The columns of `rows` are not the table's.
             ValueError: `rows` holds a document that is not in `doc_ids`.
         """
+        check_schema(self.folder, rows, self.schema)
         strangers = set(rows.select(self._document).to_series().unique()) - set(doc_ids)
         if strangers:
             msg = f"{self.folder}: rows of {sorted(strangers)[:3]} are not among the documents replaced"
             raise ValueError(msg)
-        ids = pl.DataFrame({"_doc": list(doc_ids)}, schema={"_doc": pl.String})
+        ids = pl.DataFrame({"_doc": sorted(set(doc_ids))}, schema={"_doc": pl.String})
         ids = ids.with_columns(_partition=ids["_doc"].map_elements(partition_of, return_dtype=pl.Int64))
         keyed = rows.with_columns(_doc=self._document).join(ids, on="_doc", how="left", maintain_order="left")
         for (partition,), group in ids.group_by("_partition"):

@@ -12,6 +12,8 @@ import pyarrow.fs as pafs
 
 from storage.errors import StorageError, WrongInput
 
+_UNFINISHED = ".tmp"
+
 
 class Root:
     """A folder or an `s3://bucket/prefix`; paths below it are relative, with forward slashes.
@@ -54,13 +56,16 @@ class Root:
         """Return a file's bytes.
 
         Raises:
-            StorageError: The file is not there.
+            StorageError: The file is not there, or cannot be read.
         """
         try:
             with self._fs.open_input_stream(self._key(relative), compression=None) as stream:
                 return bytes(stream.read())
         except FileNotFoundError as error:
             msg = f"{self.at(relative)} is missing"
+            raise StorageError(msg) from error
+        except OSError as error:
+            msg = f"{self.at(relative)} cannot be read ({str(error).splitlines()[0]})"
             raise StorageError(msg) from error
 
     def write(self, relative: str, data: bytes) -> None:
@@ -70,9 +75,13 @@ class Root:
             self._put(key, data)
             return
         self._fs.create_dir(key.rpartition("/")[0], recursive=True)
-        beside = f"{key}.{uuid.uuid4().hex[:8]}.tmp"
-        self._put(beside, data)
-        self._fs.move(beside, key)
+        beside = f"{key}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
+        try:
+            self._put(beside, data)
+            self._fs.move(beside, key)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
 
     def _put(self, key: str, data: bytes) -> None:
         with self._fs.open_output_stream(key, compression=None) as stream:
@@ -87,10 +96,14 @@ class Root:
             self._fs.delete_file(self._key(relative))
 
     def files(self, folder: str, suffix: str = "") -> list[str]:
-        """Return the files below `folder` at any depth whose names end in `suffix`, sorted."""
+        """Return the files below `folder` at any depth whose names end in `suffix`, sorted.
+
+        What a write that was killed left behind is not among them.
+        """
         selector = pafs.FileSelector(self._key(folder), recursive=True, allow_not_found=True)
         found = (i.path for i in self._fs.get_file_info(selector) if i.type == pafs.FileType.File)
-        return sorted(str(p).removeprefix(f"{self._base}/") for p in found if str(p).endswith(suffix))
+        whole = (str(p) for p in found if str(p).endswith(suffix) and not str(p).endswith(_UNFINISHED))
+        return sorted(p.removeprefix(f"{self._base}/") for p in whole)
 
     def size(self, folder: str) -> int:
         """Return the bytes held by the files below `folder`."""

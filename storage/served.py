@@ -10,6 +10,7 @@ from storage.errors import NotPublished, StorageError
 from storage.root import Root
 
 SERVED = "state/served.json"
+_TYPES: dict[str, Any] = {"version": str, "run_id": str, "skills": int, "nodes": int | None, "model": dict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,15 @@ def read_served(root: Root) -> Served | None:
         return None
     try:
         published_at = datetime.fromisoformat(record["published_at"])
-        fields = {k: record[k] for k in ("version", "run_id", "skills", "nodes", "model")}
-        return Served(**fields, published_at=published_at)
-    except (KeyError, ValueError) as error:
+        fields = {k: record[k] for k in _TYPES}
+        wrong = [k for k, v in fields.items() if not isinstance(v, _TYPES[k]) or isinstance(v, bool)]
+    except (KeyError, TypeError, ValueError) as error:
         msg = f"{root.at(SERVED)} is damaged ({error!r})"
         raise StorageError(msg) from error
+    if wrong:
+        msg = f"{root.at(SERVED)} is damaged ({', '.join(wrong)} of another type)"
+        raise StorageError(msg)
+    return Served(**fields, published_at=published_at)
 
 
 def require_served(root: Root) -> Served:

@@ -9,7 +9,7 @@ import polars as pl
 from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED, EDGES, NODES, Dropped, to_frame
+from storage.schemas import DOCUMENTS, DROPPED, EDGES, NODES
 
 _TIME = pl.Datetime("us", "UTC")
 
@@ -19,7 +19,8 @@ _SEEN: dict[str, Any] = {
     "first_seen_at": _TIME, "last_seen_at": _TIME, "stale_since": _TIME, "retired_at": _TIME,
 }  # fmt: skip
 SEEN = pl.Schema(_SEEN)
-# What refine made of a document: `outcome` is `kept`, or the reason it was dropped for.
+# What refine made of a document of a source: `outcome` is `kept`, the reason it was dropped for, or
+# `pending` where a run died in between.
 REFINED = pl.Schema({
     "doc_id": pl.String, "source": pl.String, "digest": pl.String, "outcome": pl.String,
 })  # fmt: skip
@@ -70,13 +71,14 @@ def aliases_table(root: Root) -> PartitionedTable:
     return PartitionedTable(root, "state/aliases", ALIASES)
 
 
-def append_dropped(root: Root, run_id: str, rows: list[Dropped]) -> None:
-    """Add rows to the run's file of dropped documents."""
+def append_dropped(root: Root, run_id: str, rows: pl.DataFrame) -> None:
+    """Add rows to the run's file of dropped documents, each once; no rows make no file."""
+    if rows.is_empty():
+        return
     relative = f"dropped/{run_id}.parquet"
-    frame = to_frame(rows, DROPPED, run_id=run_id)
     if root.exists(relative):
-        frame = pl.concat([read_frame(root, relative, DROPPED), frame])
-    write_frame(root, relative, frame.unique(maintain_order=True), DROPPED)
+        rows = pl.concat([read_frame(root, relative, DROPPED), rows])
+    write_frame(root, relative, rows.unique(maintain_order=True), DROPPED)
 
 
 def read_sources(root: Root) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ import polars as pl
 from storage.errors import NothingReadable, SourceError, SourceUnavailable
 from storage.parquet import write_frame
 from storage.root import Root
-from storage.schemas import LISTINGS, RAW_DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
+from storage.schemas import DROPPED, LISTINGS, RAW_DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
 from storage.state import SEEN, append_dropped, read_sources, seen_table, write_source
 from tasks.crawl.source import Source
 
@@ -64,7 +64,8 @@ def collect(
         version = source.version()
         if version is not None and version == remembered.get("version") and _covers(remembered, limit):
             report.state = str(remembered["state"])
-            report.listed = report.unchanged = crawl.touch_all()
+            report.listed = report.unchanged = crawl.touch_all(remembered["last_complete"])
+            limit = remembered["limit"]
             log.info("%s is as it was: %d documents unchanged", source.spec, report.unchanged)
         else:
             crawl.read(source.read(), limit)
@@ -87,7 +88,7 @@ def require_readable(reports: list[dict[str, Any]]) -> None:
         NothingReadable: It read none; the message holds each source's.
     """
     if reports and all(report["state"] == "failed" for report in reports):
-        raise NothingReadable("; ".join(str(report["message"]) for report in reports))
+        raise NothingReadable(reports)
 
 
 def _covers(remembered: dict[str, Any], limit: int | None) -> bool:
@@ -109,9 +110,13 @@ def _record(
 
 
 def digest_of(raw: RawDocument) -> str:
-    """Return the digest that tells a changed document: its bytes, its bundle, its place."""
+    """Return the digest that tells a changed document: its bytes, its bundle, its place.
+
+    A commit that leaves the document as it was is none: it does not count where the URL names it.
+    """
     beside = [asdict(f) for f in raw.files or ()] + [asdict(f) for f in raw.licence_files]
-    parts = json.dumps([raw.raw_hash, raw.files is None, beside, raw.path, raw.url], sort_keys=True)
+    url = raw.url.replace(raw.commit, "") if raw.url and raw.commit else raw.url
+    parts = json.dumps([raw.raw_hash, raw.files is None, beside, raw.path, url], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
@@ -125,11 +130,16 @@ class _Crawl:
         self.known: dict[str, dict[str, Any]] = {row["doc_id"]: row for row in known.to_dicts()}
         self.touched: dict[str, dict[str, Any]] = {}
         self.met: set[str] = set()
-        self.part = 0
+        self.dropped: list[Dropped] = []
+        self.place = f"date={now:%Y-%m-%d}/run={run_id}"
+        self.name = f"part-{hashlib.sha256(spec.encode()).hexdigest()[:8]}"
+        # A run's name may be used again, by a retry: parts are never rewritten.
+        self.part = sum(f"/{self.name}-" in f for f in root.files(f"raw/documents/{self.place}"))
 
-    def touch_all(self) -> int:
-        """Note that every document known and not retired was there again; return how many."""
-        rows = [r for r in self.known.values() if r["retired_at"] is None]
+    def touch_all(self, since: str) -> int:
+        """Note that what the reading at `since` met (ISO time) was there again; return how many that is."""
+        last = datetime.fromisoformat(since)
+        rows = [r for r in self.known.values() if r["retired_at"] is None and r["last_seen_at"] >= last]
         self.touched = {r["doc_id"]: {**r, "last_seen_at": self.now, "stale_since": None} for r in rows}
         return len(rows)
 
@@ -141,41 +151,59 @@ class _Crawl:
 
     def read(self, items: Iterable[RawDocument | Dropped], limit: int | None) -> None:
         """Take in the source's items in batches; retire what is gone where it was read to its end."""
-        iterator = iter(items)
-        dropped: list[Dropped] = []
+        taken, run_id = self._taken(items), self.run_id
         try:
-            for batch in _batches(self._documents(iterator, limit, dropped)):
+            for batch in _batches(self._documents(taken, limit)):
                 self._write(batch)
-            whole = limit is None or self.report.listed < limit or next(iterator, None) is None
+            whole = limit is None or self.report.listed < limit or _at_end(taken)
         finally:
-            self.report.failed = dict(Counter(d.reason for d in dropped))
-            if dropped:
-                append_dropped(self.root, self.run_id, dropped)
+            self.report.failed = dict(Counter(d.reason for d in self.dropped))
+            append_dropped(self.root, run_id, to_frame(self.dropped, DROPPED, run_id=run_id))
         self.report.state = "complete" if whole else "limited"
-        unreadable = {d.doc_id for d in dropped}
-        for doc_id in set(self.known) - self.met:
-            row = self.known[doc_id]
-            if doc_id in unreadable:
+        for doc_id, row in self.known.items():
+            if doc_id in self.met or row["retired_at"] is not None:
+                continue
+            if self._unreadable(doc_id):
                 self.touched[doc_id] = {**row, "stale_since": row["stale_since"] or self.now}
-            elif whole and row["retired_at"] is None:
+            elif whole:
                 self.touched[doc_id] = {**row, "retired_at": self.now}
                 self.report.retired += 1
 
-    def _documents(
-        self, items: Iterator[RawDocument | Dropped], limit: int | None, dropped: list[Dropped]
-    ) -> Iterator[RawDocument]:
-        for raw in itertools.islice(_taken(items, dropped), limit):
+    def _unreadable(self, doc_id: str) -> bool:
+        """Tell whether a document, or a folder above it, is there but could not be read."""
+        return any(
+            doc_id == d.doc_id or (d.reason == "unreadable" and doc_id.startswith(f"{d.doc_id}/"))
+            for d in self.dropped
+            if d.lost_to is None
+        )
+
+    def _taken(self, items: Iterable[RawDocument | Dropped]) -> Iterator[RawDocument]:
+        """Pass the documents on, each id once; keep what was seen but not taken."""
+        for item in items:
+            if isinstance(item, Dropped):
+                self.dropped.append(item)
+            elif item.doc_id in self.met:
+                detail = f"{item.path or item.doc_id}: the source holds this id twice, the first counts"
+                twice = Dropped(item.doc_id, self.spec, "duplicate_id", detail, lost_to=item.doc_id)
+                self.dropped.append(twice)
+            else:
+                yield item
+
+    def _documents(self, taken: Iterator[RawDocument], limit: int | None) -> Iterator[RawDocument]:
+        """Yield what is new or changed, note what is as it was."""
+        for raw in itertools.islice(taken, limit):
             self.report.listed += 1
             self.met.add(raw.doc_id)
             known, digest = self.known.get(raw.doc_id), digest_of(raw)
-            if known is not None and known["digest"] == digest:
-                self.report.unchanged += known["retired_at"] is None
-                self.report.new += known["retired_at"] is not None
+            is_new = known is None or known["retired_at"] is not None
+            as_it_was = known is not None and known["digest"] == digest
+            self.report.new += is_new
+            self.report.changed += not (is_new or as_it_was)
+            self.report.unchanged += as_it_was and not is_new
+            if known is not None and as_it_was:
                 self._touch(raw, digest, known["raw_part"], known["first_seen_at"])
-                continue
-            self.report.new += known is None
-            self.report.changed += known is not None
-            yield raw
+            else:
+                yield raw
 
     def _touch(self, raw: RawDocument, digest: str, part: str, first_seen_at: datetime) -> None:
         self.touched[raw.doc_id] = {
@@ -185,8 +213,7 @@ class _Crawl:
 
     def _write(self, batch: list[RawDocument]) -> None:
         """Write one part of documents and of listings, never rewritten, then note what it holds."""
-        slug = hashlib.sha256(self.spec.encode()).hexdigest()[:8]
-        place = f"date={self.now:%Y-%m-%d}/run={self.run_id}/part-{slug}-{self.part:05d}.parquet"
+        place = f"{self.place}/{self.name}-{self.part:05d}.parquet"
         constant = {"run_id": self.run_id, "schema_version": SCHEMA_VERSION}
         frame = to_frame(batch, RAW_DOCUMENTS, fetched_at=self.now, **constant)
         write_frame(self.root, f"raw/documents/{place}", frame, RAW_DOCUMENTS)
@@ -219,23 +246,27 @@ class _Crawl:
         self.touched = {}
 
 
-def _taken(items: Iterator[RawDocument | Dropped], dropped: list[Dropped]) -> Iterator[RawDocument]:
-    """Pass the documents on, keep what was seen but not taken."""
-    for item in items:
-        if isinstance(item, Dropped):
-            dropped.append(item)
-        else:
-            yield item
+def _at_end(documents: Iterator[RawDocument]) -> bool:
+    """Tell whether nothing follows; where that cannot be told, as far as was asked has been read."""
+    try:
+        return next(documents, None) is None
+    except (SourceError, SourceUnavailable):
+        return False
 
 
 def _batches(documents: Iterator[RawDocument]) -> Iterator[list[RawDocument]]:
-    """Cut a stream into parts of at most 100 documents or 30 seconds."""
+    """Cut a stream into parts of at most 100 documents or 30 seconds; one that breaks off is cut there."""
     batch: list[RawDocument] = []
     started = time.monotonic()
-    for raw in documents:
-        batch.append(raw)
-        if len(batch) >= BATCH_DOCUMENTS or time.monotonic() - started > BATCH_SECONDS:
+    try:
+        for raw in documents:
+            batch.append(raw)
+            if len(batch) >= BATCH_DOCUMENTS or time.monotonic() - started > BATCH_SECONDS:
+                yield batch
+                batch, started = [], time.monotonic()
+    except (SourceError, SourceUnavailable):
+        if batch:
             yield batch
-            batch, started = [], time.monotonic()
+        raise
     if batch:
         yield batch

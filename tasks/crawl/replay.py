@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
+from typing import Any
 
 import polars as pl
 
@@ -33,25 +34,30 @@ def parse_dates(start: str, end: str) -> list[str]:
 
 
 def replay_seen(root: Root, day: str, into: Root) -> int:
-    """Write to `into` what was seen by the end of a day: of each document and source the newest raw row.
+    """Make `seen` of `into` what had been seen by the end of a day: a document's newest raw row by source.
 
     Returns:
         How many documents that is.
     """
     files = [f for f in root.files("raw/documents", ".parquet") if day_of(f) <= day]
-    rows: dict[tuple[str, str], dict[str, object]] = {}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
     for file in files:
         for row in read_frame(root, file, RAW_DOCUMENTS, _COLUMNS).to_dicts():
             key = (row["doc_id"], row["source"])
             fetched: datetime = row["fetched_at"]
-            first = rows.get(key, {}).get("first_seen_at", fetched)
+            before = rows.get(key, {"first_seen_at": fetched, "last_seen_at": fetched})
+            first = min(before["first_seen_at"], fetched)
+            if fetched < before["last_seen_at"]:
+                rows[key] = {**before, "first_seen_at": first}
+                continue
             rows[key] = {
                 "doc_id": row["doc_id"], "source": row["source"], "digest": f"{file}:{row['raw_hash']}",
                 "raw_part": file, "first_seen_at": first, "last_seen_at": fetched,
                 "stale_since": None, "retired_at": None,
             }  # fmt: skip
     frame = pl.DataFrame(list(rows.values()), schema=SEEN)
-    seen_table(into).replace(set(frame["doc_id"]), frame)
+    table = seen_table(into)
+    table.replace({*frame["doc_id"], *table.read(columns=["doc_id"])["doc_id"]}, frame)
     return frame.height
 
 

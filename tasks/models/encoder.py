@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _BATCH_TOKENS = 4096
 _SECONDS_BETWEEN_REPORTS = 5.0
 
+POOLINGS = ("mean", "cls")
+
 _Window = tuple[int, list[int]]
 
 
@@ -33,13 +35,16 @@ def card_of(folder: str | Path) -> dict[str, Any]:
     """Return what an export says of itself: name, revision, dimension, max_tokens, pooling.
 
     Raises:
-        ModelMismatch: The folder holds no export.
+        ModelMismatch: The folder holds no export, a damaged one, or one of a pooling not known here.
     """
     try:
         card: dict[str, Any] = json.loads((Path(folder) / "encoder.json").read_text("utf-8"))
-    except OSError as error:
-        msg = f"{folder} holds no exported encoder: run `skillery run` once to export it"
+    except (OSError, ValueError) as error:
+        msg = f"{folder} holds no exported encoder ({error}): run `skillery run` once to export it"
         raise ModelMismatch(msg) from error
+    if card.get("pooling") not in POOLINGS:
+        msg = f"{folder}: pooling {card.get('pooling')!r} is not known, known are {', '.join(POOLINGS)}"
+        raise ModelMismatch(msg)
     return card
 
 
@@ -60,7 +65,7 @@ class OnnxEncoder:
         threads: Threads of one inference; None means all cores. One is best for single queries.
 
     Raises:
-        ModelMismatch: The folder holds no export, or one of a pooling this program does not know.
+        ModelMismatch: As `card_of`.
     """
 
     def __init__(self, folder: Path, *, threads: int | None = None) -> None:
@@ -155,9 +160,6 @@ def _batches(windows: list[_Window]) -> Iterator[list[_Window]]:
 def _pool(states: Vectors, mask: npt.NDArray[np.int64], pooling: str) -> Vectors:
     if pooling == "cls":
         return states[:, 0]
-    if pooling != "mean":
-        msg = f"pooling {pooling!r} is not known here: known are mean and cls"
-        raise ModelMismatch(msg)
     weights = mask[:, :, None].astype(np.float32)
     summed: Vectors = (states * weights).sum(axis=1) / weights.sum(axis=1)
     return summed

@@ -22,6 +22,7 @@ PACKAGED = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
+_MODULES = ("Transformer", "Pooling", "Normalize")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -39,13 +40,15 @@ def exported_encoder(models: Path, name: str) -> Path:
         TerminalError: The export failed; the message ends with what it printed.
     """
     source, weights = resolve(name)
-    slug = Path(name).name if Path(name).is_dir() else name.rpartition("/")[2]
-    target = models / (f"{slug}-{weights[:12]}" if weights else slug)
+    # By name too: two models may share the last part of theirs, and the card holds the name.
+    digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
+    target = models / f"{Path(source if weights else name).resolve().name}-{digest}"
     if (target / "encoder.json").is_file():
         return target
     models.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=models) as scratch:
-        command = [sys.executable, "-m", "tasks.models.export", name, source, weights, scratch]
+    with tempfile.TemporaryDirectory(dir=models, prefix="export-") as scratch:
+        # -P: the folder that the user stands in may hold a module named like one of ours.
+        command = [sys.executable, "-P", "-m", "tasks.models.export", name, source, weights, scratch]
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
@@ -86,10 +89,18 @@ def _weights_hash(folder: Path) -> str:
 
 
 def export(name: str, source: str, weights: str, scratch: Path) -> None:
-    """Export a sentence-transformers model to `scratch/export`: model.onnx, tokenizer.json, encoder.json."""
+    """Export a sentence-transformers model to `scratch/export`: model.onnx, tokenizer.json, encoder.json.
+
+    Raises:
+        ModelMismatch: It has modules beyond transformer, pooling, normalisation; ours would leave them out.
+    """
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds and megabytes)
 
     model = SentenceTransformer(source, backend="onnx", model_kwargs={"export": True}, device="cpu")
+    unknown = [n for n in (type(module).__name__ for module in model) if n not in _MODULES]
+    if unknown:
+        msg = f"encoder {name} has modules that cannot be exported: {', '.join(unknown)}"
+        raise ModelMismatch(msg)
     saved, target = scratch / "saved", scratch / "export"
     model.save_pretrained(str(saved))
     target.mkdir()

@@ -20,6 +20,7 @@ from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
 from tasks.parse.edges import infer_edges
 
+VECTORS = "state/vectors"
 DOCUMENTS_PER_BATCH = 100
 _DOCUMENTS_PER_WRITE = 100
 
@@ -35,20 +36,25 @@ class ParsePlan:
 
 
 def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
-    """Return the digest of everything but the text that a parse depends on.
+    """Return the digest of everything but the text that a parse depends on: `rules`, or `rules+vectors`.
+
+    A parse with vectors serves where one without is asked for, never the reverse.
 
     Args:
         classifier: The classifier's versioned name.
         tokenizer: Revision of the tokenizer that counts tokens.
         encoder: Revision of the encoder whose vectors make semantic edges; None parses without vectors.
     """
-    return hashlib.sha256(repr((STAGE_VERSION, classifier, tokenizer, encoder)).encode()).hexdigest()[:12]
+    rules = hashlib.sha256(repr((STAGE_VERSION, classifier, tokenizer)).encode()).hexdigest()[:12]
+    return rules if encoder is None else f"{rules}+{hashlib.sha256(encoder.encode()).hexdigest()[:12]}"
 
 
 def vectors_table(root: Root, dimension: int) -> PartitionedTable:
     """Return the spool of node vectors: written by parse, taken up by the index, gone when published."""
     columns: dict[str, Any] = {"node_id": pl.String, "vector": pl.Array(pl.Float32, dimension)}
-    return PartitionedTable(root, "state/vectors", pl.Schema(columns), key="node_id", node_key=True)
+    # A folder a dimension: what a run with another encoder left unpublished cannot be read as ours.
+    folder = f"{VECTORS}/{dimension}"
+    return PartitionedTable(root, folder, pl.Schema(columns), key="node_id", node_key=True)
 
 
 def _state(root: Root, rules: str, partitions: list[int] | None = None) -> pl.DataFrame:
@@ -57,8 +63,9 @@ def _state(root: Root, rules: str, partitions: list[int] | None = None) -> pl.Da
     wanted = wanted.filter(pl.col("kind") == "skill").select(
         "doc_id", wanted=pl.concat_str(pl.lit(f"{rules}:"), "body_hash")
     )
-    parsed = parsed_table(root).read(partitions)
-    return wanted.join(parsed, on="doc_id", how="full", coalesce=True)
+    state = wanted.join(parsed_table(root).read(partitions), on="doc_id", how="full", coalesce=True)
+    with_more = pl.col("digest").str.replace(r"\+[0-9a-f]+:", ":").eq(pl.col("wanted"))
+    return state.with_columns(wanted=pl.when(with_more).then("digest").otherwise("wanted"))
 
 
 def plan_parse(root: Root, rules: str) -> ParsePlan:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from storage.errors import StorageError
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.schemas import (
@@ -65,8 +66,13 @@ def _raw_documents(root: Root, wanted: pl.DataFrame) -> list[tuple[RawDocument, 
     for (part,), rows in wanted.group_by("raw_part", maintain_order=True):
         first_seen = dict(rows.select("doc_id", "first_seen_at").iter_rows())
         frame = read_frame(root, str(part), RAW_DOCUMENTS)
-        rows = frame.filter(pl.col("doc_id").is_in(list(first_seen))).to_dicts()
-        found += [(_raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in rows]
+        wanted_rows = frame.filter(pl.col("doc_id").is_in(list(first_seen))).to_dicts()
+        if absent := first_seen.keys() - {r["doc_id"] for r in wanted_rows}:
+            msg = (
+                f"{root.at(str(part))} lacks {len(absent)} documents it should hold, {min(absent)} among them"
+            )
+            raise StorageError(msg)
+        found += [(_raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in wanted_rows]
     return found
 
 

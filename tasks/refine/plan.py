@@ -18,8 +18,9 @@ from tasks.refine.filters import Limits
 STAGED, STAGED_DROPPED = "state/staged/kept", "state/staged/dropped"
 PARTS_PER_BATCH = 5
 
-# `action` is `refine` (new, changed, or refined by other rules before), `remove` (its source has it no
-# more) or `lose` (another source's copy counts, named in `lost_to_source`).
+# `action` is `refine` (new, changed, or refined by other rules before), `remove` (no source has it any
+# more under this id), `lose` (since this run another source's copy counts, named in `lost_to_source`) or
+# `forget` (a source that held it has it no more, another's copy counts).
 _PLAN: dict[str, Any] = {
     **SEEN, "action": pl.String, "lost_to": pl.String, "lost_to_source": pl.String,
 }  # fmt: skip
@@ -43,20 +44,24 @@ def plan_refine(root: Root, limits: Limits) -> RefinePlan:
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
     rules = hashlib.sha256(repr((STAGE_VERSION, limits)).encode()).hexdigest()[:12]
-    seen = seen.with_columns(digest=pl.concat_str(pl.lit(f"{rules}:"), "digest"))
-    winners = seen.filter("kept")
-    refined = refined_table(root).read()
-    todo = winners.join(refined, on=["doc_id", "source", "digest"], how="anti")
-    gone = refined.join(winners, on="doc_id", how="anti")
-    lost = seen.filter(~pl.col("kept"))
-    steps = [(todo, "refine"), (gone.select("doc_id", "source", "digest"), "remove"), (lost, "lose")]
+    found = pl.concat_str(pl.lit(f"{rules}:"), "digest")
+    beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
+    seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))
+    winners, lost = seen.filter("kept"), seen.filter(~pl.col("kept"))
+    refined = refined_table(root).read().select("doc_id", "source", "digest")
+    todo = winners.join(refined, on=refined.columns, how="anti")
+    newly_lost = lost.join(refined, on=refined.columns, how="anti")
+    others = refined.join(winners, on="doc_id", how="anti")
+    gone = others.join(lost, on=refined.columns, how="anti")
+    elsewhere = refined.join(winners, on="doc_id", how="semi").join(seen, on=["doc_id", "source"], how="anti")
+    steps = [(todo, "refine"), (gone, "remove"), (newly_lost, "lose"), (elsewhere, "forget")]
     rows = pl.concat([f.with_columns(action=pl.lit(a)) for f, a in steps], how="diagonal")
     for folder in (STAGED, STAGED_DROPPED):
         root.delete(folder)
     write_frame(root, _PLAN_FILE, rows.select(PLAN.names()), PLAN)
     parts = sorted(todo["raw_part"].unique())
     batches = [parts[i : i + PARTS_PER_BATCH] for i in range(0, len(parts), PARTS_PER_BATCH)]
-    return RefinePlan(batches, todo.height, gone.height, winners.height - todo.height)
+    return RefinePlan(batches, todo.height, gone["doc_id"].n_unique(), winners.height - todo.height)
 
 
 def read_plan(root: Root) -> pl.DataFrame:

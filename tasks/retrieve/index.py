@@ -23,6 +23,11 @@ from storage.state import documents_table
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.rows import desired_rows, model_identity, node_rows, skill_rows
 
+# The columns with an index: scalar, full text.
+INDEXED: dict[str, tuple[list[str], list[str]]] = {
+    SKILLS: (["doc_id", "doc_key"], ["text"]),
+    NODES: (["doc_id", "node_id"], []),
+}
 _DOCUMENTS_PER_WRITE = 500
 
 
@@ -58,8 +63,8 @@ def build(root: Root, *, encoder: OnnxEncoder, with_nodes: bool) -> Built:
         state, made = _load_nodes(root, nodes, state, encoder)
     made += _load_skills(root, skills, set(present["doc_id"]), state, encoder)
     return Built(
-        skills=_finish(skills, ["doc_id", "doc_key"], ["text"]),
-        nodes=_finish(nodes, ["doc_id", "node_id"], []) if nodes else None,
+        skills=_finish(skills, SKILLS),
+        nodes=_finish(nodes, NODES) if nodes else None,
         skills_rows=skills.table.count_rows(),
         nodes_rows=nodes.table.count_rows() if nodes else 0,
         vectors_new=made,
@@ -69,8 +74,8 @@ def build(root: Root, *, encoder: OnnxEncoder, with_nodes: bool) -> Built:
     )
 
 
-def _finish(writer: TableWriter, scalar: list[str], full_text: list[str]) -> int:
-    return writer.finish(scalar, full_text) if writer.written else int(writer.table.version)
+def _finish(writer: TableWriter, name: str) -> int:
+    return writer.finish(*INDEXED[name]) if writer.written else int(writer.table.version)
 
 
 def _present(skills: TableWriter) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from typing import Any
 from storage.lance import NODES, SKILLS, connect, tag
 from storage.root import Root
 from storage.served import Served, write_served
+from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index import Built
 from tasks.retrieve.rows import model_identity
 
@@ -33,5 +34,5 @@ def publish(
     served = Served(version, run_id, built.skills, built.nodes, model, now)
     write_served(root, served)
     # The vectors that parse left are in the tables now.
-    root.delete("state/vectors")
+    root.delete(VECTORS)
     return served

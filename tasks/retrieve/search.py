@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lancedb
+import pyarrow as pa
 
 from storage.lance import quoted
 from tasks.models.protocols import Vectors
@@ -21,13 +22,19 @@ def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FET
     """Return the ids of the skills whose name and description are nearest by cosine, best first."""
     nearest: Any = skills.search(vector)
     found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"])
-    return [str(d) for d in found.to_arrow().column("doc_id").to_pylist()]
+    return _in_order(found.to_arrow(), "_distance", "ascending")
 
 
 def rank_lexical(skills: lancedb.table.Table, query: str, fetch_k: int = _FETCH) -> list[str]:
     """Return the ids of the skills that match best by BM25 over the full text, best first."""
     found = skills.search(query, query_type="fts", fts_columns="text").limit(fetch_k)
-    return [str(d) for d in found.select(["doc_id", "_score"]).to_arrow().column("doc_id").to_pylist()]
+    return _in_order(found.select(["doc_id", "_score"]).to_arrow(), "_score", "descending")
+
+
+def _in_order(found: pa.Table, by: str, order: str) -> list[str]:
+    """Return ids best first, ties by id: LanceDB lists ties in an order that differs from build to build."""
+    rows = found.sort_by([(by, order), ("doc_id", "ascending")])
+    return [str(d) for d in rows.column("doc_id").to_pylist()]
 
 
 def search_skills(
@@ -42,7 +49,9 @@ def search_skills(
         k: How many skills are wanted.
         fetch_k: Candidates of each leg; at least `k` are taken.
     """
-    depth = max(k, fetch_k)
+    depth = min(max(k, fetch_k), skills.count_rows())
+    if not depth:
+        return []
     legs = [rank_dense(skills, vector, depth), rank_lexical(skills, query, depth)]
     fused = reciprocal_rank_fusion(legs)[:k]
     where = f"doc_id IN ({quoted([d for d, _ in fused])})"

@@ -1,0 +1,61 @@
+"""The real encoder, exported once a test session, and roots that are filled with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.models.encoder import OnnxEncoder
+from tests.hand_written import SKILLS
+from tests.skill_root import MINILM, Export, SkillRoot
+
+_EXPORT = """
+import sys
+from pathlib import Path
+from tasks.models.export import exported_encoder
+folder = exported_encoder(Path(sys.argv[1]), sys.argv[2])
+sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transformers') if m in sys.modules)}")
+"""
+
+
+@pytest.fixture(scope="session")
+def minilm_export(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    models = tmp_path_factory.mktemp("models")
+    command = [sys.executable, "-c", _EXPORT, str(models), MINILM]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder, _, loaded = done.stdout.partition("\n")
+    return Export(Path(folder), loaded.split())
+
+
+@pytest.fixture(scope="session")
+def minilm(minilm_export: Export) -> OnnxEncoder:
+    return OnnxEncoder(minilm_export.folder)
+
+
+@pytest.fixture
+def skill_root(tmp_path: Path, minilm_export: Export) -> Callable[[dict[str, str]], SkillRoot]:
+    """Make a root, with nothing in it yet, beside a folder of skills."""
+
+    def make(skills: dict[str, str]) -> SkillRoot:
+        root = SkillRoot(tmp_path / "market", tmp_path / "root", minilm_export.folder)
+        for name, text in skills.items():
+            root.write(name, text)
+        return root
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def served_bakery(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """A root that serves a few hand-written skills; tests only ask it."""
+    folder = tmp_path_factory.mktemp("served")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    for name, text in SKILLS.items():
+        root.write(name, text)
+    root.publish()
+    return root

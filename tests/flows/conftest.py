@@ -1,0 +1,109 @@
+"""One Prefect server for all flow tests of a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.skill_root import Export
+
+# Before anything imports Prefect: it reads its home when imported, and must not use the developer's own.
+os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="skillery-tests-")
+os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[str]:
+    """Start Prefect's test server once and return its API's address."""
+    from prefect.settings import PREFECT_API_URL
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120):
+        yield str(PREFECT_API_URL.value())
+
+
+@pytest.fixture
+def root(tmp_path: Path, minilm_export: Export) -> str:
+    """Return a root that has its encoder already, as every root has from its second run on."""
+    models = tmp_path / "root" / "models"
+    models.mkdir(parents=True)
+    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
+    return str(tmp_path / "root")
+
+
+_SKILLS = {
+    "tea": """\
+        ---
+        name: tea
+        description: Brew a pot of loose-leaf tea.
+        ---
+        # Tea
+
+        Warm the pot before the leaves go in. Use one spoon of leaves for each cup.
+
+        ## Steeping
+
+        - Green tea: two minutes at 75 degrees.
+        - Black tea: four minutes at the boil.
+
+        If the tea turns bitter, steep it for less time.
+        """,
+    "bicycle": """\
+        ---
+        name: bicycle
+        description: Mend a flat bicycle tyre on the road.
+        ---
+        # Flat tyre
+
+        You need two levers, a patch kit and a pump.
+
+        1. Take the wheel out and lift one side of the tyre over the rim.
+        2. Find the hole by listening, then roughen the rubber around it.
+        3. Glue, wait for two minutes, and press the patch on.
+        """,
+}
+
+
+@pytest.fixture
+def skills(tmp_path: Path) -> Path:
+    """Return a folder with two small skills."""
+    folder = tmp_path / "shelf"
+    for name, text in _SKILLS.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "SKILL.md").write_text(dedent(text), "utf-8")
+    return folder
+
+
+_HOLD = """
+import sys
+from storage.locks import writer_lock
+from storage.root import Root
+with writer_lock(Root(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other_writer() -> Callable[[str], AbstractContextManager[None]]:
+    """Return a context in which another process holds a root's writer lock."""
+
+    @contextmanager
+    def hold(root: str) -> Iterator[None]:
+        command = [sys.executable, "-c", _HOLD, root]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield
+            process.communicate()
+
+    return hold

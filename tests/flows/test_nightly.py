@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import polars as pl
+import pytest
+
+from storage.errors import GateRefused, Locked, NothingReadable
+from storage.root import Root
+from storage.served import read_served
+from storage.state import parsed_table, read_runs
+
+pytestmark = pytest.mark.prefect
+
+
+def _nightly(root: str, *sources: str) -> dict[str, Any]:
+    from flows.nightly import nightly
+
+    return nightly(root, list(sources) or None)
+
+
+def _artifact(api: str, key: str) -> list[dict[str, Any]]:
+    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
+    body = json.dumps(wanted).encode()
+    request = Request(f"{api}/artifacts/filter", body, {"Content-Type": "application/json"})  # noqa: S310
+    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
+        rows: list[dict[str, Any]] = json.loads(json.load(response)[0]["data"])
+    return rows
+
+
+def test_a_night_crawls_refines_parses_indexes_and_publishes(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    record = _nightly(root, f"dir:{skills}")
+    assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
+    assert record["nodes"] == record["vectors_new"] - 2 > 5
+    assert all(check["passed"] for check in record["checks"])
+    served = read_served(Root(root))
+    assert served is not None
+    assert record["served"] == served.version
+
+
+def test_every_flow_of_a_night_leaves_its_table_under_a_stable_key(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    _nightly(root, f"dir:{skills}")
+    assert _artifact(prefect_server, "skillery-crawl")[0]["new"] == 2
+    assert {"what": "documents", "count": 2} in _artifact(prefect_server, "skillery-refine")
+    assert {row["node_type"] for row in _artifact(prefect_server, "skillery-node-types")} >= {
+        "step",
+        "concept",
+    }
+    assert all(row["passed"] for row in _artifact(prefect_server, "skillery-checks"))
+    assert _artifact(prefect_server, "skillery-index")[0]["skills_rows"] == 2
+
+
+def test_a_second_night_over_unchanged_input_does_nothing_and_says_so(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    first = _nightly(root, f"dir:{skills}")
+    raw = Root(root).files("raw", ".parquet")
+    second = _nightly(root)
+    assert second["specs"] == [f"dir:{skills}"]
+    assert (second["state"], second["published"], second["vectors_new"]) == ("complete", False, 0)
+    assert second["served"] == first["served"]
+    assert second["sources"][0]["unchanged"] == 2
+    assert Root(root).files("raw", ".parquet") == raw
+    assert {"what": "unchanged, skipped", "count": 2} in _artifact(prefect_server, "skillery-parse")
+
+
+def test_only_what_changed_is_encoded_anew(prefect_server: str, root: str, skills: Path) -> None:
+    before = _nightly(root, f"dir:{skills}")
+    path = skills / "tea" / "SKILL.md"
+    path.write_text(path.read_text("utf-8") + "\nRinse the pot afterwards.\n", "utf-8")
+    after = _nightly(root)
+    assert after["published"]
+    assert after["nodes"] == before["nodes"] + 1
+    assert after["vectors_new"] < before["vectors_new"]
+
+
+def test_a_source_that_cannot_be_read_makes_the_night_partial_and_loses_nothing(
+    prefect_server: str, root: str, skills: Path, tmp_path: Path
+) -> None:
+    record = _nightly(root, f"dir:{skills}", f"dir:{tmp_path / 'nowhere'}")
+    assert record["state"] == "partial"
+    assert record["published"]
+    assert record["sources"][1]["failed"] == {"missing": 1}
+
+
+def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served(
+    prefect_server: str, root: str, skills: Path, tmp_path: Path
+) -> None:
+    served = _nightly(root, f"dir:{skills}")["served"]
+    with pytest.raises(NothingReadable, match="nowhere"):
+        _nightly(root, f"dir:{tmp_path / 'nowhere'}")
+    record = read_runs(Root(root))[0]
+    assert (record["state"], record["served"]) == ("failed", served)
+    assert record["sources"][0]["state"] == "failed"
+
+
+def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    served = _nightly(root, f"dir:{skills}")["served"]
+    parsed = parsed_table(Root(root))
+    rows = parsed.read()
+    parsed.replace(rows["doc_id"].to_list(), rows.with_columns(pl.col("n_nodes") + 1))
+    (skills / "tea" / "SKILL.md").write_text("# Tea\n\nPour water over leaves.\n", "utf-8")
+    with pytest.raises(GateRefused, match=r"nodes.rows is \d+, must be \d+"):
+        _nightly(root)
+    record = read_runs(Root(root))[0]
+    assert (record["state"], record["served"], record["published"]) == ("refused", served, False)
+
+
+def test_two_nights_on_one_root_do_not_write_at_once(
+    prefect_server: str, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
+) -> None:
+    with other_writer(root), pytest.raises(Locked):
+        _nightly(root, f"dir:{skills}")
+
+
+def test_evaluation_reports_each_leg_and_keeps_history(prefect_server: str, root: str, skills: Path) -> None:
+    from flows.evaluate import evaluate
+
+    _nightly(root, f"dir:{skills}")
+    found = evaluate(root)
+    legs = {(row["leg"], row["measure"]) for row in found["probes"]}
+    assert {("dense", "hit@10"), ("lexical", "hit@10"), ("fused", "hit@10")} <= legs
+    assert {row["value"] for row in found["probes"] if row["leg"] == "lexical"} == {1.0}
+    history = pl.read_parquet(Path(root) / "reports" / "evaluation.parquet")
+    assert history["version"].unique().to_list() == [found["version"]]
+
+
+def test_a_backfill_rebuilds_a_day_beside_what_is_served(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    from flows.backfill import backfill
+
+    record = _nightly(root, f"dir:{skills}")
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    first = backfill("2020-01-01", today, root)
+    again = backfill(today, today, root)
+    assert [(row["documents"], row["refined now"]) for row in first] == [(2, 2)]
+    assert [(row["documents"], row["refined now"]) for row in again] == [(2, 0)]
+    files = list((Path(root) / "backfill" / f"date={today}" / "nodes").glob("*.parquet"))
+    assert pl.read_parquet(files).height == record["nodes"]
+    served = read_served(Root(root))
+    assert served is not None
+    assert served.version == record["served"]

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+import pytest
+
+from storage.errors import SchemaMismatch, StorageError
+from storage.lance import (
+    NODES,
+    TableWriter,
+    connect,
+    last_tagged,
+    nodes_schema,
+    open_at,
+    skills_schema,
+    table_names,
+    tag,
+)
+from storage.root import Root
+
+MODEL = {"name": "m", "revision": "1", "dimension": 4, "template": "{name}"}
+SCHEMA = nodes_schema(MODEL)
+ODD_IDS = ["o'neill/skill", "a''b", 'c"d', "e\\f", "g%h_", "ü\nx", "'); DROP TABLE nodes; --"]
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> lancedb.DBConnection:
+    return connect(Root(tmp_path))
+
+
+def rows(doc_ids: list[str], schema: pa.Schema = SCHEMA) -> pa.Table:
+    size = schema.field("vector").type.list_size
+    given: dict[str, list[Any]] = {
+        "doc_id": doc_ids,
+        "node_id": [f"{d}#0" for d in doc_ids],
+        "text": [f"knead the dough of {d}" for d in doc_ids],
+        "vector": [[1.0] + [0.0] * (size - 1)] * len(doc_ids),
+    }
+    columns = {f.name: given.get(f.name, [None] * len(doc_ids)) for f in schema}
+    return pa.table(columns, schema=schema)
+
+
+def write(
+    db: lancedb.DBConnection, base: int | None, *, add: list[str], delete: list[str] | None = None
+) -> int:
+    writer = TableWriter(db, NODES, SCHEMA, base)
+    writer.delete(delete or [])
+    writer.add(rows(add))
+    return writer.finish(["doc_id", "node_id"], ["text"])
+
+
+def held(db: lancedb.DBConnection, version: int) -> list[str]:
+    return sorted(open_at(db, NODES, version).search().select(["doc_id"]).to_arrow()["doc_id"].to_pylist())
+
+
+def test_what_changed_is_taken_out_and_added(db: lancedb.DBConnection) -> None:
+    first = write(db, None, add=["rye", "spelt", "oat"])
+    second = write(db, first, add=["spelt", "corn"], delete=["rye", "spelt", "never"])
+    assert held(db, second) == ["corn", "oat", "spelt"]
+
+
+def test_a_reader_at_a_version_does_not_see_later_writes(db: lancedb.DBConnection) -> None:
+    first = write(db, None, add=["rye"])
+    reader = open_at(db, NODES, first)
+    write(db, first, add=["oat"], delete=["rye"])
+    assert reader.search().to_arrow()["doc_id"].to_pylist() == held(db, first) == ["rye"]
+    found = reader.search("dough", query_type="fts", fts_columns="text").to_arrow()
+    assert found["doc_id"].to_pylist() == ["rye"]
+
+
+@pytest.mark.parametrize("doc_id", ODD_IDS)
+def test_odd_ids_are_taken_out_and_no_others(db: lancedb.DBConnection, doc_id: str) -> None:
+    first = write(db, None, add=["rye", *ODD_IDS])
+    second = write(db, first, add=[], delete=[doc_id])
+    assert held(db, second) == sorted({"rye", *ODD_IDS} - {doc_id})
+
+
+def test_more_ids_than_one_statement_takes_are_taken_out(db: lancedb.DBConnection) -> None:
+    ids = [f"skill-{n}" for n in range(1_203)]
+    first = write(db, None, add=ids)
+    assert held(db, write(db, first, add=[], delete=ids[1:])) == ids[:1]
+
+
+def test_indices_cover_every_row_after_each_load(db: lancedb.DBConnection) -> None:
+    base = None
+    for grain, before in (("rye", "none"), ("oat", "rye"), ("corn", "oat")):
+        ids = [f"{grain}-{n}" for n in range(30)]
+        base = write(db, base, add=ids, delete=[f"{before}-{n}" for n in range(5)])
+        table = open_at(db, NODES, base)
+        indices = {i.columns[0]: table.index_stats(i.name) for i in table.list_indices()}
+        assert indices.keys() == {"doc_id", "node_id", "text"}
+        for index in indices.values():
+            assert index is not None
+            assert (index.num_unindexed_rows, index.num_indexed_rows) == (0, table.count_rows())
+        found = table.search(grain, query_type="fts", fts_columns="text").limit(100).to_arrow()
+        assert sorted(found["doc_id"].to_pylist()) == sorted(ids)
+
+
+def test_what_a_crash_left_after_the_base_is_passed_over(db: lancedb.DBConnection) -> None:
+    base = write(db, None, add=["rye", "spelt"])
+    died = TableWriter(db, NODES, SCHEMA, base)
+    died.delete(["rye"])
+    died.add(rows(["half"]))
+    assert write(db, base, add=["oat"]) > base
+    latest = db.open_table(NODES)
+    assert held(db, int(latest.version)) == ["oat", "rye", "spelt"]
+    assert held(db, base) == ["rye", "spelt"]
+
+
+def test_a_writer_that_writes_nothing_adds_no_version_even_after_a_crash(db: lancedb.DBConnection) -> None:
+    base = write(db, None, add=["rye"])
+    TableWriter(db, NODES, SCHEMA, base).add(rows(["half"]))
+    latest = db.open_table(NODES).version
+    writer = TableWriter(db, NODES, SCHEMA, base)
+    writer.delete([])
+    writer.add(rows([]))
+    assert not writer.written
+    assert not writer.rebuilt
+    assert writer.table.version == base
+    assert writer.table.count_rows() == 1
+    assert db.open_table(NODES).version == latest
+
+
+def test_another_encoder_makes_the_table_anew_and_old_versions_stay(db: lancedb.DBConnection) -> None:
+    base = write(db, None, add=["rye"])
+    tag(db, NODES, "v-1", base)
+    other = nodes_schema({**MODEL, "revision": "2", "dimension": 6})
+    writer = TableWriter(db, NODES, other, base)
+    assert writer.rebuilt
+    assert writer.table.count_rows() == 0
+    writer.add(rows(["oat"], other))
+    version = writer.finish(["doc_id"], ["text"])
+    assert held(db, version) == ["oat"]
+    assert open_at(db, NODES, version).schema.field("vector").type.list_size == 6
+    assert held(db, base) == ["rye"]
+    assert open_at(db, NODES, base).schema.metadata == SCHEMA.metadata
+    assert last_tagged(db, NODES) == base
+
+
+def test_the_same_encoder_after_a_rebuild_that_died_goes_on_from_its_base(db: lancedb.DBConnection) -> None:
+    base = write(db, None, add=["rye"])
+    TableWriter(db, NODES, nodes_schema({**MODEL, "dimension": 6}), base)
+    assert held(db, write(db, base, add=["oat"])) == ["oat", "rye"]
+
+
+def test_another_column_makes_the_table_anew(db: lancedb.DBConnection) -> None:
+    base = write(db, None, add=["rye"])
+    other = SCHEMA.append(pa.field("licence", pa.string())).with_metadata(SCHEMA.metadata)
+    assert TableWriter(db, NODES, other, base).rebuilt
+
+
+def test_without_a_base_the_table_starts_empty(db: lancedb.DBConnection) -> None:
+    write(db, None, add=["rye"])
+    assert held(db, write(db, None, add=["oat"])) == ["oat"]
+
+
+def test_an_empty_table_is_finished_without_indices(db: lancedb.DBConnection) -> None:
+    version = write(db, None, add=[])
+    assert held(db, version) == []
+    assert held(db, write(db, version, add=["rye"])) == ["rye"]
+
+
+def test_tags_stay_with_their_version_and_the_newest_is_found(db: lancedb.DBConnection) -> None:
+    assert last_tagged(db, NODES) is None
+    first = write(db, None, add=["rye"])
+    assert last_tagged(db, NODES) is None
+    second = write(db, first, add=["oat"])
+    tag(db, NODES, "v-2", second)
+    tag(db, NODES, "v-1", first)
+    tag(db, NODES, "v-1", first)
+    write(db, second, add=["corn"])
+    assert last_tagged(db, NODES) == second
+    assert {k: t["version"] for k, t in db.open_table(NODES).tags.list().items()} == {
+        "v-1": first,
+        "v-2": second,
+    }
+
+
+def test_a_tag_used_again_moves_to_the_version_it_is_given(db: lancedb.DBConnection) -> None:
+    first = write(db, None, add=["rye"])
+    second = write(db, first, add=["oat"])
+    tag(db, NODES, "v-1", first)
+    tag(db, NODES, "v-1", second)
+    assert last_tagged(db, NODES) == second
+
+
+@pytest.mark.parametrize(("name", "version"), [(NODES, 99), ("absent", 1)])
+def test_what_cannot_be_opened_is_named(db: lancedb.DBConnection, name: str, version: int) -> None:
+    write(db, None, add=["rye"])
+    with pytest.raises(StorageError, match=f"table {name} at version {version} cannot be opened"):
+        open_at(db, name, version)
+
+
+def test_a_base_that_is_gone_is_an_error_and_nothing_is_lost(db: lancedb.DBConnection) -> None:
+    version = write(db, None, add=["rye"])
+    with pytest.raises(StorageError, match="version 99"):
+        TableWriter(db, NODES, SCHEMA, 99)
+    assert held(db, version) == ["rye"]
+
+
+def test_a_table_of_a_newer_program_is_refused(db: lancedb.DBConnection) -> None:
+    metadata = {**(SCHEMA.metadata or {}), b"schema_version": b"2"}
+    newer = db.create_table(NODES, schema=SCHEMA.with_metadata(metadata))
+    with pytest.raises(SchemaMismatch, match="upgrade"):
+        open_at(db, NODES, int(newer.version))
+    with pytest.raises(SchemaMismatch, match="upgrade"):
+        TableWriter(db, NODES, SCHEMA, int(newer.version))
+
+
+def test_schemas_name_the_model_and_the_vectors_length() -> None:
+    for schema in (skills_schema(MODEL), SCHEMA):
+        assert schema.field("vector").type == pa.list_(pa.float32(), 4)
+        assert b'"revision": "1"' in (schema.metadata or {})[b"model"]
+
+
+def test_an_empty_root_has_no_tables(db: lancedb.DBConnection) -> None:
+    assert table_names(db) == []

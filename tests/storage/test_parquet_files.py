@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from storage.errors import SchemaMismatch, StorageError
+from storage.parquet import read_frame, write_frame
+from storage.root import Root
+from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS
+from storage.state import ALIASES, PARSED, REFINED, SEEN
+
+_COLUMNS: dict[str, Any] = {"doc_id": pl.String, "size": pl.Int64, "at": pl.Datetime("us", "UTC")}
+SCHEMA = pl.Schema(_COLUMNS)
+FRAME = pl.DataFrame(
+    {"doc_id": ["rye", "spelt"], "size": [1, None], "at": [datetime(2026, 1, 1, tzinfo=UTC), None]},
+    schema=SCHEMA,
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+def test_a_frame_round_trips(root: Root) -> None:
+    write_frame(root, "t/a.parquet", FRAME, SCHEMA)
+    assert read_frame(root, "t/a.parquet", SCHEMA).equals(FRAME)
+
+
+@pytest.mark.parametrize(
+    "schema", [RAW_DOCUMENTS, DOCUMENTS, NODES, EDGES, DROPPED, LISTINGS, SEEN, REFINED, PARSED, ALIASES]
+)
+def test_every_record_keeps_its_types_even_without_rows(root: Root, schema: pl.Schema) -> None:
+    write_frame(root, "a.parquet", pl.DataFrame(schema=schema), schema)
+    assert read_frame(root, "a.parquet", schema).schema == schema
+
+
+def test_fixed_length_vectors_keep_their_type(root: Root) -> None:
+    schema = pl.Schema({"vector": pl.Array(pl.Float32, 3)})
+    frame = pl.DataFrame({"vector": [[1.0, 0.5, 0.25]]}, schema=schema)
+    write_frame(root, "a.parquet", frame, schema)
+    assert read_frame(root, "a.parquet", schema).equals(frame)
+
+
+def test_the_columns_asked_for_come_in_the_order_of_the_schema(root: Root) -> None:
+    write_frame(root, "a.parquet", FRAME, SCHEMA)
+    assert read_frame(root, "a.parquet", SCHEMA, ["at", "doc_id"]).columns == ["doc_id", "at"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        FRAME.drop("size"),
+        FRAME.with_columns(pl.col("size").cast(pl.Int32)),
+        FRAME.with_columns(extra=1),
+        FRAME.select("size", "doc_id", "at"),
+    ],
+    ids=["missing", "another type", "one more", "another order"],
+)
+def test_other_columns_are_not_written(root: Root, frame: pl.DataFrame) -> None:
+    with pytest.raises(SchemaMismatch, match=r"a\.parquet"):
+        write_frame(root, "a.parquet", frame, SCHEMA)
+    assert not root.exists("a.parquet")
+
+
+@pytest.mark.parametrize("columns", [None, ["doc_id"], ["size"]])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"doc_id": pl.String, "at": SCHEMA["at"]},
+        {**SCHEMA, "size": pl.String},
+        {**SCHEMA, "extra": pl.Int64},
+    ],
+    ids=["missing", "another type", "one more"],
+)
+def test_other_columns_are_not_read(root: Root, schema: dict[str, pl.DataType], columns: list[str]) -> None:
+    write_frame(root, "a.parquet", pl.DataFrame(schema=schema), pl.Schema(schema))
+    with pytest.raises(SchemaMismatch, match=r"a\.parquet: columns (size|extra) differ"):
+        read_frame(root, "a.parquet", SCHEMA, columns)
+
+
+def test_a_newer_file_is_refused_before_its_columns_are_looked_at(root: Root, tmp_path: Path) -> None:
+    newer = pl.DataFrame({"other": [1]}).to_arrow().replace_schema_metadata({"schema_version": "2"})
+    pq.write_table(newer, tmp_path / "a.parquet")
+    with pytest.raises(
+        SchemaMismatch, match=r"a\.parquet has schema version 2, this program knows 1: upgrade"
+    ):
+        read_frame(root, "a.parquet", SCHEMA)
+
+
+def test_damage_anywhere_is_an_error_that_names_the_file_and_never_other_rows(
+    root: Root, tmp_path: Path
+) -> None:
+    frame = pl.concat([FRAME] * 200)
+    write_frame(root, "t/a.parquet", frame, SCHEMA)
+    whole = (tmp_path / "t/a.parquet").read_bytes()
+    chance = random.Random(5)  # noqa: S311 - no secret
+    for _ in range(300):
+        data = bytearray(whole)
+        start = chance.randrange(len(data))
+        if chance.random() < 0.3:
+            del data[start:]
+        else:
+            data[start : start + 8] = chance.randbytes(min(8, len(data) - start))
+        (tmp_path / "t/a.parquet").write_bytes(data)
+        says = ""
+        try:
+            assert read_frame(root, "t/a.parquet", SCHEMA).equals(frame)
+        except StorageError as error:
+            says = str(error)
+        assert not says or "t/a.parquet" in says
+
+
+def test_a_missing_file_is_named(root: Root) -> None:
+    with pytest.raises(StorageError, match=r"t/a\.parquet is missing"):
+        read_frame(root, "t/a.parquet", SCHEMA)

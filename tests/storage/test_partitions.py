@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import SchemaMismatch, StorageError
+from storage.partitions import PARTITIONS, PartitionedTable, partition_of
+from storage.root import Root
+from storage.schemas import EDGES
+
+SCHEMA = pl.Schema({"doc_id": pl.String, "value": pl.Int64})
+IDS = ["rye", "Rye", "spelt", "oat#1", "owner/repo/é", "a'b", "x", "y"]
+CHANGES = st.lists(
+    st.tuples(
+        st.sets(st.sampled_from(IDS), max_size=4),
+        st.dictionaries(st.sampled_from(IDS), st.lists(st.integers(0, 9), max_size=2), max_size=4),
+    ),
+    max_size=6,
+)
+
+
+def table_at(folder: str | Path) -> PartitionedTable:
+    return PartitionedTable(Root(folder), "t", SCHEMA)
+
+
+def rows_of(values: dict[str, list[int]]) -> pl.DataFrame:
+    pairs = [(doc_id, value) for doc_id, found in values.items() for value in found]
+    return pl.DataFrame(pairs, schema=SCHEMA, orient="row")
+
+
+def times(root: Path) -> dict[str, int]:
+    return {f.name: f.stat().st_mtime_ns for f in (root / "t").glob("*")}
+
+
+@given(CHANGES)
+@settings(max_examples=25, deadline=None)
+def test_it_is_a_dictionary_of_documents_on_disk(
+    changes: list[tuple[set[str], dict[str, list[int]]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        table, model = table_at(folder), dict[str, list[int]]()
+        for removed, added in changes:
+            before = times(Path(folder))
+            table.replace([*removed, *added, *added], rows_of(added))
+            model = {k: v for k, v in model.items() if k not in removed} | added
+            expected = sorted((k, v) for k, found in model.items() for v in found)
+            assert sorted(table.read().iter_rows()) == expected
+            touched = {name for name, at in times(Path(folder)).items() if before.get(name) != at}
+            assert touched <= {f"part-{partition_of(d):02d}.parquet" for d in {*removed, *added}}
+        for doc_id in IDS:
+            assert sorted(table.of(doc_id).filter(pl.col("doc_id") == doc_id)["value"]) == sorted(
+                model.get(doc_id, [])
+            )
+
+
+@given(st.text(max_size=20))
+def test_ids_that_differ_only_in_case_share_a_partition(doc_id: str) -> None:
+    assert 0 <= partition_of(doc_id) < PARTITIONS
+    assert partition_of(doc_id) == partition_of(doc_id.casefold())
+
+
+def test_partitions_are_used_evenly() -> None:
+    counts = pl.Series([partition_of(f"owner/repo/{n}") for n in range(6_400)]).value_counts()["count"]
+    assert counts.len() == PARTITIONS
+    assert counts.min() > 50  # type: ignore[operator]
+
+
+def test_replacing_what_is_not_there_writes_nothing(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    table.replace(["rye"], rows_of({"rye": [1]}))
+    before = times(tmp_path)
+    table.replace([], rows_of({}))
+    table.replace(["spelt", "Rye", "oat"], rows_of({}))
+    assert times(tmp_path) == before
+
+
+def test_rows_of_other_documents_are_refused(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    with pytest.raises(ValueError, match="spelt"):
+        table.replace(["rye"], rows_of({"rye": [1], "spelt": [2]}))
+    assert table.read().is_empty()
+
+
+def test_rows_with_other_columns_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SchemaMismatch, match="value"):
+        table_at(tmp_path).replace(["rye"], pl.DataFrame({"doc_id": ["rye"], "value": ["1"]}))
+
+
+def test_rows_keyed_by_nodes_go_with_their_document(tmp_path: Path) -> None:
+    table = PartitionedTable(Root(tmp_path), "edges", EDGES, key="src_id", node_key=True)
+    ids = ["rye#1", "rye", "spelt"]
+    edges = [(f"{d}#{n}", f"{d}#{n + 1}", "sequence", 1.0) for d in ids for n in (0, 10)]
+    table.replace(ids, pl.DataFrame(edges, schema=EDGES, orient="row"))
+    table.replace(["rye"], pl.DataFrame(schema=EDGES))
+    assert sorted(table.read()["src_id"]) == ["rye#1#0", "rye#1#10", "spelt#0", "spelt#10"]
+
+
+def test_a_damaged_partition_is_named_and_others_stay_readable(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    table.replace(["rye", "spelt"], rows_of({"rye": [1], "spelt": [2]}))
+    damaged = table.file(partition_of("rye"))
+    (tmp_path / damaged).write_bytes(b"PAR1 and no more")
+    with pytest.raises(StorageError, match=damaged):
+        table.read()
+    assert table.read([partition_of("spelt")])["value"].to_list() == [2]
+
+
+def test_only_columns_asked_for_are_read_also_of_an_empty_table(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    assert table.read(columns=["value"]).schema == {"value": pl.Int64}
+    table.replace(["rye"], rows_of({"rye": [1]}))
+    assert table.read(columns=["value"]).to_dicts() == [{"value": 1}]

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from storage.errors import StorageError, WrongInput
+from storage.root import Root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path / "data")
+
+
+def test_what_is_written_is_read_back_and_replaced(root: Root) -> None:
+    root.write("state/a.bin", b"one")
+    root.write("state/a.bin", b"two")
+    assert root.read("state/a.bin") == b"two"
+    assert root.files("state") == ["state/a.bin"]
+    assert root.size("state") == 3
+
+
+def test_a_reader_sees_the_old_bytes_or_the_new_ones_never_a_part(root: Root) -> None:
+    versions = {bytes([letter]) * 300_000 for letter in b"xyz"}
+    root.write("a.bin", b"x" * 300_000)
+    stop = threading.Event()
+
+    def rewrite() -> None:
+        while not stop.is_set():
+            for version in versions:
+                root.write("a.bin", version)
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        assert all(root.read("a.bin") in versions for _ in range(200))
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_what_a_killed_write_left_behind_is_no_data(root: Root, tmp_path: Path) -> None:
+    root.write("documents/part-00.parquet", b"whole")
+    (tmp_path / "data/documents/part-01.parquet.1234abcd.tmp").write_bytes(b"half")
+    assert root.files("documents") == ["documents/part-00.parquet"]
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(
+    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.write("a.bin", b"old")
+    put = Root._put
+
+    def full_disk(self: Root, key: str, data: bytes) -> None:
+        put(self, key, data[:1])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Root, "_put", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        root.write("a.bin", b"new")
+    assert root.read("a.bin") == b"old"
+    assert [f.name for f in (tmp_path / "data").iterdir()] == ["a.bin"]
+
+
+def test_a_missing_file_is_named(root: Root) -> None:
+    with pytest.raises(StorageError, match=r"state/absent\.bin is missing"):
+        root.read("state/absent.bin")
+
+
+def test_a_folder_where_a_file_should_be_is_named(root: Root) -> None:
+    root.write("state/served.json/x", b"")
+    with pytest.raises(StorageError, match=r"state/served\.json cannot be read"):
+        root.read("state/served.json")
+
+
+def test_deleting_takes_a_file_or_a_folder_and_minds_not_if_there_is_none(root: Root) -> None:
+    root.write("a/b/c.bin", b"")
+    root.write("a/d.bin", b"")
+    root.delete("a/b")
+    assert root.files("a") == ["a/d.bin"]
+    root.delete("a/d.bin")
+    root.delete("a/never")
+    assert not root.exists("a/d.bin")
+
+
+def test_json_round_trips_and_is_none_where_there_is_none(root: Root) -> None:
+    assert root.read_json("state/x.json") is None
+    root.write_json("state/x.json", {"name": "Brötchen", "n": [1, None]})
+    assert root.read_json("state/x.json") == {"name": "Brötchen", "n": [1, None]}
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"a": 1', b"\xff\xfe\x00", b"[1, 2]", b"null"])
+def test_damaged_json_is_named(root: Root, damaged: bytes) -> None:
+    root.write("state/x.json", damaged)
+    with pytest.raises(StorageError, match=r"state/x\.json"):
+        root.read_json("state/x.json")
+
+
+def test_a_root_is_a_folder_or_an_s3_prefix(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WrongInput, match="is a file"):
+        Root(tmp_path / "file")
+    with pytest.raises(WrongInput, match="ftp://host/x"):
+        Root("ftp://host/x")
+
+
+def test_an_s3_root_addresses_its_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    root = Root("s3://bucket/prefix/")
+    assert root.local is None
+    assert root.at("state/served.json") == "s3://bucket/prefix/state/served.json"

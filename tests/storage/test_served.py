@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from storage.errors import NotPublished, StorageError
+from storage.root import Root
+from storage.served import SERVED, Served, read_served, require_served, write_served
+
+MODEL = {"name": "m", "dimension": 4}
+POINTER = Served("v-1", "1", 7, 9, MODEL, datetime(2026, 1, 1, 2, 3, 4, 5, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("pointer", [POINTER, replace(POINTER, nodes=None)])
+def test_the_pointer_round_trips(tmp_path: Path, pointer: Served) -> None:
+    write_served(Root(tmp_path), pointer)
+    assert read_served(Root(tmp_path)) == require_served(Root(tmp_path)) == pointer
+
+
+def test_the_file_has_the_fields_that_scripts_read(tmp_path: Path) -> None:
+    write_served(Root(tmp_path), POINTER)
+    record = json.loads((tmp_path / SERVED).read_text())
+    assert list(record) == ["version", "run_id", "skills", "nodes", "model", "published_at"]
+    assert [f.name for f in (tmp_path / "state").iterdir()] == ["served.json"]
+
+
+def test_nothing_published_is_told_with_what_to_do(tmp_path: Path) -> None:
+    assert read_served(Root(tmp_path)) is None
+    with pytest.raises(NotPublished, match="skillery run --root"):
+        require_served(Root(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": None},
+        {"skills": "7"},
+        {"skills": True},
+        {"nodes": 1.5},
+        {"model": "m"},
+        {"published_at": "yesterday"},
+        {"published_at": 5},
+        {"run_id": ...},
+    ],
+)
+def test_a_damaged_pointer_is_named(tmp_path: Path, change: dict[str, object]) -> None:
+    root = Root(tmp_path)
+    write_served(root, POINTER)
+    record = (root.read_json(SERVED) or {}) | change
+    root.write_json(SERVED, {k: v for k, v in record.items() if v is not ...})
+    with pytest.raises(StorageError, match=r"served\.json is damaged"):
+        read_served(root)

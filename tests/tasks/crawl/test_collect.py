@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+from nights import HandSource, Nights, skill
+
+from storage.errors import NothingReadable, SourceError, SourceUnavailable
+from storage.parquet import read_frame
+from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
+from storage.state import read_sources
+from tasks.crawl.collect import SourceReport, digest_of, require_readable
+from tasks.crawl.directory import DirectorySource
+from tasks.crawl.parquet_file import ParquetSource
+from tasks.crawl.source import Source
+
+SPEC = "dir:shelf"
+BROKEN = SourceUnavailable(SPEC, "timeout", "no answer in 5 s")
+MISSING = SourceError(SPEC, "missing", "there is no such folder")
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "root")
+
+
+def source(*items: object, version: str | Exception | None = None) -> HandSource:
+    return HandSource(SPEC, *items, version=version)
+
+
+def counts(report: SourceReport) -> tuple[int, int, int, int, int]:
+    return report.listed, report.new, report.changed, report.unchanged, report.retired
+
+
+def raw_ids(nights: Nights) -> list[str]:
+    frames = [read_frame(nights.root, f, RAW_DOCUMENTS) for f in nights.raw_parts()]
+    return sorted(pl.concat(frames)["doc_id"]) if frames else []
+
+
+def test_what_is_new_changed_unchanged_and_gone_is_counted(nights: Nights) -> None:
+    first = nights.crawl(source(skill("a"), skill("b"), skill("c")))
+    assert (first.state, counts(first)) == ("complete", (3, 3, 0, 0, 0))
+    second = nights.crawl(source(skill("a"), skill("b", "Knead."), skill("d")))
+    assert (second.state, counts(second)) == ("complete", (3, 1, 1, 1, 1))
+    retired = nights.seen("retired_at")
+    assert retired == {("a", SPEC): None, ("b", SPEC): None, ("c", SPEC): nights.now, ("d", SPEC): None}
+
+
+def test_unchanged_input_writes_no_raw_part_and_touches_only_when_it_was_seen(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), skill("b")))
+    before, raw_before = nights.seen(), nights.times("raw")
+    report = nights.crawl(source(skill("a"), skill("b")))
+    assert counts(report) == (2, 0, 0, 2, 0)
+    assert nights.times("raw") == raw_before
+    assert nights.seen() == {k: {**r, "last_seen_at": nights.now} for k, r in before.items()}
+
+
+def test_a_real_folder_and_file_are_read_again_only_when_they_changed(nights: Nights, tmp_path: Path) -> None:
+    (tmp_path / "shelf/rye").mkdir(parents=True)
+    (tmp_path / "shelf/rye/SKILL.md").write_text("# Rye\n\nFeed the starter.\n")
+    pl.DataFrame({"id": ["p"], "content": ["# Oat\n\nSoak."]}).write_parquet(tmp_path / "p.parquet")
+    real: list[Source] = [
+        DirectorySource(str(tmp_path / "shelf")),
+        ParquetSource(str(tmp_path / "p.parquet")),
+    ]
+    assert [counts(nights.crawl(s)) for s in real] == [(1, 1, 0, 0, 0)] * 2
+    parts = nights.raw_parts()
+    assert [counts(nights.crawl(s)) for s in real] == [(1, 0, 0, 1, 0)] * 2
+    assert nights.raw_parts() == parts
+    (tmp_path / "shelf/rye/SKILL.md").write_text("# Rye\n\nFeed the starter twice.\n")
+    assert [counts(nights.crawl(s)) for s in real] == [(1, 0, 1, 0, 0), (1, 0, 0, 1, 0)]
+
+
+def test_a_part_holds_at_most_a_hundred_documents_and_a_listing_each(nights: Nights) -> None:
+    nights.crawl(source(*(skill(f"s{n}") for n in range(250))))
+    sizes = [read_frame(nights.root, f, RAW_DOCUMENTS).height for f in nights.raw_parts()]
+    assert sizes == [100, 100, 50]
+    assert all(f.startswith("raw/documents/date=2026-03-02/run=20260302/part-") for f in nights.raw_parts())
+    listings = [read_frame(nights.root, f, LISTINGS) for f in nights.root.files("raw/listings")]
+    assert sorted(pl.concat(listings)["source_id"]) == raw_ids(nights)
+
+
+def test_more_documents_than_a_checkpoint_holds_are_counted_once(nights: Nights) -> None:
+    many = [skill(f"s{n}") for n in range(1_150)]
+    assert counts(nights.crawl(source(*many))) == (1_150, 1_150, 0, 0, 0)
+    assert counts(nights.crawl(source(*many[:1_100]))) == (1_100, 0, 0, 1_100, 50)
+    assert len(nights.seen()) == 1_150
+
+
+# What a version says
+
+
+def test_a_source_that_says_it_is_as_it_was_is_not_read(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), version="1"))
+    same = source(skill("b"), version="1")
+    assert counts(nights.crawl(same)) == (1, 0, 0, 1, 0)
+    assert same.reads == 0
+    assert nights.seen("last_seen_at") == {("a", SPEC): nights.now}
+    assert nights.crawl(source(skill("b"), version="2")).new == 1
+
+
+@pytest.mark.parametrize(
+    "failure", [Dropped("x", SPEC, "unreadable", "no permission"), BROKEN], ids=["a document", "the source"]
+)
+def test_after_a_failure_a_source_is_read_again_whatever_it_says(nights: Nights, failure: object) -> None:
+    nights.crawl(source(skill("a"), failure, version="1"))
+    again = source(skill("a"), skill("x"), version="1")
+    assert nights.crawl(again).new == 1
+    assert again.reads == 1
+
+
+def test_a_source_is_read_again_when_more_of_it_is_asked_for_than_before(nights: Nights) -> None:
+    items = [skill("a"), skill("b"), skill("c")]
+    nights.crawl(source(*items, version="1"), limit=2)
+    for limit, reads in ((2, 0), (1, 0), (2, 0), (3, 1), (3, 0), (None, 0)):
+        shelf = source(*items, version="1")
+        nights.crawl(shelf, limit=limit)
+        assert shelf.reads == reads, limit
+
+
+def test_what_the_last_reading_did_not_reach_is_not_taken_for_unchanged(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), skill("b"), version="1"))
+    day = nights.now
+    nights.crawl(source(skill("a", "Knead."), BROKEN, version="2"), limit=1)
+    report = nights.crawl(source(version="2"), limit=1)
+    assert (report.state, report.listed) == ("limited", 1)
+    assert nights.seen("last_seen_at") == {("a", SPEC): nights.now, ("b", SPEC): day}
+
+
+# What is absent
+
+
+@pytest.mark.parametrize("behind", [skill("c"), BROKEN], ids=["more documents", "a source that breaks off"])
+def test_a_limit_takes_the_first_documents_and_never_retires(nights: Nights, behind: object) -> None:
+    nights.crawl(source(skill("a"), skill("b"), skill("c")))
+    report = nights.crawl(source(skill("x"), skill("y"), behind), limit=2)
+    assert (report.state, counts(report), report.failed) == ("limited", (2, 2, 0, 0, 0), {})
+    assert set(nights.seen("retired_at").values()) == set(nights.seen("stale_since").values()) == {None}
+
+
+def test_a_limit_that_reaches_the_end_retires_what_is_gone(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), skill("b"), skill("c")))
+    report = nights.crawl(source(skill("a"), skill("b")), limit=2)
+    assert (report.state, report.retired) == ("complete", 1)
+
+
+@pytest.mark.parametrize("text", ["Let it rise.", "Bake it."])
+def test_a_retired_document_that_comes_back_is_new(nights: Nights, text: str) -> None:
+    nights.crawl(source(skill("a"), skill("b")))
+    first_seen = nights.now
+    nights.crawl(source(skill("a")))
+    report = nights.crawl(source(skill("a"), skill("b", text)))
+    assert counts(report) == (2, 1, 0, 1, 0)
+    row = nights.seen()["b", SPEC]
+    assert (row["retired_at"], row["first_seen_at"]) == (None, first_seen)
+
+
+def test_a_document_is_retired_once(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), skill("b")))
+    nights.crawl(source(skill("a")))
+    gone = nights.now
+    assert nights.crawl(source(skill("a"))).retired == 0
+    assert nights.seen("retired_at")["b", SPEC] == gone
+
+
+# What cannot be read
+
+
+@pytest.mark.parametrize("shelf", [source(version=MISSING), source(MISSING)], ids=["version", "read"])
+def test_a_source_that_cannot_be_read_leaves_its_documents_stale(nights: Nights, shelf: HandSource) -> None:
+    nights.crawl(source(skill("a"), skill("b")))
+    report = nights.crawl(shelf)
+    assert (report.state, counts(report)) == ("failed", (0, 0, 0, 0, 0))
+    assert (report.failed, report.message) == ({"missing": 1}, "dir:shelf: there is no such folder")
+    since = nights.now
+    assert nights.seen("stale_since") == {("a", SPEC): since, ("b", SPEC): since}
+    nights.crawl(shelf)
+    assert set(nights.seen("stale_since").values()) == {since}
+    assert set(nights.seen("retired_at").values()) == {None}
+
+
+@pytest.mark.parametrize("before", [1, 130])
+def test_what_was_read_before_a_source_broke_off_is_kept_and_the_rest_stale(
+    nights: Nights, before: int
+) -> None:
+    nights.crawl(source(skill("old"), skill("s0", "Before.")))
+    report = nights.crawl(source(*(skill(f"s{n}") for n in range(before)), BROKEN, skill("never")))
+    assert (report.state, counts(report)) == ("partial", (before, before - 1, 1, 0, 0))
+    assert report.failed == {"timeout": 1}
+    assert raw_ids(nights) == sorted(["old", "s0", *(f"s{n}" for n in range(before))])
+    stale = {doc_id for (doc_id, _), at in nights.seen("stale_since").items() if at is not None}
+    assert stale == {"old"}
+    assert counts(nights.crawl(source(*(skill(f"s{n}") for n in range(before)))))[1:] == (0, 0, before, 1)
+
+
+def test_what_was_not_taken_is_recorded_and_its_known_documents_are_stale(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), skill("b"), skill("c"), skill("folder/d")))
+    bad = [
+        Dropped("b", SPEC, "unreadable", "no permission"),
+        Dropped("folder", SPEC, "unreadable", "no permission"),
+        Dropped("link", SPEC, "symlink", "link -> a"),
+    ]
+    report = nights.crawl(source(skill("a"), *bad))
+    assert (report.state, report.failed, report.retired) == ("complete", {"unreadable": 2, "symlink": 1}, 1)
+    stale = {doc_id for (doc_id, _), at in nights.seen("stale_since").items() if at == nights.now}
+    assert stale == {"b", "folder/d"}
+    assert nights.seen("retired_at")["c", SPEC] == nights.now
+    assert sorted(nights.dropped()["doc_id"]) == ["b", "folder", "link"]
+
+
+def test_what_is_not_taken_is_recorded_though_the_source_breaks_off(nights: Nights) -> None:
+    report = nights.crawl(source(skill("a"), Dropped("b", SPEC, "empty", "no content"), BROKEN))
+    assert report.failed == {"empty": 1, "timeout": 1}
+    assert nights.dropped()["doc_id"].to_list() == ["b"]
+
+
+def test_a_document_seen_again_is_no_longer_stale(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), skill("b")))
+    nights.crawl(source(MISSING))
+    nights.crawl(source(skill("a"), skill("b", "Knead.")))
+    assert set(nights.seen("stale_since").values()) == {None}
+
+
+def test_a_retired_document_does_not_become_stale(nights: Nights) -> None:
+    nights.crawl(source(skill("a"), skill("b")))
+    nights.crawl(source(skill("a")))
+    nights.crawl(source(skill("a"), Dropped("b", SPEC, "unreadable", "")))
+    nights.crawl(source(MISSING))
+    assert nights.seen("stale_since") == {("a", SPEC): nights.now, ("b", SPEC): None}
+
+
+def test_an_id_that_a_source_holds_twice_is_taken_once(nights: Nights) -> None:
+    report = nights.crawl(source(skill("a", "first"), skill("b"), skill("a", "second")))
+    assert (counts(report), report.failed) == ((2, 2, 0, 0, 0), {"duplicate_id": 1})
+    assert raw_ids(nights) == ["a", "b"]
+    assert set(nights.seen("stale_since").values()) == {None}
+
+
+# Several sources, several readings
+
+
+def test_two_sources_that_hold_one_document_are_both_recorded(nights: Nights) -> None:
+    nights.crawl(source(skill("a")))
+    nights.crawl(HandSource("git+x", skill("a", "Knead.")))
+    assert nights.seen("retired_at") == {("a", SPEC): None, ("a", "git+x"): None}
+    nights.crawl(source(skill("b")))
+    assert nights.seen("retired_at")["a", SPEC] == nights.now
+    assert nights.seen("retired_at")["a", "git+x"] is None
+    assert read_sources(nights.root).keys() == {SPEC, "git+x"}
+
+
+def test_a_run_that_is_tried_again_rewrites_no_part(nights: Nights) -> None:
+    nights.crawl(source(skill("a")))
+    before = nights.times("raw")
+    nights.night -= 1
+    nights.crawl(source(skill("a"), skill("b")))
+    assert before.items() <= nights.times("raw").items()
+    assert raw_ids(nights) == ["a", "b"]
+    by_part = {r["raw_part"]: r["doc_id"] for r in nights.seen().values()}
+    assert {p: read_frame(nights.root, p, RAW_DOCUMENTS)["doc_id"].item() for p in by_part} == by_part
+
+
+def test_a_good_reading_is_remembered_through_failures(nights: Nights) -> None:
+    nights.crawl(source(skill("a")))
+    good = nights.now.isoformat()
+    nights.crawl(source(MISSING))
+    failed = nights.now.isoformat()
+    nights.crawl(source(MISSING))
+    record = read_sources(nights.root)[SPEC]
+    assert (record["state"], record["last_complete"], record["stale_since"]) == ("failed", good, failed)
+    nights.crawl(source(skill("a")))
+    record = read_sources(nights.root)[SPEC]
+    assert (record["last_complete"], record["stale_since"]) == (nights.now.isoformat(), None)
+
+
+def test_a_commit_that_leaves_a_document_as_it_was_does_not_change_it() -> None:
+    urls = [f"https://github.com/o/r/tree/{commit * 40}/rye" for commit in "ab"]
+    first, second = (skill("a", url=u, commit=c * 40) for u, c in zip(urls, "ab", strict=True))
+    assert digest_of(first) == digest_of(second)
+    others = [
+        skill("a", url="https://example.org/rye"),
+        skill("a", path="rye/SKILL.md"),
+        skill("a", "Knead."),
+    ]
+    assert len({digest_of(d) for d in [first, *others]}) == 4
+
+
+def test_a_run_needs_one_readable_source() -> None:
+    failed = {"state": "failed", "message": "dir:x: missing"}
+    require_readable([])
+    require_readable([failed, {"state": "partial", "message": "broke off"}])
+    with pytest.raises(NothingReadable, match=r"dir:x: missing; dir:x: missing"):
+        require_readable([failed, failed])
+
+
+def test_every_document_read_is_in_one_raw_row(nights: Nights) -> None:
+    nights.crawl(source(*(skill(f"s{n}") for n in range(120))))
+    assert set(Counter(raw_ids(nights)).values()) == {1}

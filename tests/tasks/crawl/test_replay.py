@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from nights import FIRST_NIGHT, HandSource, Nights, skill
+
+from storage.errors import WrongInput
+from storage.parquet import read_frame
+from storage.root import Root
+from storage.schemas import RAW_DOCUMENTS
+from storage.state import seen_table
+from tasks.crawl.collect import collect
+from tasks.crawl.replay import day_of, parse_dates, replay_seen
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "root")
+
+
+def test_a_range_of_days_holds_both_ends() -> None:
+    assert parse_dates("2026-02-27", "2026-03-01") == ["2026-02-27", "2026-02-28", "2026-03-01"]
+    assert parse_dates("2026-03-01", "2026-03-01") == ["2026-03-01"]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "says"),
+    [
+        ("2026-03-02", "2026-03-01", "lies before"),
+        ("yesterday", "2026-03-01", "YYYY-MM-DD"),
+        ("2026-03-01", "2026-02-30", "YYYY-MM-DD"),
+    ],
+)
+def test_what_is_no_range_of_days_is_named(start: str, end: str, says: str) -> None:
+    with pytest.raises(WrongInput, match=says):
+        parse_dates(start, end)
+
+
+def replayed(nights: Nights, day: str) -> dict[tuple[str, str], str]:
+    """Return the text of each document and source as of a day."""
+    into = Root(nights.folder / "backfill" / day)
+    size = replay_seen(nights.root, day, into)
+    rows = seen_table(into).read()
+    assert rows.height == size
+    found = {}
+    for row in rows.to_dicts():
+        part = read_frame(nights.root, row["raw_part"], RAW_DOCUMENTS)
+        content = dict(part.select("doc_id", "content").iter_rows())[row["doc_id"]]
+        found[row["doc_id"], row["source"]] = content.decode().splitlines()[-1]
+    return found
+
+
+def test_a_day_has_the_newest_text_fetched_by_its_end(nights: Nights) -> None:
+    nights.crawl(HandSource("dir:d", skill("a", "one"), skill("b", "one")))
+    nights.crawl(HandSource("dir:d", skill("a", "two"), skill("c", "two")))
+    nights.crawl(HandSource("git+x", skill("a", "three")))
+    assert {day_of(f) for f in nights.raw_parts()} == {"2026-03-02", "2026-03-03", "2026-03-04"}
+    assert replayed(nights, "2026-03-01") == {}
+    assert replayed(nights, "2026-03-02") == {("a", "dir:d"): "one", ("b", "dir:d"): "one"}
+    third = {("a", "dir:d"): "two", ("b", "dir:d"): "one", ("c", "dir:d"): "two"}
+    assert replayed(nights, "2026-03-03") == third
+    assert replayed(nights, "2026-03-31") == {**third, ("a", "git+x"): "three"}
+
+
+def test_within_a_day_the_later_fetch_counts_whatever_its_run_is_called(nights: Nights) -> None:
+    for run_id, hours, text in (("z", 1, "early"), ("a", 2, "late"), ("m", 0, "first")):
+        source, now = HandSource("dir:d", skill("a", text)), FIRST_NIGHT + timedelta(hours=hours)
+        collect(source, nights.root, run_id=run_id, now=now)
+    assert replayed(nights, "2026-03-01") == {("a", "dir:d"): "late"}
+    row = seen_table(Root(nights.folder / "backfill/2026-03-01")).read().row(0, named=True)
+    assert (row["first_seen_at"], row["last_seen_at"]) == (FIRST_NIGHT, FIRST_NIGHT + timedelta(hours=2))
+
+
+def test_replaying_again_changes_nothing_but_what_raw_parts_no_longer_hold(nights: Nights) -> None:
+    nights.crawl(HandSource("dir:d", skill("a", "one")))
+    nights.crawl(HandSource("git+x", skill("b", "two")))
+    both = replayed(nights, "2026-03-03")
+    assert replayed(nights, "2026-03-03") == both
+    nights.root.delete("raw/documents/date=2026-03-03")
+    assert replayed(nights, "2026-03-03") == {("a", "dir:d"): "one"}
+
+
+def test_the_past_is_refined_out_of_the_root_it_was_crawled_into(nights: Nights) -> None:
+    nights.run(HandSource("dir:d", skill("a", "one"), skill("b", "one")))
+    nights.run(HandSource("dir:d", skill("a", "two")))
+    before = nights.times("documents", "state")
+    past = Nights(nights.folder / "backfill/past")
+    replay_seen(nights.root, "2026-03-02", past.root)
+    assert past.refine(raw=nights.root) == {"documents": 1, "duplicate": 1}
+    assert past.plan().todo == 0
+    assert nights.times("documents", "state") == before

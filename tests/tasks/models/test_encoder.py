@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.errors import ModelMismatch
+from tasks.models.encoder import OnnxEncoder, card_of, load_encoder
+from tests.skill_root import MINILM, Export
+
+TEXTS = [
+    "Knead the dough.",
+    "",
+    "Open the hive only when it is warmer than fifteen degrees outside, and close it within the hour.",
+    "お湯を七十度まで冷ます",
+    "`log-hive --colony 3`",
+    "Knead the dough.",
+]
+
+
+def words(count: int) -> str:
+    return " ".join(f"hive{i % 7} weighs {i} grams" for i in range(count))
+
+
+def test_vectors_are_of_unit_length_and_in_the_order_of_the_texts(minilm: OnnxEncoder) -> None:
+    vectors = minilm.encode([*TEXTS, words(60)])
+
+    assert vectors.shape == (len(TEXTS) + 1, 384)
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(vectors)), abs=1e-5)
+    assert vectors[0] == pytest.approx(vectors[5], abs=1e-6)
+    assert minilm.encode(["Knead dough, then bake it"])[0] @ vectors[0] > 0.6 > vectors[2] @ vectors[0]
+
+
+def test_a_text_has_the_same_vector_alone_as_in_a_batch(minilm: OnnxEncoder) -> None:
+    texts = [*TEXTS, words(60), *(words(n) for n in range(1, 30, 7))]
+
+    together = minilm.encode(texts)
+
+    alone = np.vstack([minilm.encode([text]) for text in texts])
+    assert np.abs(together - alone).max() < 1e-5
+
+
+def test_a_long_text_has_the_normalised_mean_of_its_windows(minilm: OnnxEncoder) -> None:
+    text = words(120)
+    spans = minilm.offsets(text)
+    length = minilm.card["max_tokens"] - 2
+    assert len(spans) > 2 * length
+    starts = range(0, len(spans), length)
+    windows = [text[spans[i][0] : spans[min(i + length, len(spans)) - 1][1]] for i in starts]
+    assert minilm.count(windows) == [len(spans[i : i + length]) for i in starts]
+
+    mean = minilm.encode(windows).mean(axis=0)
+
+    assert minilm.encode([text])[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-5)
+
+
+def test_no_texts_give_no_vectors(minilm: OnnxEncoder) -> None:
+    assert minilm.encode([]).shape == (0, 384)
+    assert minilm.count([]) == []
+
+
+def test_tokens_are_counted_without_special_ones_as_offsets_lists_them(minilm: OnnxEncoder) -> None:
+    texts = [*TEXTS, words(300)]
+
+    assert minilm.count(texts) == [len(minilm.offsets(text)) for text in texts]
+    assert minilm.count(["", "knead the dough"]) == [0, 4]
+    assert [TEXTS[0][a:b] for a, b in minilm.offsets(TEXTS[0])] == ["Kn", "ead", "the", "dough", "."]
+
+
+def test_an_encoder_is_loaded_once_a_process(minilm_export: Export) -> None:
+    folder = str(minilm_export.folder)
+
+    assert load_encoder(folder) is load_encoder(folder)
+
+
+def test_a_folder_without_a_card_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelMismatch, match="holds no exported encoder"):
+        OnnxEncoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("card", "said"), [("{", "holds no exported encoder"), ('{"pooling": "max"}', "pooling 'max'")]
+)
+def test_a_card_that_cannot_be_used_is_refused(tmp_path: Path, card: str, said: str) -> None:
+    (tmp_path / "encoder.json").write_text(card, "utf-8")
+
+    with pytest.raises(ModelMismatch, match=said):
+        card_of(tmp_path)
+
+
+_REFERENCE = """
+import json, sys
+from sentence_transformers import SentenceTransformer
+from tasks.models.export import resolve
+model = SentenceTransformer(resolve(sys.argv[1])[0], device="cpu")
+sys.stdout.write(json.dumps(model.encode(json.load(sys.stdin)).tolist()))
+"""
+
+
+@pytest.mark.slow
+def test_vectors_are_those_of_sentence_transformers(minilm: OnnxEncoder) -> None:
+    command = [sys.executable, "-c", _REFERENCE, MINILM]
+    done = subprocess.run(command, input=json.dumps(TEXTS), capture_output=True, text=True, check=True)
+
+    assert minilm.encode(TEXTS) == pytest.approx(np.array(json.loads(done.stdout)), abs=1e-4)

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pytest
+
+from storage.errors import ModelMismatch, NotPublished, StorageError, UnknownDocument, WrongInput
+from storage.lance import NODES, connect
+from storage.root import Root
+from storage.served import write_served
+from storage.state import ALIASES, aliases_table
+from tasks.parse.local import RuleClassifier
+from tasks.retrieve.served_index import ServedIndex
+from tests.hand_written import BREAD, SKILLS, skill
+from tests.skill_root import MINILM, SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+
+BEES = "local/market/bees"
+MITES = "what helps against mites in winter"
+PROVENANCE = {"source", "url", "commit", "content_hash", "licence", "risks", "stale", "index_version"}
+
+
+def page(index: ServedIndex, doc_id: str, query: str = MITES, budget: float | None = None) -> dict[str, Any]:
+    return index.page(doc_id, query, budget=budget, method="mmr")
+
+
+def alias(root: SkillRoot, **survivors: str) -> None:
+    rows = [(d, s, "renamed", datetime(2025, 3, 1, tzinfo=UTC)) for d, s in survivors.items()]
+    aliases_table(root.root).replace(list(survivors), pl.DataFrame(rows, schema=ALIASES, orient="row"))
+
+
+@pytest.fixture
+def index(served_bakery: SkillRoot) -> ServedIndex:
+    return served_bakery.ask()
+
+
+def test_search_answers_as_the_contract_says(index: ServedIndex, served_bakery: SkillRoot) -> None:
+    answer = index.search("look after a hive", k=3)
+
+    assert set(answer) == {"query", "results", "took_ms"}
+    assert [r["rank"] for r in answer["results"]] == [1, 2, 3]
+    best = answer["results"][0]
+    assert set(best) == {"rank", "doc_id", "name", "description", "score", *PROVENANCE}
+    assert (best["doc_id"], best["name"]) == (BEES, "bees")
+    assert best["source"] == f"dir:{served_bakery.market}"
+    assert best["url"].endswith("/market/bees")
+    assert best["index_version"] == served_bakery.served().version
+    assert best["stale"] is False
+
+
+def test_page_answers_as_the_contract_says(index: ServedIndex, served_bakery: SkillRoot) -> None:
+    answer = page(index, BEES)
+
+    assert set(answer) == {
+        "doc_id", "query", "context", "nodes", "tokens", "document_tokens", "method", "budget", "over_budget",
+        "took_ms", *PROVENANCE,
+    }  # fmt: skip
+    assert all(set(n) == {"node_id", "node_type", "score", "text"} for n in answer["nodes"])
+    best = max(answer["nodes"], key=lambda n: n["score"])
+    assert "oxalic acid" in best["text"]
+    assert best["node_id"].startswith(f"{BEES}#")
+    encoder = served_bakery.encoder
+    assert answer["tokens"] == encoder.count([answer["context"]])[0] <= answer["document_tokens"]
+
+
+def test_a_page_keeps_to_its_budget(index: ServedIndex) -> None:
+    answer = page(index, BEES, budget=30)
+
+    assert answer["tokens"] <= 30
+    assert "oxalic" in answer["context"]
+    assert answer["budget"] == 30
+
+
+@pytest.mark.parametrize("doc_id", ["LOCAL/Market/BEES", "local/market/bees"])
+def test_letter_case_of_an_id_does_not_matter(index: ServedIndex, doc_id: str) -> None:
+    answer = page(index, doc_id)
+
+    assert answer["doc_id"] == BEES
+    assert "alias_of" not in answer
+
+
+@pytest.mark.parametrize(
+    "doc_id", ["local/market/wasps", "bees", "' OR 1=1 --", "%", "#", "local/market/bees#1"]
+)
+def test_an_id_that_nothing_has_is_unknown(index: ServedIndex, doc_id: str) -> None:
+    with pytest.raises(UnknownDocument, match="no served document has the id"):
+        page(index, doc_id)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\ud800 lone"])
+def test_blank_or_broken_questions_are_wrong_input(index: ServedIndex, text: str) -> None:
+    with pytest.raises(WrongInput):
+        index.search(text)
+    with pytest.raises(WrongInput):
+        page(index, BEES, text)
+    with pytest.raises(WrongInput):
+        page(index, text)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_fewer_than_one_result_cannot_be_asked_for(index: ServedIndex, k: int) -> None:
+    with pytest.raises(WrongInput, match="ask for at least 1"):
+        index.search("bees", k)
+
+
+def test_a_folded_copy_is_answered_by_its_survivor(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    root.write("zz-copy", SKILLS["bees"])
+    root.publish()
+
+    answer = page(root.ask(), "local/market/ZZ-copy")
+
+    assert (answer["doc_id"], answer["alias_of"]) == ("local/market/ZZ-copy", BEES)
+    assert answer["context"] == page(root.ask(), BEES)["context"]
+    assert root.ask().find("local/market/zz-copy") == BEES
+
+
+def test_chains_of_aliases_are_followed_and_circles_are_not(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    alias(root, first="Second", second="THIRD", third=BEES, round="about", about="round", Straße="first")
+
+    assert page(root.ask(), "FIRST")["alias_of"] == BEES
+    assert page(root.ask(), "STRASSE")["alias_of"] == BEES
+    with pytest.raises(UnknownDocument):
+        page(root.ask(), "round")
+
+
+def test_an_id_that_is_served_is_no_alias(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    alias(root, **{BEES: "local/market/bread"})
+
+    assert "alias_of" not in page(root.ask(), BEES)
+
+
+def test_without_indexed_nodes_a_page_is_made_on_the_spot(skill_root: Make, index: ServedIndex) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+
+    answer = page(root.ask(), BEES)
+
+    whole = page(index, BEES)
+    assert answer["context"] == whole["context"]
+    assert [n["node_id"] for n in answer["nodes"]] == [n["node_id"] for n in whole["nodes"]]
+    scores = [n["score"] for n in whole["nodes"]]
+    assert [n["score"] for n in answer["nodes"]] == pytest.approx(scores, abs=1e-4)
+
+
+def test_a_document_of_which_no_node_is_indexed_has_none_on_its_page(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    nodes = connect(root.root).open_table(NODES)
+    nodes.delete(f"doc_id = '{BEES}'")
+    write_served(root.root, replace(root.served(), nodes=nodes.version))
+
+    answer = page(root.ask(), BEES)
+
+    assert answer["nodes"] == []
+
+
+def test_a_warm_index_sees_the_next_publication(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    index = root.ask()
+    before = page(index, "local/market/bread", "the second loaf")
+    root.write("bread", BREAD + "\nFreeze the second loaf in slices.\n")
+    root.write("jam", skill("jam", "Boils plum jam", "Boil the plums with sugar."))
+    root.remove("bike")
+    root.publish()
+
+    after = page(index, "local/market/bread", "the second loaf")
+
+    assert "Freeze" in after["context"]
+    assert "Freeze" not in before["context"]
+    assert before["index_version"] < after["index_version"]
+    assert index.search("plum jam")["results"][0]["name"] == "jam"
+    with pytest.raises(UnknownDocument):
+        page(index, "local/market/bike")
+
+
+def test_a_build_that_is_not_published_is_not_seen(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    index = root.ask()
+    root.remove("bike")
+    root.crawl()
+    root.parse()
+    root.build()
+
+    assert index.find("local/market/bike")
+    assert root.ask().find("local/market/bike")
+
+
+def test_another_encoder_than_the_indexs_is_refused(served_bakery: SkillRoot) -> None:
+    index = ServedIndex(served_bakery.root, encoder="someone/else", classifier=RuleClassifier)
+
+    with pytest.raises(ModelMismatch, match=f"{MINILM}.*someone/else"):
+        index.search("bees")
+
+
+def test_other_weights_than_the_indexs_are_refused(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    served = root.served()
+    write_served(root.root, replace(served, model={**served.model, "revision": "f" * 64}))
+
+    with pytest.raises(ModelMismatch, match="ffffffffffff"):
+        root.ask().search("bees")
+
+
+def test_an_export_that_is_gone_is_named(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    served = root.served()
+    write_served(root.root, replace(served, model={**served.model, "path": "models/none"}))
+
+    with pytest.raises(ModelMismatch, match="models/none"):
+        root.ask().search("bees")
+
+
+def test_a_warm_index_goes_over_to_another_encoder_with_the_publication(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    index = root.ask()
+    index.search("bees")
+    root.use_model(MINILM, "a-newer-revision")
+    root.publish(nodes=False)
+
+    assert index.search("bees")["results"][0]["name"] == "bees"
+
+
+def test_a_root_that_serves_nothing_says_how_to_publish(skill_root: Make) -> None:
+    index = skill_root(SKILLS).ask()
+
+    for ask in (lambda: index.search("bees"), lambda: page(index, BEES), lambda: index.find(BEES)):
+        with pytest.raises(NotPublished, match="skillery run"):
+            ask()
+
+
+def test_a_damaged_pointer_is_named(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    root.root.write("state/served.json", b'{"version": ')
+
+    with pytest.raises(StorageError, match=r"served\.json"):
+        root.ask().search("bees")
+
+
+def test_a_version_that_is_not_there_is_named(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    write_served(root.root, replace(root.served(), skills=999))
+
+    with pytest.raises(StorageError, match="skills at version 999"):
+        root.ask().search("bees")
+
+
+def test_a_page_is_answered_without_another_look_at_the_corpus(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    for folder in ("documents", "nodes", "edges", "raw"):
+        Root(root.root.uri).delete(folder)
+
+    assert "oxalic" in page(root.ask(), BEES)["context"]

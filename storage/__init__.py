@@ -1,1 +1,27 @@
 """Files and tables: knows neither Prefect nor models."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+
+_REST_CLIENT = "lance_namespace_urllib3_client"
+
+
+def _leave_out_rest_client() -> None:
+    """Let LanceDB import the models of its REST client without the client.
+
+    The package's own import loads some hundred modules for a remote service that is never called here: a
+    third of the time from the shell to an answer. A bare package in its place still gives its submodules.
+    """
+    spec = importlib.util.find_spec(_REST_CLIENT)
+    if _REST_CLIENT in sys.modules or spec is None or spec.submodule_search_locations is None:
+        return
+    package = types.ModuleType(_REST_CLIENT)
+    package.__path__ = list(spec.submodule_search_locations)
+    package.__spec__ = spec
+    sys.modules[_REST_CLIENT] = package
+
+
+_leave_out_rest_client()

@@ -110,7 +110,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> tu
 def built(sound: tuple[SkillRoot, Built]) -> tuple[SkillRoot, Built]:
     """Both tables as they were built, whatever was done to them since."""
     root, version = sound
-    for name, at in ((SKILLS, version.skills), (NODES, version.nodes)):
+    for name, at in ((SKILLS, version.skills), (NODES, version.nodes or 0)):
         table = connect(root.root).open_table(name)
         table.checkout(at)
         table.restore()

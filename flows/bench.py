@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from flows.settings import Settings
-from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.evidence import read_documents, read_queries
 from tasks.evaluate.paging import evaluate_paging
@@ -31,10 +30,7 @@ def paging_bench(
 ) -> dict[str, Any]:
     """Return the table of paging methods on a bench; the encoder's export lies below the root."""
     texts, asked = read_documents(documents), read_queries(queries)
-    if root.local is None:
-        msg = f"the encoder is exported below the root, which must be a folder: {root.uri} is none"
-        raise WrongInput(msg)
-    encoder = OnnxEncoder(exported_encoder(root.local / "models", settings.encoder))
+    encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("paging", total=None)
         return evaluate_paging(

@@ -77,19 +77,18 @@ def print_page(answer: dict[str, Any]) -> None:
 
 def print_paging(found: dict[str, Any]) -> None:
     """Print the table of paging methods with 95 % intervals."""
-    measures = ["sufficient", "coverage", "token_reduction"]
+    measures = {"sufficient": "sufficient", "coverage": "coverage", "token_reduction": "reduction"}
     rows = [
         [
-            m["method"],
-            m["budget"],
-            m["queries"],
-            *(f"{m[x]:.3f} [{m['ci95'][x][0]:.3f}, {m['ci95'][x][1]:.3f}]" for x in measures),
+            m["method"] if m["budget"] is None else f"{m['method']} {m['budget']:g}",
+            *(f"{m[x]:.3f} {m['ci95'][x][0]:.2f}–{m['ci95'][x][1]:.2f}" for x in measures),
             f"{m['nodes']:.1f}",
             f"{m['median_ms']:.0f}",
         ]
         for m in found["methods"]
     ]
-    _table("paging", ["method", "budget", "queries", *measures, "nodes", "median ms"], rows)
+    title = f"paging, {found['methods'][0]['queries']} queries, 95 % intervals"
+    _table(title, ["method", *measures.values(), "nodes", "ms"], rows)
 
 
 def print_evaluation(found: dict[str, Any]) -> None:

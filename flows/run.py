@@ -16,15 +16,6 @@ from tasks.crawl.source import parse_spec
 log = logging.getLogger(__name__)
 
 
-def _log_to_stderr() -> None:
-    """Show the stages' own words beside Prefect's, which keeps them for its page."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s | %(levelname)-7s | %(message)s", "%H:%M:%S"))
-    for name in ("flows", "tasks"):
-        logging.getLogger(name).addHandler(handler)
-        logging.getLogger(name).setLevel(logging.INFO)
-
-
 def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
     """Run the nightly flow and return its record, also where a stage failed or the gate refused.
 
@@ -36,7 +27,6 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
         if spec != SAMPLE:
             parse_spec(spec)
     prepare_prefect(root)
-    _log_to_stderr()
     from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
     run_id = new_run_id()
@@ -54,7 +44,6 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
 def run_evaluation(root: Root) -> dict[str, Any]:
     """Run the evaluation flow on what is served and return its figures."""
     prepare_prefect(root)
-    _log_to_stderr()
     from flows.evaluate import evaluate  # noqa: PLC0415
 
     return evaluate(root.uri)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import filelock
 
-from storage.errors import Locked, WrongInput
+from storage.errors import Locked
 from storage.root import Root
 
 LOCK = "state/locks/writer.lock"
@@ -19,12 +19,8 @@ def writer_lock(root: Root) -> Iterator[None]:
 
     Raises:
         Locked: Another process writes to this root now.
-        WrongInput: The root is no folder; a lock there needs a lease, which this version has not.
     """
-    if root.local is None:
-        msg = f"{root.uri}: runs write to a folder; an s3:// root can be read only"
-        raise WrongInput(msg)
-    path = root.local / LOCK
+    path = root.folder / LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     # One instance a path and process: a flow within a flow enters again, another process does not.
     lock = filelock.FileLock(path, is_singleton=True, thread_local=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.errors import WrongInput
 from storage.root import Root
 from tasks.crawl.git_sample import make_repository
 
@@ -13,14 +12,7 @@ FOLDER = Path(__file__).parent / "marketplace"
 
 
 def resolve_sample(root: Root, spec: str) -> str:
-    """Return a spec that can be crawled: for `sample` that of a repository made below the root, else itself.
-
-    Raises:
-        WrongInput: The sample is asked for below a root that is no folder.
-    """
+    """Return a spec that can be crawled: for `sample` that of a repository made below the root."""
     if spec != SAMPLE:
         return spec
-    if root.local is None:
-        msg = f"the sample marketplace needs a root that is a folder, not {root.uri}"
-        raise WrongInput(msg)
-    return make_repository(FOLDER, root.local / "state" / "sample" / "marketplace")
+    return make_repository(FOLDER, root.folder / "state" / "sample" / "marketplace")

@@ -65,8 +65,7 @@ def evaluate_paging(
         clock: Seconds that only ever grow.
 
     Returns:
-        `{methods: [{method, budget, queries, sufficient, coverage, token_reduction, nodes,
-        ci95: {measure: [low, high]}, median_ms, p95_ms}]}`, a row for each method and budget.
+        `{methods: [...]}`, a row for each method and budget.
 
     Raises:
         WrongInput: A query's document is missing, there is no query, or as `page` raises.
@@ -74,36 +73,27 @@ def evaluate_paging(
     _check(documents, queries, methods)
     asked = list(dict.fromkeys(query.doc_id for query in queries))
     settings = list(product(methods, budgets))
-    total = len(asked) + len(queries) * len(settings)
-    steps = count(1)
+    total, steps = len(asked) + len(queries) * len(settings), count(1)
     ready: dict[str, PagedDocument] = {}
     for doc_id in asked:
+        text, chunks = documents[doc_id], "chunks" in methods
         ready[doc_id] = prepare(
-            doc_id,
-            documents[doc_id],
-            encoder=encoder,
-            tokenizer=tokenizer,
-            classifier=classifier,
-            chunks="chunks" in methods,
+            doc_id, text, encoder=encoder, tokenizer=tokenizer, classifier=classifier, chunks=chunks
         )
         progress(next(steps), total)
-    rows: list[dict[str, Any]] = []
-    for method, budget in settings:
-        outcomes: list[Outcome] = []
-        for query in queries:
-            began = clock()
-            answer = page(
-                ready[query.doc_id],
-                query.query,
-                encoder=encoder,
-                tokenizer=tokenizer,
-                method=method,
-                budget=budget,
-            )
-            outcomes.append(_outcome(query, answer, clock() - began))
-            progress(next(steps), total)
-        rows.append({"method": method, "budget": budget, **summarise(outcomes)})
-    return {"methods": rows}
+
+    def measured(query: EvidenceQuery, method: str, budget: float | None) -> Outcome:
+        began = clock()
+        document = ready[query.doc_id]
+        found = page(
+            document, query.query, method=method, budget=budget, encoder=encoder, tokenizer=tokenizer
+        )
+        outcome = _outcome(query, found, clock() - began)
+        progress(next(steps), total)
+        return outcome
+
+    rows = [(m, b, summarise([measured(query, m, b) for query in queries])) for m, b in settings]
+    return {"methods": [{"method": m, "budget": b, **row} for m, b, row in rows]}
 
 
 def prepare(

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import RawDocument
 from tasks.crawl.sample import resolve_sample
@@ -25,9 +22,3 @@ def test_the_sample_is_a_repository_below_the_root_the_same_each_time(tmp_path: 
     assert 24 <= len(documents) <= 36
     assert resolve_sample(Root(tmp_path), "sample") == spec
     assert source.version() == version
-
-
-def test_the_sample_needs_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(WrongInput, match="needs a root that is a folder, not s3://bucket/x"):
-        resolve_sample(Root("s3://bucket/x"), "sample")

@@ -23,7 +23,11 @@ def new_run_id() -> str:
 
 @dataclass(slots=True)
 class RunRecord:
-    """What is known of a run so far; see architecture of `run --json` in the README."""
+    """What is known of a run so far, with the keys that `run --json` prints.
+
+    `documents`, `dropped`, `nodes` and `edges` count what the root holds now; `vectors_new` what this run
+    encoded; `published` tells whether this run's version is what `served` names; `seconds` is by stage.
+    """
 
     run_id: str
     specs: list[str]

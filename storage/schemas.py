@@ -142,7 +142,12 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One refined skill: canonical text, origin, findings (see docs of each field in the README)."""
+    """One refined skill: canonical text, where it comes from, what was found in it.
+
+    `inferred` names the fields its author left out; `body_hash` is the SHA-256 of `body`, `content_hash` that
+    of name, description and body, `raw_hash` that of the bytes fetched; `files` is None where the bundle is
+    unknown; `licence` is an SPDX expression, None where none is known.
+    """
 
     doc_id: str
     source: str

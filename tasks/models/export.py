@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 from storage.errors import ModelMismatch, TerminalError
+
+log = logging.getLogger(__name__)
 
 # Weights that come with a package of their own: (package, folder in it, SHA-256 of the weights).
 PACKAGED = {
@@ -46,6 +49,7 @@ def exported_encoder(models: Path, name: str) -> Path:
     if (target / "encoder.json").is_file():
         return target
     models.mkdir(parents=True, exist_ok=True)
+    log.info("exporting encoder %s to ONNX, once for this root", name)
     with tempfile.TemporaryDirectory(dir=models, prefix="export-") as scratch:
         # -P: the folder that the user stands in may hold a module named like one of ours.
         command = [sys.executable, "-P", "-m", "tasks.models.export", name, source, weights, scratch]

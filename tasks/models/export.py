@@ -45,7 +45,7 @@ def exported_encoder(models: Path, name: str) -> Path:
     source, weights = resolve(name)
     # By name too: two models may share the last part of theirs, and the card holds the name.
     digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
-    target = models / f"{Path(source if weights else name).resolve().name}-{digest}"
+    target = models / f"{Path(name).resolve().name}-{digest}"
     if (target / "encoder.json").is_file():
         return target
     models.mkdir(parents=True, exist_ok=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
+from flows.progress import progress
+from flows.queries import require_page_options
 from flows.settings import Settings
 from storage.root import Root
 from tasks.evaluate.evidence import read_documents, read_queries
@@ -28,18 +26,24 @@ def paging_bench(
     methods: list[str] | None,
     budgets: list[float] | None,
 ) -> dict[str, Any]:
-    """Return the table of paging methods on a bench; the encoder's export lies below the root."""
+    """Return the table of paging methods on a bench; the encoder's export lies below the root.
+
+    Raises:
+        WrongInput: A file, a method or a budget cannot be used; no document has been encoded then.
+    """
+    wanted = methods or list(_METHODS)
+    limits: list[float | None] = [*budgets] if budgets else [None]
+    require_page_options(wanted, limits)
     texts, asked = read_documents(documents), read_queries(queries)
     encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("paging", total=None)
+    with progress("measured") as report:
         return evaluate_paging(
             texts,
             asked,
-            methods=methods or _METHODS,
-            budgets=budgets or [None],
+            methods=wanted,
+            budgets=limits,
             encoder=encoder,
             tokenizer=encoder,
             classifier=RuleClassifier(),
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=report,
         )

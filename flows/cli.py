@@ -16,10 +16,9 @@ from storage.errors import SkilleryError, UnknownDocument, WrongInput
 from storage.root import Root
 
 app = typer.Typer(
-    help="Skillery, the refinery for agent skills.",
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
-)  # fmt: skip
-evaluate_app = typer.Typer(help="Measure what is served, or methods on a bench.", no_args_is_help=True)
+    invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+evaluate_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(evaluate_app, name="evaluate")
 
 
@@ -50,6 +49,24 @@ def _print_json(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
+@app.callback()
+def _skillery(context: typer.Context) -> None:
+    """Skillery, the refinery for agent skills."""
+    _require_command(context)
+
+
+@evaluate_app.callback()
+def _evaluate(context: typer.Context) -> None:
+    """Measure what is served, or methods on a bench."""
+    _require_command(context)
+
+
+def _require_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stderr.write(f"{context.get_help()}\n")
+        raise typer.Exit(2)
+
+
 @app.command()
 def run(
     source: Annotated[
@@ -78,6 +95,9 @@ def status(
     """Tell what is served, how old it is, and how the last runs went."""
     from flows.status import root_status  # noqa: PLC0415
 
+    if max_age is not None and not max_age >= 0:
+        msg = f"--max-age {max_age} is no age: give hours, 0 or more"
+        raise WrongInput(msg)
     found = root_status(_root(load_settings(), root))
     _print_json(found) if as_json else printing.print_status(found)
     age = found["age_hours"]
@@ -95,12 +115,12 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Find the skills that fit a task."""
-    from flows.queries import answer_batch, open_index  # noqa: PLC0415
+    from flows.queries import open_index, search_batch  # noqa: PLC0415
 
     settings = load_settings()
     index = open_index(_root(settings, root), settings)
     if batch is not None or out is not None:
-        answer_batch(batch, out, lambda line: index.search(line["query"], int(line.get("k", k))))
+        search_batch(index, batch, out, k=k)
         return
     answer = index.search(_given(query, "QUERY"), k)
     _print_json(answer) if as_json else printing.print_search(answer)
@@ -119,16 +139,12 @@ def page(
     as_json: JsonOption = False,
 ) -> None:
     """Return the parts of a skill that a request needs."""
-    from flows.queries import answer_batch, open_index  # noqa: PLC0415
+    from flows.queries import open_index, page_batch  # noqa: PLC0415
 
     settings = load_settings()
     index = open_index(_root(settings, root), settings)
     if batch is not None or out is not None:
-
-        def answer_line(line: dict[str, Any]) -> dict[str, Any]:
-            return index.page(line["doc_id"], line["query"], budget=line.get("budget", budget), method=method)
-
-        answer_batch(batch, out, answer_line, required=("query_id", "doc_id", "query"))
+        page_batch(index, batch, out, budget=budget, method=method)
         return
     answer = index.page(_given(doc_id, "DOC_ID"), _given(query, "QUERY"), budget=budget, method=method)
     if as_json:

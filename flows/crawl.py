@@ -14,6 +14,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable
 from tasks.crawl.shells import crawl_source
+from tasks.crawl.source import SAMPLE, normal_spec
 
 _COLUMNS = ("source", "state", "listed", "new", "changed", "unchanged", "retired", "failed", "message")
 
@@ -36,7 +37,7 @@ def crawl(
     with writer_lock(Root(root)):
         reports = [
             crawl_source(root, spec, run_id=run, now=now, limit=limit, options=options)
-            for spec in sources or ["sample"]
+            for spec in map(normal_spec, sources or [SAMPLE])
         ]
     rows = [{c: str(r[c]) if c == "failed" else r[c] for c in _COLUMNS} for r in reports]
     show_table("skillery-crawl", rows, "What each source brought.")

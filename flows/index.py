@@ -35,13 +35,13 @@ def index(
         index: `skills` leaves the table `nodes` for later.
         run_id: Filled in by nightly.
     """
-    run, now = run_id or new_run_id(), datetime.now(UTC)
+    run = run_id or new_run_id()
     with writer_lock(Root(root)):
         encoder = prepare_encoder(root, load_settings().encoder)
         built = build_tables(root, encoder, with_nodes=index == "all")
         checks = check_tables(root, built, encoder)
         show_table("skillery-checks", checks, "The gate: what the new version had to pass.")
-        version = publish_tables(root, built, checks, encoder, run_id=run, now=now)
+        version = publish_tables(root, built, checks, encoder, run_id=run, now=datetime.now(UTC))
     log.info("index: %s", f"{version} is served" if version else "nothing changed, the served version stays")
     show_table("skillery-index", [{"published": version or "unchanged", **built}], "The tables.")
     if version:

@@ -15,6 +15,7 @@ from flows.refine import refine
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import read_runs
+from tasks.crawl.source import SAMPLE, normal_spec
 
 
 @flow(name="nightly", flow_run_name="nightly {root}")
@@ -35,13 +36,12 @@ def nightly(
         run_id: Name of this run; made up where empty.
     """
     place, run = Root(root), run_id or new_run_id()
-    specs = sources or last_specs(place)
+    specs = [normal_spec(s) for s in sources or last_specs(place)]
     with writer_lock(place), recorded(place, run, specs) as record:
         with record.stage("crawl"):
             record.sources = crawl(root, specs, limit, run)
         with record.stage("refine"):
-            record.dropped = refine(root, run)
-            record.documents = record.dropped.pop("documents")
+            refine(root, run)
         with record.stage("parse"):
             record.vectors_new = parse(root, index)["vectors"]
         with record.stage("index"):
@@ -63,6 +63,10 @@ def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def last_specs(root: Root) -> list[str]:
-    """Return the sources this root was last run with; the sample marketplace for an empty root."""
-    runs = read_runs(root, last=1)
-    return list(runs[0]["specs"]) if runs else ["sample"]
+    """Return the sources this root was last run with; the sample marketplace for an empty root.
+
+    A run that could read none of its sources does not count: one slip of an operator is not repeated nightly.
+    """
+    runs = read_runs(root)
+    read = [r for r in runs if not r["sources"] or any(s["state"] != "failed" for s in r["sources"])]
+    return list((read or runs)[0]["specs"]) if runs else [SAMPLE]

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-_out = Console()
+_WIDE = 100_000  # characters: nothing is that long, and what is piped on must not be cut into lines
+
+
+def _out() -> Console:
+    """Return a console that takes text as it is: what is printed was written by third parties."""
+    return Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold")
+    _say(title, style="bold")  # a table breaks its own title
+    table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(escape("" if cell is None else str(cell)) for cell in row))
-    _out.print(table)
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    _out().print(table)
+
+
+def _say(text: str, style: str | None = None) -> None:
+    _out().print(text, style=style, soft_wrap=True)
 
 
 def _counts(counts: dict[str, Any]) -> str:
@@ -30,22 +40,22 @@ def print_run(record: dict[str, Any]) -> None:
     rows = [[*(s[c] for c in columns[:-1]), _counts(s["failed"])] for s in record["sources"]]
     if rows:
         _table(f"run {record['run_id']}: {record['state']}", columns, rows)
-    _out.print(f"documents {record['documents']}, dropped: {escape(_counts(record['dropped']))}")
-    _out.print(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
+    _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
     if record["message"]:
-        _out.print(f"{record['state']}: {escape(record['message'])}", style="red")
+        _say(f"{record['state']}: {record['message']}", style="red")
     passed = sum(c["passed"] for c in record["checks"])
     news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
-    _out.print(f"checks passed {passed} of {len(record['checks'])}; served: {record['served']} ({news})")
-    _out.print(f"seconds: {_counts(record['seconds'])}")
+    _say(f"checks passed {passed} of {len(record['checks'])}; served: {record['served']} ({news})")
+    _say(f"seconds: {_counts(record['seconds'])}")
 
 
 def print_status(status: dict[str, Any]) -> None:
     """Print what a root holds and serves."""
     age = "" if status["age_hours"] is None else f", {status['age_hours']:.1f} h old"
-    _out.print(f"served: {status['served'] or 'nothing yet'}{age}")
-    _out.print(f"counts: {_counts(status['counts'])}")
-    _out.print(f"dropped: {escape(_counts(status['dropped']))}")
+    _say(f"served: {status['served'] or 'nothing yet'}{age}")
+    _say(f"counts: {_counts(status['counts'])}")
+    _say(f"dropped: {_counts(status['dropped'])}")
     columns = ["source", "state", "last_complete", "stale_since"]
     _table("sources", columns, [[s[c] for c in columns] for s in status["sources"]])
     rows = [[r["run_id"], r["state"], r["published"], sum(r["seconds"].values())] for r in status["runs"]]
@@ -56,23 +66,25 @@ def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills."""
     rows = [[r["rank"], r["doc_id"], r["name"], _short(r["description"])] for r in answer["results"]]
     _table(answer["query"], ["#", "doc_id", "name", "description"], rows)
-    _out.print(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
+    _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
 
 
 def _short(text: str, width: int = 140) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def print_page(answer: dict[str, Any]) -> None:
     """Print a page: its context, then where it comes from and what it cost."""
-    _out.print(answer["context"], markup=False, highlight=False)
-    _out.rule()
+    # Not by Rich, which would break its lines and widen its tabs.
+    sys.stdout.write(answer["context"] + "\n")
+    _say("─" * 40)
     share = answer["tokens"] / max(answer["document_tokens"], 1)
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
-    _out.print(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {answer['method']}")
+    _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {answer['method']}")
     origin = answer["url"] or answer["source"]
     licence = answer["licence"] or "unknown"
-    _out.print(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}", markup=False)
+    _say(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}")
 
 
 def print_paging(found: dict[str, Any]) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-
+from flows.progress import Report, progress
 from flows.settings import Settings
-from storage.errors import WrongInput
+from storage.errors import UnknownDocument, WrongInput
+from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.parse.classify import read_fragments, write_typed
+from tasks.parse.classify import FragmentInContext, Typed, read_fragments, write_typed
 from tasks.parse.local import RuleClassifier
+from tasks.retrieve.page import METHODS
 from tasks.retrieve.served_index import ServedIndex
+
+_FRAGMENTS_AT_ONCE = 512
+
+Line = dict[str, Any]
 
 
 def open_index(root: Root, settings: Settings) -> ServedIndex:
@@ -26,68 +30,125 @@ def open_index(root: Root, settings: Settings) -> ServedIndex:
     )
 
 
-def answer_batch(
-    batch: Path | None,
-    out: Path | None,
-    answer: Callable[[dict[str, Any]], dict[str, Any]],
-    *,
-    required: tuple[str, ...] = ("query_id", "query"),
-) -> None:
-    """Answer a file of queries, a line each, in order.
+def require_page_options(methods: list[str], budgets: list[float | None]) -> None:
+    """Let names of paging methods and budgets pass that `page` takes.
 
     Raises:
-        WrongInput: Only one of the two files is given, or a line is not as it should be.
+        WrongInput: A method is not known, or a budget is no positive number.
     """
+    if unknown := [m for m in methods if m not in METHODS]:
+        msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
+        raise WrongInput(msg)
+    if wrong := [b for b in budgets if not _is_budget(b)]:
+        msg = f"--budget {wrong[0]} is no positive number: give a share up to 1, or a number of tokens"
+        raise WrongInput(msg)
+
+
+def search_batch(index: ServedIndex, batch: Path | None, out: Path | None, *, k: int) -> None:
+    """Search for a file of queries, lines `{query_id, query}`; `k` is for lines without their own.
+
+    A line that cannot be answered becomes a line with its `error`.
+
+    Raises:
+        WrongInput: Only one of the two files is given, one of them cannot be used, or a line is not as it
+            should be; nothing has been answered then.
+    """
+    _answer(batch, out, lambda line: index.search(line["query"], line.get("k", k)), ("query_id", "query"))
+
+
+def page_batch(
+    index: ServedIndex, batch: Path | None, out: Path | None, *, budget: float | None, method: str
+) -> None:
+    """Page for a file of queries, lines `{query_id, doc_id, query}`, as `search_batch` searches."""
+    require_page_options([method], [budget])
+
+    def answer(line: Line) -> Line:
+        return index.page(line["doc_id"], line["query"], budget=line.get("budget", budget), method=method)
+
+    _answer(batch, out, answer, ("query_id", "doc_id", "query"))
+
+
+def _answer(
+    batch: Path | None, out: Path | None, answer: Callable[[Line], Line], required: tuple[str, ...]
+) -> None:
     if batch is None or out is None:
         msg = "--batch Q.jsonl and --out R.jsonl go together"
         raise WrongInput(msg)
-    lines = list(_lines(batch, required))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f"{out.name}.tmp")
-    with beside.open("w", encoding="utf-8") as stream:
-        for line in _progress(lines, "answering"):
-            record = {"query_id": line["query_id"], **answer(line)}
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-    beside.replace(out)
+    form = f"{{{', '.join(required)}}}"
+    option = "budget" if "doc_id" in required else "k"
+    lines = [_checked(line, where, required, option) for where, line in read_lines(batch, form)]
+    failed: list[Line] = []
+
+    def answers(report: Report) -> Iterator[Line]:
+        for done, line in enumerate(lines, start=1):
+            try:
+                yield {"query_id": line["query_id"], **answer(line)}
+            except (UnknownDocument, WrongInput) as error:
+                failed.append(line)
+                yield {**{key: line[key] for key in required}, "error": str(error)}
+            report(done, len(lines))
+
+    with progress("answered") as report:
+        write_lines(out, answers(report))
+    if failed:
+        sys.stderr.write(f"{len(failed)} of {len(lines)} lines failed: {out} says why under `error`\n")
 
 
-def _lines(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    try:
-        texts = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read ({error})"
-        raise WrongInput(msg) from error
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
-            continue
-        try:
-            line = json.loads(text)
-        except ValueError as error:
-            msg = f"{path}:{number} is not JSON ({error})"
-            raise WrongInput(msg) from error
-        missing = [k for k in required if not isinstance(line, dict) or not isinstance(line.get(k), str)]
-        if missing:
-            msg = f"{path}:{number} lacks {', '.join(missing)}"
+def _checked(line: Line, where: str, required: tuple[str, ...], option: str) -> Line:
+    for key in (*required, *([option] if option in line else [])):
+        passes, wanted = _FIELDS[key]
+        if key not in line or not passes(line[key]):
+            found = repr(line[key])[:40] if key in line else "missing"
+            msg = f"{where}: `{key}` is {found}; it must be {wanted}"
             raise WrongInput(msg)
-        yield line
+    return line
 
 
-def _progress(items: list[Any], what: str) -> Iterator[Any]:
-    console = Console(stderr=True)
-    yield from track(
-        items, description=what, console=console, transient=True, disable=not sys.stderr.isatty()
-    )
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_budget(value: object) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return value > 0 and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "query_id": (lambda v: _is_text(v) or _is_integer(v), "text or an integer"),
+    "doc_id": (_is_text, "text"),
+    "query": (_is_text, "text"),
+    "budget": (_is_budget, "a positive number or null"),
+    "k": (lambda v: _is_integer(v) and v >= 1, "an integer of at least 1"),
+}
 
 
 def classify_file(fragments: Path, out: Path, classifier: str) -> None:
     """Type a file of fragments.
 
     Raises:
-        WrongInput: The file or the classifier cannot be used.
+        WrongInput: A file or the classifier cannot be used.
     """
     if classifier != "local":
         msg = f"classifier {classifier!r} is not known: known is local"
         raise WrongInput(msg)
     rows = list(read_fragments(fragments))
-    typed = RuleClassifier().classify(rows)
-    write_typed(out, [(row.fragment_id, t) for row, t in zip(rows, typed, strict=True)])
+    with progress("typed") as report:
+        write_typed(out, _typed(rows, report))
+
+
+def _typed(rows: list[FragmentInContext], report: Report) -> Iterator[tuple[str, Typed]]:
+    classifier = RuleClassifier()
+    for start in range(0, len(rows), _FRAGMENTS_AT_ONCE):
+        some = rows[start : start + _FRAGMENTS_AT_ONCE]
+        yield from zip((row.fragment_id for row in some), classifier.classify(some), strict=True)
+        report(start + len(some), len(rows))

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from storage.errors import GateRefused, NothingReadable
+from storage.counts import corpus_counts
+from storage.errors import GateRefused, NothingReadable, StorageError
 from storage.root import Root
 from storage.served import read_served
-from storage.state import parsed_table, write_run
+from storage.state import write_run
 
 
 def new_run_id() -> str:
@@ -74,8 +75,18 @@ def recorded(root: Root, run_id: str, specs: list[str]) -> Iterator[RunRecord]:
         good = all(s["state"] in ("complete", "limited") for s in record.sources)
         record.state = "complete" if good else "partial"
     finally:
-        served = read_served(root)
-        record.served = served.version if served else None
-        parsed = parsed_table(root).read(columns=["n_nodes", "n_edges"])
-        record.nodes, record.edges = int(parsed["n_nodes"].sum()), int(parsed["n_edges"].sum())
+        _count(root, record)
         write_run(root, record.as_dict())
+
+
+def _count(root: Root, record: RunRecord) -> None:
+    """Fill in what the root holds; where that cannot be read the record keeps what the run knew."""
+    try:
+        counts = corpus_counts(root)
+        served = read_served(root)
+    except StorageError as error:
+        record.message = record.message or str(error)
+        return
+    record.documents, record.dropped = counts.documents, counts.dropped
+    record.nodes, record.edges = counts.nodes, counts.edges
+    record.served = served.version if served else None

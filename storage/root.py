@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import uuid
@@ -58,16 +59,23 @@ class Root:
             raise StorageError(msg) from error
 
     def write(self, relative: str, data: bytes) -> None:
-        """Put a file in place in one step: readers see the old bytes or the new ones, never a part."""
+        """Put a file in place in one step: readers see the old bytes or the new ones, never a part.
+
+        Raises:
+            StorageError: It cannot be written; what was there stays.
+        """
         path = self.folder / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             beside.write_bytes(data)
             beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        except OSError as error:
+            msg = f"{self.at(relative)} cannot be written ({error.strerror})"
+            raise StorageError(msg) from error
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
 
     def delete(self, relative: str) -> None:
         """Remove a file or a folder with all below it; nothing happens where there is none."""

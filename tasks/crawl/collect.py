@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -49,7 +49,13 @@ class SourceReport:
 
 
 def collect(
-    source: Source, root: Root, *, run_id: str, now: datetime, limit: int | None = None
+    source: Source,
+    root: Root,
+    *,
+    run_id: str,
+    now: datetime,
+    limit: int | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> SourceReport:
     """Read `source` (its first `limit` documents; None: all) and return what came of it.
 
@@ -59,12 +65,12 @@ def collect(
     """
     report = SourceReport(source.spec)
     crawl = _Crawl(root, source.spec, run_id, now, report)
-    remembered = read_sources(root).get(source.spec, {})
+    remembered, read_as = read_sources(root).get(source.spec, {}), dict(options or {})
     try:
         version = source.version()
-        if version is not None and version == remembered.get("version") and _covers(remembered, limit):
+        if version is not None and _covers(remembered, version, limit, read_as):
             report.state = str(remembered["state"])
-            report.listed = report.unchanged = crawl.touch_all(remembered["last_complete"])
+            report.listed = report.unchanged = crawl.touch_all(remembered["last_read"])
             limit = remembered["limit"]
             log.info("%s is as it was: %d documents unchanged", source.spec, report.unchanged)
         else:
@@ -77,7 +83,8 @@ def collect(
         crawl.mark_stale()
         log.warning("%s", error)
     crawl.checkpoint()
-    write_source(root, source.spec, _record(report, remembered, version, limit, now))
+    record = _record(report, remembered, now)
+    write_source(root, source.spec, {**record, "version": version, "limit": limit, "options": read_as})
     return report
 
 
@@ -91,22 +98,24 @@ def require_readable(reports: list[dict[str, Any]]) -> None:
         raise NothingReadable(reports)
 
 
-def _covers(remembered: dict[str, Any], limit: int | None) -> bool:
-    """Tell whether the last reading went at least as far as this one is to go, with nothing failing."""
-    if remembered.get("failed"):
+def _covers(remembered: dict[str, Any], version: str, limit: int | None, read_as: dict[str, object]) -> bool:
+    """Tell whether the last reading went as far as this one is to go, the same way, with nothing failing."""
+    as_it_was = remembered.get("version") == version and remembered.get("options") == read_as
+    if remembered.get("failed") or not as_it_was:
         return False
     if remembered.get("state") == "complete":
         return True
     return bool(remembered.get("state") == "limited" and limit is not None and limit <= remembered["limit"])
 
 
-def _record(
-    report: SourceReport, remembered: dict[str, Any], version: str | None, limit: int | None, now: datetime
-) -> dict[str, Any]:
-    good = report.state in ("complete", "limited")
-    last = now.isoformat() if good else remembered.get("last_complete")
-    stale = None if good else remembered.get("stale_since") or now.isoformat()
-    return {**asdict(report), "version": version, "limit": limit, "last_complete": last, "stale_since": stale}
+def _record(report: SourceReport, remembered: dict[str, Any], now: datetime) -> dict[str, Any]:
+    good, whole = report.state in ("complete", "limited"), report.state == "complete"
+    return {
+        **asdict(report),
+        "last_read": now.isoformat() if good else remembered.get("last_read"),
+        "last_complete": now.isoformat() if whole else remembered.get("last_complete"),
+        "stale_since": None if good else remembered.get("stale_since") or now.isoformat(),
+    }
 
 
 def digest_of(raw: RawDocument) -> str:
@@ -116,7 +125,8 @@ def digest_of(raw: RawDocument) -> str:
     """
     beside = [asdict(f) for f in raw.files or ()] + [asdict(f) for f in raw.licence_files]
     url = raw.url.replace(raw.commit, "") if raw.url and raw.commit else raw.url
-    parts = json.dumps([raw.raw_hash, raw.files is None, beside, raw.path, url], sort_keys=True)
+    missing = [raw.content is None, raw.files is None]
+    parts = json.dumps([raw.raw_hash, missing, beside, raw.path, url], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 

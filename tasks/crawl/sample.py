@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from storage.root import Root
+from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git_sample import make_repository
+from tasks.crawl.source import SAMPLE, Source, parse_spec
 
-SAMPLE = "sample"
 FOLDER = Path(__file__).parent / "marketplace"
 
 
-def resolve_sample(root: Root, spec: str) -> str:
-    """Return a spec that can be crawled: for `sample` that of a repository made below the root."""
-    if spec != SAMPLE:
-        return spec
-    return make_repository(FOLDER, root.folder / "state" / "sample" / "marketplace")
+class SampleSource:
+    """Crawls the repository below a root as any git source, under a name that holds no path of the root's.
+
+    Args:
+        root: Where the repository is made.
+        options: As `parse_spec` takes them.
+    """
+
+    spec = SAMPLE
+
+    def __init__(self, root: Root, **options: Any) -> None:  # noqa: ANN401 (parse_spec's own)
+        self._place, self._options = root.folder / "state" / "sample" / "marketplace", options
+
+    def _repository(self) -> Source:
+        return parse_spec(make_repository(FOLDER, self._place), **self._options)
+
+    def version(self) -> str | None:
+        """Return the commit of the package's skills, which depends on their bytes alone."""
+        return self._repository().version()
+
+    def read(self) -> Iterator[RawDocument | Dropped]:
+        """Yield what the repository holds."""
+        for item in self._repository().read():
+            if isinstance(item, RawDocument):
+                yield replace(item, source=SAMPLE, url=None)
+            else:
+                yield replace(item, source=SAMPLE)
+
+
+def open_source(root: Root, spec: str, **options: Any) -> Source:  # noqa: ANN401 (parse_spec's own)
+    """Return the source that a spec names; `options` are parse_spec's.
+
+    Raises:
+        WrongInput: The spec has none of the known forms.
+    """
+    return SampleSource(root, **options) if spec == SAMPLE else parse_spec(spec, **options)

@@ -12,8 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.crawl.collect import collect
 from tasks.crawl.replay import day_of, parse_dates, replay_seen
-from tasks.crawl.sample import resolve_sample
-from tasks.crawl.source import parse_spec
+from tasks.crawl.sample import open_source
 
 
 @task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)
@@ -21,9 +20,9 @@ def crawl_source(
     root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Crawl one source into raw parts; `options` are parse_spec's."""
-    place = Root(root)
-    source = parse_spec(resolve_sample(place, spec), **options)
-    return asdict(collect(source, place, run_id=run_id, now=now, limit=limit))
+    place, read_as = Root(root), {"max_document_bytes": options["max_document_bytes"]}
+    source = open_source(place, spec, **options)
+    return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)

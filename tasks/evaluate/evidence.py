@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from storage.errors import WrongInput
+from storage.jsonl import read_lines, text_field
 
 # An item is covered by any one of its spans.
 Item = tuple[str, ...]
@@ -56,18 +55,18 @@ def read_documents(path: Path) -> dict[str, str]:
     """Return the text of each document by its id.
 
     Args:
-        path: Lines `{doc_id, content}`; blank lines are passed over.
+        path: Lines `{doc_id, content}`.
 
     Raises:
         WrongInput: The file cannot be read, a line is no such object, or an id occurs twice; names the line.
     """
     documents: dict[str, str] = {}
-    for where, record in _records(path, "{doc_id, content}"):
-        doc_id = _text(record, "doc_id", where)
+    for where, record in read_lines(path, "{doc_id, content}"):
+        doc_id = text_field(record, "doc_id", where)
         if doc_id in documents:
             msg = f"{where}: doc_id {doc_id!r} occurs twice; keep one"
             raise WrongInput(msg)
-        documents[doc_id] = _text(record, "content", where)
+        documents[doc_id] = text_field(record, "content", where)
     return documents
 
 
@@ -82,48 +81,15 @@ def read_queries(path: Path) -> list[EvidenceQuery]:
         WrongInput: As `read_documents`, or a request has no evidence, or an item or a span is empty.
     """
     queries: dict[str, EvidenceQuery] = {}
-    for where, record in _records(path, "{query_id, doc_id, query, evidence}"):
-        query_id, doc_id, query = (_text(record, key, where) for key in ("query_id", "doc_id", "query"))
+    for where, record in read_lines(path, "{query_id, doc_id, query, evidence}"):
+        query_id, doc_id, query = (text_field(record, key, where) for key in ("query_id", "doc_id", "query"))
         if query_id in queries or not query.strip():
             msg = f"{where}: query_id {query_id!r} occurs twice, or its query is blank; mend the line"
             raise WrongInput(msg)
-        breadth = _text(record, "breadth", where) if record.get("breadth") is not None else None
+        breadth = text_field(record, "breadth", where) if record.get("breadth") is not None else None
         evidence = _evidence(record.get("evidence"), where)
         queries[query_id] = EvidenceQuery(query_id, doc_id, query, evidence, breadth)
     return list(queries.values())
-
-
-def _records(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a file of JSON lines, each with the words that name its line."""
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    where = f"{path}, line {number}"
-                    yield where, _object(line, where, form)
-    except OSError as error:
-        msg = f"{path}: cannot be read ({error.strerror}); give a file of JSON lines {form}"
-        raise WrongInput(msg) from error
-
-
-def _object(line: bytes, where: str, form: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        msg = f"{where}: not JSON ({error}); write one object {form} a line"
-        raise WrongInput(msg) from error
-    if not isinstance(record, dict):
-        msg = f"{where}: no object; write {form}"
-        raise WrongInput(msg)
-    return record
-
-
-def _text(record: dict[str, Any], key: str, where: str) -> str:
-    value = record.get(key)
-    if not isinstance(value, str):
-        msg = f"{where}: `{key}` is missing or no text"
-        raise WrongInput(msg)
-    return value
 
 
 def _evidence(items: object, where: str) -> tuple[Item, ...]:

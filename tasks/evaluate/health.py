@@ -16,6 +16,7 @@ from storage.lance import NODES, SKILLS, connect, open_at
 from storage.root import Root
 from storage.schemas import Qrel
 from storage.served import Served
+from storage.state import nodes_table
 from tasks.evaluate.measures import per_query
 from tasks.evaluate.statistics import bootstrap_interval
 from tasks.models.protocols import Encoder, Vectors
@@ -119,6 +120,8 @@ def _row(probe: str, leg: str, measure: str, values: Sequence[float]) -> dict[st
 def probe_index(root: Root, served: Served, *, encoder: Encoder, count: int) -> list[dict[str, Any]]:
     """Probe the served tables; return a row a probe, leg and measure, none where nothing can be asked.
 
+    Where no nodes are served, the sentences are those of the corpus, and only the skills' legs are probed.
+
     Args:
         root: Where the tables lie.
         served: The versions to probe: those read at the evaluation's start.
@@ -126,18 +129,18 @@ def probe_index(root: Root, served: Served, *, encoder: Encoder, count: int) -> 
         count: At most so many probes.
     """
     db = connect(root)
-    if served.nodes is None:
-        return []
-    skills, nodes = open_at(db, SKILLS, served.skills), open_at(db, NODES, served.nodes)
-    probes = draw_probes(
-        _frame(nodes, ["node_id", "doc_id", "block", "text"]),
-        _frame(skills, ["doc_id", "name", "description"]),
-        count=count,
-    )
+    skills = open_at(db, SKILLS, served.skills)
+    nodes = None if served.nodes is None else open_at(db, NODES, served.nodes)
+    columns = ["node_id", "doc_id", "block", "text"]
+    sentences = nodes_table(root).read(columns=columns) if nodes is None else _frame(nodes, columns)
+    heads = _frame(skills, ["doc_id", "name", "description"])
+    # The corpus may have gone on since the publication.
+    probes = draw_probes(sentences.join(heads, on="doc_id", how="semi"), heads, count=count)
     if not probes:
         return []
     vectors = encoder.encode([p.text for p in probes])
-    return [*probe_skills(skills, probes, vectors), probe_nodes(nodes, probes, vectors)]
+    by_nodes = [] if nodes is None else [probe_nodes(nodes, probes, vectors)]
+    return [*probe_skills(skills, probes, vectors), *by_nodes]
 
 
 def _frame(table: lancedb.table.Table, columns: list[str]) -> pl.DataFrame:

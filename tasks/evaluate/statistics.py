@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +11,6 @@ Array = npt.NDArray[np.float64]
 
 # Resamples are drawn this many numbers at a time, so that memory does not grow with the queries.
 _BLOCK = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The mean of `a - b` over the same queries, and its interval; it excludes 0 where `a` and `b` differ."""
-
-    mean: float
-    low: float
-    high: float
 
 
 def bootstrap_interval(
@@ -61,20 +51,6 @@ def bootstrap_ratio_interval(
     pairs = np.hstack([_column(numerators), _column(denominators)])
     sums = _resampled(pairs, level, resamples, seed)
     return _percentiles(sums[:, 0] / sums[:, 1], level)
-
-
-def paired_difference(
-    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
-) -> Difference:
-    """Return the mean of `a - b` and its interval, `a` and `b` being values of the same queries in order.
-
-    Raises:
-        ValueError: As `bootstrap_interval`, or the two differ in length.
-    """
-    _check_pairs(a, b)
-    differences = [x - y for x, y in zip(a, b, strict=True)]
-    low, high = bootstrap_interval(differences, level=level, resamples=resamples, seed=seed)
-    return Difference(sum(differences) / len(differences), low, high)
 
 
 def _column(values: Sequence[float]) -> Array:

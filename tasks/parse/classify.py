@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from storage.errors import WrongInput
+from storage.jsonl import read_lines, text_field, write_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Classifier(Protocol):
 
 
 def read_fragments(path: Path) -> Iterator[FragmentInContext]:
-    """Yield the fragments of a file of JSON lines, in order; blank lines are passed over.
+    """Yield the fragments of a file of JSON lines, in order.
 
     Args:
         path: Lines `{id, heading_path, block, previous, text, next}`; `previous` and `next` may be
@@ -52,14 +51,15 @@ def read_fragments(path: Path) -> Iterator[FragmentInContext]:
     Raises:
         WrongInput: The file cannot be read, or a line is no such object; names file and line.
     """
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _fragment(line, f"{path}, line {number}")
-    except OSError as error:
-        msg = f"{path}: cannot be read ({error.strerror}); give a file of JSON lines, one fragment each"
-        raise WrongInput(msg) from error
+    for where, record in read_lines(path, "{id, heading_path, block, previous, text, next}"):
+        yield FragmentInContext(
+            fragment_id=text_field(record, "id", where),
+            heading_path=_titles(record, where),
+            block=text_field(record, "block", where),
+            previous=_neighbour(record, "previous", where),
+            text=text_field(record, "text", where),
+            next=_neighbour(record, "next", where),
+        )
 
 
 def write_typed(path: Path, rows: Iterable[tuple[str, Typed]]) -> None:
@@ -72,60 +72,26 @@ def write_typed(path: Path, rows: Iterable[tuple[str, Typed]]) -> None:
     Raises:
         WrongInput: The file cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with _writable(path, unfinished).open("w", encoding="utf-8") as out:
-            for fragment_id, (node_type, confidence) in rows:
-                record = {"id": fragment_id, "node_type": node_type, "confidence": round(confidence, 4)}
-                out.write(json.dumps(record) + "\n")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _writable(path: Path, unfinished: Path) -> Path:
-    """Return `unfinished` as an empty file, once it is sure that it can become `path`."""
-    try:
-        unfinished.touch()
-    except OSError as error:
-        msg = f"{path}: cannot be written ({error.strerror}); give a file in a folder that you may write to"
-        raise WrongInput(msg) from error
-    if path.is_dir():
-        msg = f"{path}: is a folder; give a file to write the types to"
-        raise WrongInput(msg)
-    return unfinished
-
-
-def _fragment(line: bytes, where: str) -> FragmentInContext:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        msg = f"{where}: not JSON ({error}); write one object a line"
-        raise WrongInput(msg) from error
-    if problem := _problem(record):
-        msg = f"{where}: {problem}"
-        raise WrongInput(msg)
-    return FragmentInContext(
-        fragment_id=record["id"],
-        heading_path=tuple(record["heading_path"]),
-        block=record["block"],
-        previous=record.get("previous"),
-        text=record["text"],
-        next=record.get("next"),
+    write_lines(
+        path,
+        (
+            {"id": fragment_id, "node_type": node_type, "confidence": round(confidence, 4)}
+            for fragment_id, (node_type, confidence) in rows
+        ),
     )
 
 
-def _problem(record: object) -> str | None:
-    """Say what keeps a decoded line from being a fragment, or None."""
-    if not isinstance(record, dict):
-        return "not an object; write {id, heading_path, block, previous, text, next}"
-    for key in ("id", "block", "text"):
-        if not isinstance(record.get(key), str):
-            return f"`{key}` is missing or no text"
-    for key in ("previous", "next"):
-        if not isinstance(record.get(key), str | None):
-            return f"`{key}` is neither text nor null"
+def _neighbour(record: dict[str, Any], key: str, where: str) -> str | None:
+    value = record.get(key)
+    if not isinstance(value, str | None):
+        msg = f"{where}: `{key}` is neither text nor null"
+        raise WrongInput(msg)
+    return value
+
+
+def _titles(record: dict[str, Any], where: str) -> tuple[str, ...]:
     path = record.get("heading_path")
     if not isinstance(path, list) or not all(isinstance(title, str) for title in path):
-        return "`heading_path` is no list of texts"
-    return None
+        msg = f"{where}: `heading_path` is no list of texts"
+        raise WrongInput(msg)
+    return tuple(path)

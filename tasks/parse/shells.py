@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from prefect import task
@@ -19,7 +18,7 @@ from tasks.parse.local import RuleClassifier
 @task(name="prepare-encoder", cache_policy=NO_CACHE)
 def prepare_encoder(root: str, encoder: str) -> str:
     """Export the encoder to ONNX below the root where that has not been done; return its folder."""
-    return str(exported_encoder(Path(root).absolute() / "models", encoder))
+    return str(exported_encoder(Root(root).folder / "models", encoder))
 
 
 def _rules(encoder: str, *, with_vectors: bool) -> str:

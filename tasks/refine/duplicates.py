@@ -6,7 +6,7 @@ import polars as pl
 
 # Where a text is nearest to its origin: a repository's history, its archive, a copy in a file, a folder.
 SOURCE_RANKS: tuple[tuple[str, ...], ...] = (
-    ("git+",),
+    ("git+", "sample"),
     ("github:", "skillsmp", "awesome:"),
     ("parquet:",),
     ("dir:",),
@@ -56,20 +56,29 @@ def fold(frame: pl.DataFrame) -> pl.DataFrame:
 def preferred(frame: pl.DataFrame) -> pl.DataFrame:
     """Choose, where several sources hold one document, whose text counts; the others are listed, not lost.
 
-    Ids are compared lower-cased. Git comes before archives, Parquet and folders; then the smaller source,
-    the smaller id as written and the earlier row.
+    Ids are compared lower-cased. Git comes before archives, Parquet and folders; then what was seen last,
+    so that a source no longer crawled does not hide a fresh one of its kind, the smaller source, the smaller
+    id as written and the earlier row.
 
     Args:
-        frame: Columns doc_id and source; others are ignored.
+        frame: Columns doc_id, source and last_seen_at; others are ignored.
 
     Returns:
         Columns row (from 0), doc_id, source, kept, and lost_to and lost_to_source (null where kept): a row
         for each row of `frame`, in its order.
     """
-    rows = frame.select("doc_id", "source").with_row_index("row")
+    rows = frame.select("doc_id", "source", "last_seen_at").with_row_index("row")
     keyed = rows.with_columns(key=pl.col("doc_id").str.to_lowercase())
     best = (
-        keyed.sort(_source_rank(pl.col("source")), "source", "doc_id", "row")
+        keyed.sort(
+            _source_rank(pl.col("source")),
+            "last_seen_at",
+            "source",
+            "doc_id",
+            "row",
+            descending=[False, True, False, False, False],
+            nulls_last=True,
+        )
         .unique("key", keep="first", maintain_order=True)
         .select("key", best="row", lost_to="doc_id", lost_to_source="source")
     )

@@ -11,7 +11,6 @@ from storage.lance import quoted
 from tasks.models.protocols import Vectors
 from tasks.retrieve.fuse import reciprocal_rank_fusion
 
-LEGS = ("dense", "lexical")
 _FETCH = 100  # candidates of each leg
 _COLUMNS = [
     "doc_id", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks", "stale",

@@ -15,7 +15,7 @@ from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.schemas import Node
 from storage.served import Served, require_served
-from storage.state import aliases_table
+from storage.state import aliases_table, read_sources
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
@@ -68,12 +68,13 @@ class ServedIndex:
             raise WrongInput(msg)
         now = self._open()
         ranked = search_skills(now.skills, query, now.encoder.encode([query])[0], k=k)
+        failed = self._failed_sources()
         results = [
             {
                 "rank": rank,
                 **{c: row[c] for c in ("doc_id", "name", "description")},
                 "score": score,
-                **{c: row[c] for c in _PROVENANCE},
+                **_provenance(row, failed),
                 "index_version": now.served.version,
             }
             for rank, (row, score) in enumerate(ranked, start=1)
@@ -98,10 +99,17 @@ class ServedIndex:
             document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget
         )
         named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
-        provenance = {c: row[c] for c in _PROVENANCE} | {"index_version": now.served.version}
+        provenance = _provenance(row, self._failed_sources()) | {"index_version": now.served.version}
         return {
             **named, "query": query, **_printed(found), "took_ms": _since(started), **provenance,
         }  # fmt: skip
+
+    def _failed_sources(self) -> set[str]:
+        """Return the sources that could not be read at all last time.
+
+        Such a night may have published nothing, so that the table's rows do not say it.
+        """
+        return {spec for spec, record in read_sources(self._root).items() if record["state"] == "failed"}
 
     def find(self, doc_id: str) -> str:
         """Return the id of the served document that an id leads to, by whatever case or alias.
@@ -173,6 +181,11 @@ class ServedIndex:
         columns["heading_path"] = [tuple(path) for path in columns["heading_path"]]
         nodes = [Node(*fields) for fields in zip(*columns.values(), strict=True)]
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"])
+
+
+def _provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
+    """Return where a text comes from and whether it may be out of date."""
+    return {**{c: row[c] for c in _PROVENANCE}, "stale": row["stale"] or row["source"] in failed}
 
 
 def _printed(found: Page) -> dict[str, Any]:

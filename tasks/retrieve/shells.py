@@ -45,7 +45,7 @@ def publish_tables(
     require_passed(checks)
     if not Built(**built).changed:
         return None
-    path = Path(encoder).relative_to(Path(root).absolute()).as_posix()
-    return publish(
-        Root(root), Built(**built), card=card_of(encoder), path=path, run_id=run_id, now=now
-    ).version
+    place = Root(root)
+    path = Path(encoder).relative_to(place.folder).as_posix()
+    card = card_of(encoder)
+    return publish(place, Built(**built), card=card, path=path, run_id=run_id, now=now).version

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from flows.cli import main
 from tests.hand_written import SKILLS
 from tests.skill_root import Export, SkillRoot
 
@@ -34,6 +37,31 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+class InProcess(NamedTuple):
+    code: object
+    stdout: str
+    stderr: str
+
+
+Ask = Callable[..., InProcess]
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Run the command inside this process, where nothing depends on its being one of its own."""
+
+    def run(*arguments: str) -> InProcess:
+        monkeypatch.setattr(sys, "argv", ["skillery", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return InProcess(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+PAGING = ["evaluate", "paging", "--documents", "nowhere.jsonl", "--queries", "q.jsonl"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -42,89 +70,108 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         (["run", "--no-such-option"], "--no-such-option"),
         (["search"], "QUERY is missing"),
         (["search", "bread", "--batch", "only-one.jsonl"], "--batch"),
+        (["search", "--batch", "nowhere.jsonl", "--out", "out.jsonl"], "nowhere.jsonl: cannot be read"),
         (["page", "only-a-document"], "QUERY is missing"),
+        (["page", "--batch", "q.jsonl", "--out", "out.jsonl", "--method", "best"], "'best'"),
+        (["page", "--batch", "q.jsonl", "--out", "out.jsonl", "--budget", "nan"], "--budget nan"),
+        (["status", "--max-age", "nan"], "--max-age nan"),
+        (["status", "--max-age", "-1"], "--max-age -1"),
         (["classify", "nowhere.jsonl", "--out", "out.jsonl"], "nowhere.jsonl"),
         (["classify", "nowhere.jsonl", "--out", "out.jsonl", "--classifier", "oracle"], "oracle"),
-        (["evaluate", "paging", "--documents", "nowhere.jsonl", "--queries", "q.jsonl"], "nowhere.jsonl"),
+        (PAGING, "nowhere.jsonl: cannot be read"),
+        ([*PAGING, "--documents", "."], ".: cannot be read"),
+        ([*PAGING, "--budget", "0"], "--budget 0"),
+        ([*PAGING, "--budget", "0.5", "--budget", "nan"], "--budget nan"),
+        ([*PAGING, "--budget", "-3"], "--budget -3"),
+        ([*PAGING, "--method", "best"], "'best'"),
         (["no-such-command"], "no-such-command"),
+        (["evaluate", "no-such-command"], "no-such-command"),
     ],
 )
-def test_wrong_use_is_one_line_and_exit_code_2(arguments: list[str], said: str, tmp_path: Path) -> None:
-    done = _skillery(*arguments, SKILLERY_ROOT=str(tmp_path / "root"))
-    assert done.returncode == 2
+def test_wrong_use_is_one_line_and_exit_code_2(
+    arguments: list[str], said: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ask(*arguments)
+    assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_setting_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "names"), [([], ["run", "status"]), (["evaluate"], ["paging", "corpus"])]
+)
+def test_a_bare_command_shows_its_help(command: list[str], names: list[str], ask: Ask) -> None:
+    bare, wanted = ask(*command), ask(*command, "--help")
+    assert (bare.code, bare.stdout) == (2, "")
+    assert (wanted.code, wanted.stderr) == (0, "")
+    assert bare.stderr == wanted.stdout
+    for name in names:
+        assert re.search(rf"^  {name} +[A-Z]", bare.stderr, re.MULTILINE)
+
+
+def test_wrong_use_of_the_installed_command_ends_its_process_with_2(tmp_path: Path) -> None:
     done = _skillery("status", SKILLERY_PROBES="many", SKILLERY_ROOT=str(tmp_path))
     assert done.returncode == 2
     assert "SKILLERY_PROBES='many'" in done.stderr
 
 
-def test_asking_a_root_that_serves_nothing_says_what_to_do(tmp_path: Path) -> None:
-    done = _skillery("search", "bread", "--root", str(tmp_path))
-    assert done.returncode == 1
+def test_asking_a_root_that_serves_nothing_says_what_to_do(tmp_path: Path, ask: Ask) -> None:
+    done = ask("search", "bread", "--root", str(tmp_path))
+    assert done.code == 1
     assert "skillery run" in done.stderr
 
 
-def test_status_of_an_empty_root_says_that_nothing_is_served(tmp_path: Path) -> None:
-    found = _json(_skillery("status", "--root", str(tmp_path), "--json"))
+def test_status_of_an_empty_root_says_that_nothing_is_served(tmp_path: Path, ask: Ask) -> None:
+    found = json.loads(ask("status", "--root", str(tmp_path), "--json").stdout)
     assert (found["served"], found["runs"], found["counts"]["documents"]) == (None, [], 0)
 
 
-def test_status_fails_when_what_is_served_is_older_than_asked(served_bakery: SkillRoot) -> None:
+def test_status_fails_when_what_is_served_is_older_than_asked(served_bakery: SkillRoot, ask: Ask) -> None:
     root = served_bakery.root.uri
-    assert _skillery("status", "--root", root, "--max-age", "10000000").returncode == 0
-    assert _skillery("status", "--root", root, "--max-age", "0").returncode == 1
+    assert ask("status", "--root", root, "--max-age", "10000000").code == 0
+    assert ask("status", "--root", root, "--max-age", "0").code == 1
 
 
-def test_a_search_and_a_page_print_one_json_object(served_bakery: SkillRoot) -> None:
+def test_a_search_and_a_page_print_one_json_object(served_bakery: SkillRoot, ask: Ask) -> None:
     root = served_bakery.root.uri
-    found = _json(_skillery("search", "how do I bake bread", "-k", "1", "--root", root, "--json"))
+    found = json.loads(ask("search", "how do I bake bread", "-k", "1", "--root", root, "--json").stdout)
     best = found["results"][0]
     assert {"rank", "doc_id", "name", "description", "score", "url", "index_version"} <= best.keys()
-    page = _json(_skillery("page", best["doc_id"], "how hot is the oven", "--root", root, "--json"))
+    page = json.loads(ask("page", best["doc_id"], "how hot is the oven", "--root", root, "--json").stdout)
     assert {"context", "nodes", "tokens", "document_tokens", "took_ms", "licence", "stale"} <= page.keys()
     assert page["tokens"] <= page["document_tokens"]
 
 
-def test_markdown_prints_the_context_alone(served_bakery: SkillRoot) -> None:
-    root = served_bakery.root.uri
-    doc_id = _DOC_ID
-    arguments = ["page", doc_id, "what first", "--root", root, "--method", "full"]
-    whole = _json(_skillery(*arguments, "--json"))["context"]
-    assert _skillery(*arguments, "--markdown").stdout == whole + "\n"
+def test_markdown_prints_the_context_alone(served_bakery: SkillRoot, ask: Ask) -> None:
+    arguments = ["page", _DOC_ID, "what first", "--root", served_bakery.root.uri, "--method", "full"]
+    whole = json.loads(ask(*arguments, "--json").stdout)["context"]
+    assert ask(*arguments, "--markdown").stdout == whole + "\n"
 
 
-def test_a_batch_answers_each_line_in_order_and_keeps_its_id(
-    served_bakery: SkillRoot, tmp_path: Path
+def test_a_query_that_looks_like_markup_is_printed_as_it_is(served_bakery: SkillRoot, ask: Ask) -> None:
+    done = ask("search", "[/b] pasta :bee:", "--root", served_bakery.root.uri)
+    assert done.code == 0, done.stderr
+    assert done.stdout.startswith("[/b] pasta :bee:\n")
+    assert _DOC_ID in done.stdout
+
+
+@pytest.mark.parametrize("command", ["search", "page"])
+def test_a_batch_is_answered_by_its_command(
+    command: str, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
 ) -> None:
-    root, doc_id = served_bakery.root.uri, _DOC_ID
     batch, out = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
-    queries = [
-        {"query_id": f"q{n}", "doc_id": doc_id, "query": f"question {n}", "budget": 40} for n in (3, 1, 2)
-    ]
-    batch.write_text("".join(json.dumps(q) + "\n" for q in queries), "utf-8")
-    for command in ("search", "page"):
-        done = _skillery(command, "--batch", str(batch), "--out", str(out), "--root", root)
-        assert done.returncode == 0, done.stderr
-        assert [line["query_id"] for line in _lines(out)] == ["q3", "q1", "q2"]
-    assert all(line["tokens"] <= 40 or line["over_budget"] for line in _lines(out))
+    lines = [{"query_id": n, "doc_id": d, "query": "?"} for n, d in enumerate([_DOC_ID, "no/such/skill"])]
+    batch.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    done = ask(command, "--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri)
+    assert (done.code, done.stdout) == (0, "")
+    failed = int(command == "page")
+    assert ("1 of 2 lines failed" in done.stderr, done.stderr.count("\n")) == (bool(failed), failed)
+    assert [("error" in line, line["query_id"]) for line in _lines(out)] == [(False, 0), (bool(failed), 1)]
 
 
-def test_a_broken_batch_line_is_named(served_bakery: SkillRoot, tmp_path: Path) -> None:
-    batch = tmp_path / "q.jsonl"
-    batch.write_text('{"query_id": "a", "query": "x"}\n{"query_id": "b"}\n', "utf-8")
-    out = tmp_path / "r.jsonl"
-    done = _skillery("search", "--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri)
-    assert done.returncode == 2
-    assert "q.jsonl:2 lacks query" in done.stderr
-    assert not out.exists()
-
-
-def test_classify_types_every_fragment_in_order(tmp_path: Path) -> None:
+def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> None:
     fragments, out = tmp_path / "f.jsonl", tmp_path / "t.jsonl"
     rows = [
         {"id": "a", "heading_path": ["Steps"], "block": "list_item", "previous": None,
@@ -133,37 +180,55 @@ def test_classify_types_every_fragment_in_order(tmp_path: Path) -> None:
          "text": "| option | default |\n|---|---|\n| depth | 3 |", "next": None},
     ]  # fmt: skip
     fragments.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
-    done = _skillery("classify", str(fragments), "--out", str(out))
-    assert done.returncode == 0, done.stderr
+    done = ask("classify", str(fragments), "--out", str(out))
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
     typed = _lines(out)
     assert [(t["id"], t["node_type"]) for t in typed] == [("a", "step"), ("b", "param")]
     assert all(0 < t["confidence"] <= 1 for t in typed)
 
 
+@pytest.fixture
+def bench(tmp_path: Path, minilm_export: Export) -> Callable[[str], list[str]]:
+    """Write a document with a request of it; return the arguments that measure paging on it."""
+
+    def make(content: str) -> list[str]:
+        models = tmp_path / "root" / "models"
+        models.mkdir(parents=True)
+        (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
+        documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
+        documents.write_text(json.dumps({"doc_id": "loom", "content": content}) + "\n", "utf-8")
+        query = {
+            "query_id": "1", "doc_id": "loom", "query": "what comes last",
+            "evidence": [{"any_of": ["Cut the ends"]}],
+        }  # fmt: skip
+        queries.write_text(json.dumps(query) + "\n", "utf-8")
+        files = ["--documents", str(documents), "--queries", str(queries)]
+        return ["evaluate", "paging", *files, "--root", str(tmp_path / "root"), "--json"]
+
+    return make
+
+
 def test_evaluate_paging_measures_the_whole_document_as_sufficient(
-    tmp_path: Path, minilm_export: Export
+    bench: Callable[[str], list[str]], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = tmp_path / "root" / "models"
-    models.mkdir(parents=True)
-    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
-    documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
+    monkeypatch.setattr("flows.progress._SECONDS_BETWEEN_LINES", 0.0)
     body = "# Loom\n\nThread the warp first. " + "Then weave a row. " * 12 + "Cut the ends last."
-    documents.write_text(json.dumps({"doc_id": "loom", "content": body}) + "\n", "utf-8")
-    query = {
-        "query_id": "1", "doc_id": "loom", "query": "what comes last",
-        "evidence": [{"any_of": ["Cut the ends"]}],
-    }  # fmt: skip
-    queries.write_text(json.dumps(query) + "\n", "utf-8")
-    found = _json(
-        _skillery(
-            "evaluate", "paging", "--documents", str(documents), "--queries", str(queries),
-            "--method", "full", "--method", "mmr", "--root", str(tmp_path / "root"), "--json",
-        )
-    )  # fmt: skip
+    done = ask(*bench(body), "--method", "full", "--method", "mmr")
+    assert done.stderr.splitlines() == [f"measured {n} of 3" for n in (1, 2, 3)]
+    found = json.loads(done.stdout)
     full, mmr = found["methods"]
     assert (full["method"], full["sufficient"], full["token_reduction"]) == ("full", 1.0, 0.0)
     assert mmr["queries"] == 1
     assert {"sufficient", "coverage", "token_reduction"} <= mmr["ci95"].keys()
+
+
+@pytest.mark.parametrize("content", ["", " \n", "---\nname: loom\n---\n", "# Only a heading\n"])
+def test_a_document_without_a_body_has_a_paging_too(
+    content: str, bench: Callable[[str], list[str]], ask: Ask
+) -> None:
+    done = ask(*bench(content), "--budget", "0.5")
+    assert done.code == 0, done.stderr
+    assert {m["sufficient"] for m in json.loads(done.stdout)["methods"]} == {0.0}
 
 
 @pytest.mark.prefect

@@ -15,6 +15,9 @@ from storage.errors import GateRefused, Locked, NothingReadable
 from storage.root import Root
 from storage.served import read_served
 from storage.state import parsed_table, read_runs
+from tasks.parse.local import RuleClassifier
+from tasks.retrieve.served_index import ServedIndex
+from tests.skill_root import MINILM
 
 pytestmark = pytest.mark.prefect
 
@@ -99,9 +102,23 @@ def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served(
     served = _nightly(root, f"dir:{skills}")["served"]
     with pytest.raises(NothingReadable, match="nowhere"):
         _nightly(root, f"dir:{tmp_path / 'nowhere'}")
+    from flows.nightly import last_specs
+
     record = read_runs(Root(root))[0]
-    assert (record["state"], record["served"]) == ("failed", served)
+    assert (record["state"], record["served"], record["documents"]) == ("failed", served, 2)
     assert record["sources"][0]["state"] == "failed"
+    assert last_specs(Root(root)) == [f"dir:{skills}"]
+
+
+def test_a_night_that_cannot_look_leaves_what_is_served_marked_stale(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    _nightly(root, f"dir:{skills}")
+    skills.rename(skills.with_name("away"))
+    with pytest.raises(NothingReadable):
+        _nightly(root)
+    index = ServedIndex(Root(root), encoder=MINILM, classifier=RuleClassifier)
+    assert [found["stale"] for found in index.search("tea")["results"]] == [True, True]
 
 
 def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(

@@ -57,7 +57,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StorageError, match=r"a\.bin cannot be written \(No space"):
         root.write("a.bin", b"new")
     assert root.read("a.bin") == b"old"
     assert [f.name for f in (tmp_path / "data").iterdir()] == ["a.bin"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -9,12 +10,13 @@ from nights import HandSource, Nights, skill
 
 from storage.errors import NothingReadable, SourceError, SourceUnavailable
 from storage.parquet import read_frame
+from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
-from tasks.crawl.collect import SourceReport, digest_of, require_readable
+from tasks.crawl.collect import SourceReport, collect, digest_of, require_readable
 from tasks.crawl.directory import DirectorySource
 from tasks.crawl.parquet_file import ParquetSource
-from tasks.crawl.source import Source
+from tasks.crawl.source import Source, parse_spec
 
 SPEC = "dir:shelf"
 BROKEN = SourceUnavailable(SPEC, "timeout", "no answer in 5 s")
@@ -298,3 +300,28 @@ def test_a_run_needs_one_readable_source() -> None:
 def test_every_document_read_is_in_one_raw_row(nights: Nights) -> None:
     nights.crawl(source(*(skill(f"s{n}") for n in range(120))))
     assert set(Counter(raw_ids(nights)).values()) == {1}
+
+
+def test_raising_the_size_limit_reads_what_was_left_unread(tmp_path: Path) -> None:
+    shelf, root = tmp_path / "shelf", Root(tmp_path / "root")
+    (shelf / "long").mkdir(parents=True)
+    (shelf / "long" / "SKILL.md").write_text("# Long\n\n" + "A sentence. " * 200, "utf-8")
+    for night, limit in enumerate((1_000, 1_000, 2_000_000), start=1):
+        source = parse_spec(f"dir:{shelf}", max_document_bytes=limit)
+        report = collect(
+            source, root, run_id=f"r{night}", now=datetime(2026, 1, night, tzinfo=UTC),
+            options={"max_document_bytes": limit},
+        )  # fmt: skip
+        assert (report.new, report.changed) == ((1, 0), (0, 0), (0, 1))[night - 1]
+
+
+def test_only_a_reading_to_the_end_counts_as_complete(tmp_path: Path) -> None:
+    shelf, root = tmp_path / "shelf", Root(tmp_path / "root")
+    for name in ("a", "b"):
+        (shelf / name).mkdir(parents=True)
+        (shelf / name / "SKILL.md").write_text(f"# {name}\n\nDo it.\n", "utf-8")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    collect(parse_spec(f"dir:{shelf}"), root, run_id="r1", now=now, limit=1)
+    assert read_sources(root)[f"dir:{shelf}"]["last_complete"] is None
+    collect(parse_spec(f"dir:{shelf}"), root, run_id="r2", now=now)
+    assert read_sources(root)[f"dir:{shelf}"]["last_complete"] == now.isoformat()

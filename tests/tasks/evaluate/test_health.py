@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import lancedb
@@ -144,10 +143,33 @@ def test_what_is_served_is_probed_on_every_leg(served_bakery: SkillRoot) -> None
     assert again == rows
 
 
-def test_an_index_without_nodes_has_nothing_to_probe(served_bakery: SkillRoot) -> None:
-    served = replace(served_bakery.served(), nodes=None)
+def test_an_index_without_nodes_is_probed_on_its_skills_alone(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    assert root.served().nodes is None
 
-    assert probe_index(served_bakery.root, served, encoder=served_bakery.encoder, count=3) == []
+    rows = probe_index(root.root, root.served(), encoder=root.encoder, count=3)
+
+    assert [(r["probe"], r["leg"]) for r in rows[::2]] == [
+        ("sentence to skill", leg) for leg in ("dense", "lexical", "fused")
+    ]
+    assert len(rows) == 6
+    found = {(r["leg"], r["measure"]): r["value"] for r in rows}
+    assert found["lexical", "hit@10"] == found["lexical", "mrr@10"] == 1.0
+
+
+def test_sentences_of_a_skill_that_is_not_served_yet_are_not_asked(skill_root: Make) -> None:
+    first, *others = SKILLS
+    root = skill_root({first: SKILLS[first]})
+    root.publish(nodes=False)
+    for name in others:
+        root.write(name, SKILLS[name])
+    root.crawl()
+    root.parse(vectors=False)
+
+    rows = probe_index(root.root, root.served(), encoder=root.encoder, count=10)
+
+    assert {r["queries"] for r in rows} == {1}
 
 
 def test_an_index_without_a_fitting_sentence_has_nothing_to_probe(skill_root: Make) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.evaluate import statistics
-from tasks.evaluate.statistics import bootstrap_interval, bootstrap_ratio_interval, paired_difference
+from tasks.evaluate.statistics import bootstrap_interval, bootstrap_ratio_interval
 
 HALF = [0.0, 1.0] * 50
 
@@ -67,17 +67,6 @@ def test_a_constant_ratio_has_no_width() -> None:
     assert bootstrap_ratio_interval([1.0, 2.0], [4.0, 8.0]) == pytest.approx((0.25, 0.25))
 
 
-def test_a_paired_difference_sees_what_separate_intervals_hide() -> None:
-    a = [x / 50 for x in range(50)]
-    b = [x - 0.01 for x in a]
-
-    difference = paired_difference(a, b)
-
-    assert difference.mean == pytest.approx(0.01)
-    assert 0 < difference.low <= difference.high
-    assert bootstrap_interval(a)[0] < bootstrap_interval(b)[1]
-
-
 @pytest.mark.parametrize(
     ("level", "resamples", "message"), [(0.0, 10, "0.0"), (1.0, 10, "1.0"), (0.95, 0, "got 0.95 and 0")]
 )
@@ -89,13 +78,9 @@ def test_parameters_out_of_range_are_named(level: float, resamples: int, message
 def test_nothing_cannot_be_resampled() -> None:
     with pytest.raises(ValueError, match="no values"):
         bootstrap_interval([])
-    with pytest.raises(ValueError, match="no values"):
-        paired_difference([], [])
 
 
 def test_pairs_of_different_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 and 1"):
-        paired_difference([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="1 and 2"):
         bootstrap_ratio_interval([1.0], [1.0, 2.0])
 

@@ -51,7 +51,7 @@ def test_neighbours_may_be_missing_and_other_keys_are_ignored(tmp_path: Path) ->
     ("line", "complaint"),
     [
         ("{not json", "not JSON"),
-        ('["a"]', "not an object"),
+        ('["a"]', "no object"),
         (json.dumps({**LINE, "id": 3}), "`id`"),
         (json.dumps({**LINE, "text": None}), "`text`"),
         (json.dumps({**LINE, "block": ["prose"]}), "`block`"),
@@ -63,14 +63,14 @@ def test_neighbours_may_be_missing_and_other_keys_are_ignored(tmp_path: Path) ->
 )
 def test_a_bad_line_is_named_with_file_and_number(tmp_path: Path, line: str, complaint: str) -> None:
     path = lines_file(tmp_path, json.dumps(LINE), "", line)
-    with pytest.raises(WrongInput, match=rf"fragments\.jsonl, line 3: .*{complaint}"):
+    with pytest.raises(WrongInput, match=rf"fragments\.jsonl:3: .*{complaint}"):
         list(read_fragments(path))
 
 
 def test_bytes_that_are_no_utf8_are_a_bad_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.jsonl"
     path.write_bytes(json.dumps(LINE).encode() + b'\n{"id": "\xe9"}\n')
-    with pytest.raises(WrongInput, match="line 2: not JSON"):
+    with pytest.raises(WrongInput, match=":2: not UTF-8"):
         list(read_fragments(path))
 
 

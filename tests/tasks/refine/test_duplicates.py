@@ -15,6 +15,8 @@ COLUMNS = ("doc_id", "source", "body_hash", "stars", "first_seen_at", "licence")
 SCHEMA = {name: DOCUMENTS[name] for name in COLUMNS}
 Row = tuple[str, str, str | None, int | None, datetime | None, str | None]
 
+_NEVER = pl.lit(None, pl.Datetime("us", "UTC"))
+
 
 def day(number: int) -> datetime:
     return datetime(2026, 1, number, tzinfo=UTC)
@@ -88,7 +90,7 @@ SOURCES = ["git+https://example.org/a", "github:ann/a", "parquet:a", "dir:a", "u
 @pytest.mark.parametrize(("better", "worse"), list(itertools.pairwise(SOURCES)))
 def test_one_document_of_two_sources_is_taken_from_the_nearer_to_its_origin(better: str, worse: str) -> None:
     rows = pl.DataFrame({"doc_id": ["Ann/A", "ann/a", "ann/b"], "source": [worse, better, worse]})
-    assert preferred(rows).rows() == [
+    assert preferred(rows.with_columns(last_seen_at=_NEVER)).rows() == [
         (0, "Ann/A", worse, False, "ann/a", better),
         (1, "ann/a", better, True, None, None),
         (2, "ann/b", worse, True, None, None),
@@ -97,12 +99,12 @@ def test_one_document_of_two_sources_is_taken_from_the_nearer_to_its_origin(bett
 
 def test_archives_of_all_kinds_rank_alike() -> None:
     rows = pl.DataFrame({"doc_id": ["a"] * 3, "source": ["skillsmp:clay", "github:a/b", "awesome:list.md"]})
-    assert preferred(rows)["kept"].to_list() == [False, False, True]
+    assert preferred(rows.with_columns(last_seen_at=_NEVER))["kept"].to_list() == [False, False, True]
 
 
 def test_equal_rows_keep_the_first_and_list_the_rest() -> None:
     rows = pl.DataFrame({"doc_id": ["a", "a"], "source": ["dir:x", "dir:x"]})
-    assert preferred(rows).rows() == [
+    assert preferred(rows.with_columns(last_seen_at=_NEVER)).rows() == [
         (0, "a", "dir:x", True, None, None),
         (1, "a", "dir:x", False, "a", "dir:x"),
     ]
@@ -111,7 +113,18 @@ def test_equal_rows_keep_the_first_and_list_the_rest() -> None:
 @given(st.lists(st.tuples(st.text("aAb", min_size=1, max_size=2), st.sampled_from(SOURCES)), max_size=10))
 def test_every_row_is_answered_and_one_a_document_is_kept(pairs: list[tuple[str, str]]) -> None:
     rows = pl.DataFrame(pairs, schema={"doc_id": pl.String, "source": pl.String}, orient="row")
-    answer = preferred(rows)
+    answer = preferred(rows.with_columns(last_seen_at=_NEVER))
     assert answer.select("doc_id", "source").rows() == pairs
     kept = answer.filter("kept")["doc_id"].str.to_lowercase().to_list()
     assert sorted(kept) == sorted({doc_id.lower() for doc_id, _ in pairs})
+
+
+def test_of_two_sources_of_a_kind_the_one_seen_last_counts() -> None:
+    rows = pl.DataFrame(
+        {
+            "doc_id": ["local/s/a", "local/s/a"],
+            "source": ["dir:/a/s", "dir:/b/s"],
+            "last_seen_at": [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)],
+        }
+    )
+    assert preferred(rows)["kept"].to_list() == [False, True]

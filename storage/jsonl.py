@@ -1,0 +1,128 @@
+"""Files of JSON lines that a user gives and gets: one object a line, errors by file and line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from storage.errors import WrongInput
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+# Legal inside JSON strings, but many a reader ends a line at them.
+_ESCAPES = str.maketrans({"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def read_lines(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each object of a file of JSON lines in order, with `path:line`, which names it in errors.
+
+    Lines end at line feeds alone; a byte order mark and blank lines are passed over.
+
+    Args:
+        path: UTF-8 text.
+        form: The object a line that is wanted, as shown in errors: `{doc_id, content}`.
+
+    Raises:
+        WrongInput: The file cannot be read, or a line is no JSON object of valid text.
+    """
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                where = f"{path}:{number}"
+                text = _decoded(line, where, "utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
+                if text:
+                    yield where, _object(text, where, form)
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror}); give a file of JSON lines {form}"
+        raise WrongInput(msg) from error
+
+
+def text_field(record: Mapping[str, Any], key: str, where: str) -> str:
+    """Return the text under a key of the object at `where`.
+
+    Raises:
+        WrongInput: There is none.
+    """
+    value = record.get(key)
+    if not isinstance(value, str):
+        msg = f"{where}: `{key}` is missing or no text"
+        raise WrongInput(msg)
+    return value
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write an object a line, in order, all or nothing.
+
+    Args:
+        path: The file to write or replace; its folder must exist.
+        records: May be lazy: the first is asked for when it is sure that `path` can be written, and when one
+            raises, `path` stays as it was.
+
+    Raises:
+        WrongInput: The file cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}") if path.name else path
+    with _writing(path):
+        _require_file(path)
+        out = unfinished.open("w", encoding="utf-8", newline="\n")
+    try:
+        with out:
+            for record in records:
+                line = json.dumps(record, ensure_ascii=False).translate(_ESCAPES)
+                with _writing(path):
+                    out.write(line + "\n")
+            with _writing(path):
+                out.flush()
+        with _writing(path):
+            unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"{path}: cannot be written ({error.strerror}); give a file in a folder that you may write to"
+        raise WrongInput(msg) from error
+
+
+def _require_file(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        msg = f"{path}: is a {'folder' if path.is_dir() else 'device or pipe'}; give a file to write to"
+        raise WrongInput(msg)
+
+
+def _decoded(line: bytes, where: str, encoding: str) -> str:
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError as error:
+        msg = f"{where}: not UTF-8 (byte {error.start + 1} of the line); save the file as UTF-8"
+        raise WrongInput(msg) from error
+
+
+def _object(text: str, where: str, form: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+        msg = f"{where}: not JSON ({reason}); write one object {form} a line"
+        raise WrongInput(msg) from error
+    if not isinstance(record, dict):
+        msg = f"{where}: no object; write {form}"
+        raise WrongInput(msg)
+    # Only an escape can have smuggled one in, and no file could hold it.
+    if "\\u" in text and _SURROGATE.search(json.dumps(record, ensure_ascii=False)):
+        msg = f"{where}: half a surrogate pair is no text; mend the \\u escapes"
+        raise WrongInput(msg)
+    return record
+
+
+def _refuse(constant: str) -> float:
+    msg = f"{constant} is no number"
+    raise ValueError(msg)

@@ -210,13 +210,6 @@ class Edge:
     weight: float
 
 
-class Query(NamedTuple):
-    """One information need."""
-
-    query_id: str
-    text: str
-
-
 class Qrel(NamedTuple):
     """A graded judgement: relevance 0 is not relevant."""
 

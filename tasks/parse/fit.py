@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import WrongInput
+from storage.jsonl import read_lines
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify import FragmentInContext, read_fragments
 from tasks.parse.cues import find_cues
@@ -61,7 +62,7 @@ def read_labelled(path: Path) -> list[Labelled]:
         WrongInput: As `read_fragments`, or a line without document or with an unknown type.
     """
     fragments = list(read_fragments(path))
-    records = [json.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
+    records = [record for _, record in read_lines(path, "{id, doc_id, node_type, ...}")]
     for fragment, record in zip(fragments, records, strict=True):
         if record.get("node_type") not in NODE_TYPES or "doc_id" not in record:
             msg = (

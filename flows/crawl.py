@@ -13,10 +13,14 @@ from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable
+from tasks.crawl.opening import normal_spec
 from tasks.crawl.shells import crawl_source
-from tasks.crawl.source import SAMPLE, normal_spec
+from tasks.crawl.source import SAMPLE
 
-_COLUMNS = ("source", "state", "listed", "new", "changed", "unchanged", "retired", "failed", "message")
+_COLUMNS = (
+    "source", "state", "listed", "new", "changed", "unchanged", "retired", "withdrawn", "failed", "requests",
+    "quota_left", "message",
+)  # fmt: skip
 
 
 @flow(name="crawl", flow_run_name="crawl {root}")
@@ -27,12 +31,16 @@ def crawl(
 
     Args:
         root: Folder of all that Skillery keeps.
-        sources: Specs such as `git+URL[@REF]`, `dir:PATH`, `parquet:PATH`; none: the sample marketplace.
+        sources: Specs such as `skillsmp`, `github:OWNER/REPO`, `git+URL[@REF]`; none: the sample marketplace.
         limit: The first so many documents of each source; empty: all.
         run_id: Filled in by nightly.
     """
     settings = load_settings()
-    options = {"max_document_bytes": settings.max_document_bytes, "git_timeout": settings.git_timeout}
+    options = {
+        "max_document_bytes": settings.max_document_bytes,
+        "git_timeout": settings.git_timeout,
+        "reach": settings.reach(),
+    }
     run, now = run_id or new_run_id(), datetime.now(UTC)
     with writer_lock(Root(root)):
         reports = [

@@ -15,7 +15,8 @@ from flows.refine import refine
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import read_runs
-from tasks.crawl.source import SAMPLE, normal_spec
+from tasks.crawl.opening import normal_spec
+from tasks.crawl.source import SAMPLE
 
 
 @flow(name="nightly", flow_run_name="nightly {root}")

@@ -9,7 +9,7 @@ from flows.record import new_run_id
 from storage.root import Root
 from storage.served import require_served
 from storage.state import read_runs
-from tasks.crawl.source import normal_spec
+from tasks.crawl.opening import normal_spec
 
 
 def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:

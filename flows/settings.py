@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -25,7 +26,34 @@ class Settings(BaseSettings):
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."
     )
     git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
+    skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
+    github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
+    github_archive_url: str = Field("https://codeload.github.com", description="Archives of repositories.")
+    github_raw_url: str = Field("https://raw.githubusercontent.com", description="Single files.")
+    mcp_registry_url: str = Field(
+        "https://registry.modelcontextprotocol.io", description="The registry of MCP servers."
+    )
+    request_delay: float = Field(1.0, ge=0, description="Least seconds between two requests to one host.")
+    request_timeout: float = Field(120.0, gt=0, description="Seconds that one request may take in all.")
+    request_concurrency: int = Field(4, ge=1, le=100, description="Requests under way to one host at most.")
+    retry_wait_max: float = Field(10.0, ge=0, description="Longest wait of a retry, seconds.")
+    archive_bytes: int = Field(50_000_000, ge=1, description="A larger archive of a repository is not read.")
+    recheck_days: float = Field(
+        7.0, gt=0, description="A repository not looked at for so many days is looked at again."
+    )
+    sweep_keywords: int = Field(
+        3, ge=0, description="Keywords asked for a night where a marketplace does not list all it has."
+    )
     probes: int = Field(100, ge=1, description="Seeded probes of each kind that evaluate asks.")
+
+    def reach(self) -> dict[str, Any]:
+        """Return what crawls are told of the network; credentials are not among it."""
+        names = (
+            "skillsmp_url", "github_api_url", "github_archive_url", "github_raw_url", "mcp_registry_url",
+            "request_delay", "request_timeout", "retry_wait_max", "archive_bytes", "recheck_days",
+            "sweep_keywords",
+        )  # fmt: skip
+        return {**{n: getattr(self, n) for n in names}, "concurrency": self.request_concurrency}
 
 
 def load_settings() -> Settings:

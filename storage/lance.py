@@ -114,7 +114,7 @@ class TableWriter:
         exists = name in table_names(db)
         if exists and base is not None:
             self.table = open_at(db, name, base)
-        if not exists or base is None or not self.table.schema.equals(schema, check_metadata=True):
+        if not exists or base is None or not _fits(self.table.schema, schema):
             self.table = db.create_table(name, schema=schema, mode="overwrite" if exists else "create")
             self.rebuilt = self.written = True
         self._detached = not self.rebuilt
@@ -156,6 +156,12 @@ class TableWriter:
                 self.table.create_index(column, config=FTS(base_tokenizer="icu"))
             self.table.optimize(cleanup_older_than=_KEEP)
         return int(self.table.version)
+
+
+def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:
+    """Tell whether rows of `wanted` may be added: its columns, its encoder; an older version's rows stay."""
+    same_model = (found.metadata or {}).get(b"model") == (wanted.metadata or {}).get(b"model")
+    return same_model and bool(found.equals(wanted))
 
 
 def tag(db: lancedb.DBConnection, name: str, label: str, version: int) -> None:

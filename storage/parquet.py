@@ -39,6 +39,8 @@ def read_frame(
 ) -> pl.DataFrame:
     """Return a Parquet file's rows; `columns` names those wanted (None: all), in the schema's order.
 
+    Columns that a file of an older schema version lacks are null.
+
     Raises:
         StorageError: The file is missing or damaged.
         SchemaMismatch: It was written by a newer version, or its columns are not `schema`'s.
@@ -47,9 +49,10 @@ def read_frame(
     wanted = [name for name in schema if columns is None or name in columns]
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            _check(place, file.schema_arrow, schema)
-            table = file.read(columns=wanted, use_threads=False)
-        return pl.DataFrame(table).select(wanted)
+            absent = _check(place, file.schema_arrow, schema)
+            table = file.read(columns=[n for n in wanted if n not in absent], use_threads=False)
+        nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
+        return pl.DataFrame(table).with_columns(nulls).select(wanted)
     except _DAMAGE as error:
         msg = f"{place} cannot be read as Parquet ({str(error).splitlines()[0]})"
         raise StorageError(msg) from error
@@ -65,14 +68,17 @@ def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:
         raise SchemaMismatch(_difference(name, frame.schema, schema))
 
 
-def _check(place: str, found: pa.Schema, expected: pl.Schema) -> None:
+def _check(place: str, found: pa.Schema, expected: pl.Schema) -> set[str]:
+    """Return the columns that came with a later schema version than the file's: they are null in it."""
     written = int((found.metadata or {}).get(b"schema_version", b"0"))
     if written > SCHEMA_VERSION:
         msg = f"{place} has schema version {written}, this program knows {SCHEMA_VERSION}: upgrade"
         raise SchemaMismatch(msg)
     columns = _columns(found)
-    if dict(columns) != dict(expected):
+    absent = set(expected) - set(columns) if written < SCHEMA_VERSION else set()
+    if dict(columns) != {n: t for n, t in expected.items() if n not in absent}:
         raise SchemaMismatch(_difference(place, columns, expected))
+    return absent
 
 
 @functools.lru_cache(maxsize=64)

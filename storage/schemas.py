@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had no `repo_licence`
 
 NODE_TYPES = ("step", "example", "param", "precondition", "error_handling", "concept")
 EDGE_TYPES = ("sequence", "semantic", "reference", "condition")
@@ -42,7 +42,7 @@ LISTINGS = pl.Schema(_LISTINGS)
 _RAW_DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, **_ORIGIN, "content": pl.Binary, "size": pl.Int64,
     "raw_hash": pl.String, "files": pl.List(FILE), "licence_files": pl.List(LICENCE_FILE),
-    "findings": pl.List(FINDING), "fetched_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
+    "repo_licence": pl.String, "findings": pl.List(FINDING), "fetched_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
 }  # fmt: skip
 RAW_DOCUMENTS = pl.Schema(_RAW_DOCUMENTS)
 
@@ -102,7 +102,12 @@ class LicenceFile:
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """One SKILL.md as fetched, before anything judges it; `content` is null where it was over the limit."""
+    """One document as fetched, before anything judges it.
+
+    `content` holds the bytes of its SKILL.md, None where they were over the limit; of an `mcp-server` a JSON
+    object with what its list says of it, `name` and `description` at least. `repo_licence` is the SPDX
+    identifier that the forge gives its whole repository.
+    """
 
     doc_id: str
     source: str
@@ -123,7 +128,26 @@ class RawDocument:
     tags: tuple[str, ...] = ()
     files: tuple[BundledFile, ...] | None = None
     licence_files: tuple[LicenceFile, ...] = ()
+    repo_licence: str | None = None
     findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One row of a marketplace, as it says it; `updated_at` is in UTC, None where it cannot be told."""
+
+    source: str
+    source_id: str
+    kind: str = "skill"
+    name: str | None = None
+    description: str | None = None
+    author: str | None = None
+    url: str | None = None
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    stars: int | None = None
+    repo_id: str | None = None
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from storage.schemas import Dropped, RawDocument
 from tasks.crawl.bundle import Entry, Skill, plan
 from tasks.crawl.content import Limits, read_skill
 from tasks.crawl.identity import repository_name
+from tasks.crawl.local import WholeSource
 
 _SKIPPED = {".git", "node_modules"}
 _PIECE = 1 << 16
 
 
-class DirectorySource:
+class DirectorySource(WholeSource):
     """The skills in a folder of this machine, in the order of their paths.
 
     Args:

@@ -24,6 +24,7 @@ from tasks.crawl.identity import (
     repository_name,
     skill_url,
 )
+from tasks.crawl.local import WholeSource
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 _REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
@@ -31,7 +32,7 @@ _BATCH = 100  # documents whose blobs are fetched together
 _LINK_BYTES = 4_096
 
 
-class GitSource:
+class GitSource(WholeSource):
     """The skills of one commit of a repository, in the order of their paths.
 
     Args:

@@ -17,11 +17,12 @@ from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.content import Limits, consume, too_large
 from tasks.crawl.identity import doc_key
+from tasks.crawl.local import WholeSource
 
 _OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars")
 
 
-class ParquetSource:
+class ParquetSource(WholeSource):
     """The rows of a Parquet file with `id` (or `doc_id`) and `content`, in the file's order.
 
     Args:

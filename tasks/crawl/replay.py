@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from storage.errors import WrongInput
+from storage.forgotten import Forgotten
 from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
@@ -36,13 +37,18 @@ def parse_dates(start: str, end: str) -> list[str]:
 def replay_seen(root: Root, day: str, into: Root) -> int:
     """Make `seen` of `into` what had been seen by the end of a day: a document's newest raw row by source.
 
+    What has been forgotten in `root` is left out, although a raw part should hold it.
+
     Returns:
         How many documents that is.
     """
     files = [f for f in root.files("raw/documents", ".parquet") if day_of(f) <= day]
+    forgotten = Forgotten.load(root)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for file in files:
         for row in read_frame(root, file, RAW_DOCUMENTS, _COLUMNS).to_dicts():
+            if forgotten.covers(row["doc_id"], row["raw_hash"]):
+                continue
             key = (row["doc_id"], row["source"])
             fetched: datetime = row["fetched_at"]
             before = rows.get(key, {"first_seen_at": fetched, "last_seen_at": fetched})

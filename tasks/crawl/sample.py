@@ -10,12 +10,13 @@ from typing import Any
 from storage.root import Root
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git_sample import make_repository
+from tasks.crawl.local import WholeSource
 from tasks.crawl.source import SAMPLE, Source, parse_spec
 
 FOLDER = Path(__file__).parent / "marketplace"
 
 
-class SampleSource:
+class SampleSource(WholeSource):
     """Crawls the repository below a root as any git source, under a name that holds no path of the root's.
 
     Args:
@@ -40,14 +41,5 @@ class SampleSource:
         for item in self._repository().read():
             if isinstance(item, RawDocument):
                 yield replace(item, source=SAMPLE, url=None)
-            else:
+            elif isinstance(item, Dropped):
                 yield replace(item, source=SAMPLE)
-
-
-def open_source(root: Root, spec: str, **options: Any) -> Source:  # noqa: ANN401 (parse_spec's own)
-    """Return the source that a spec names; `options` are parse_spec's.
-
-    Raises:
-        WrongInput: The spec has none of the known forms.
-    """
-    return SampleSource(root, **options) if spec == SAMPLE else parse_spec(spec, **options)

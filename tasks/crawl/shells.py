@@ -11,17 +11,19 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
 from tasks.crawl.collect import collect
+from tasks.crawl.opening import Opening, open_source
+from tasks.crawl.reach import Reach
 from tasks.crawl.replay import day_of, parse_dates, replay_seen
-from tasks.crawl.sample import open_source
 
 
 @task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)
 def crawl_source(
     root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Crawl one source into raw parts; `options` are parse_spec's."""
+    """Crawl one source into raw parts; `options` are those of Opening, `reach` as a dict."""
     place, read_as = Root(root), {"max_document_bytes": options["max_document_bytes"]}
-    source = open_source(place, spec, **options)
+    reach = Reach(**options["reach"])
+    source = open_source(spec, Opening(place, now, limit, **{**options, "reach": reach}))
     return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Protocol
 
 from storage.errors import WrongInput
-from storage.schemas import Dropped, RawDocument
 from tasks.crawl.content import Limits
 from tasks.crawl.directory import DirectorySource
-from tasks.crawl.git import GitSource, split_ref
-from tasks.crawl.identity import hide_credentials, parse_remote
+from tasks.crawl.git import GitSource
+from tasks.crawl.identity import hide_credentials
+from tasks.crawl.items import Item, Usage
 from tasks.crawl.parquet_file import ParquetSource
 
-ACCEPTED = "git+URL[@REF], dir:PATH, parquet:PATH, sample"
+ACCEPTED = "git+URL[@REF], dir:PATH, parquet:PATH"
 SAMPLE = "sample"  # the marketplace that comes with the package
 
 
@@ -33,15 +32,29 @@ class Source(Protocol):
             SourceUnavailable: It could not be looked at this time.
         """
 
-    def read(self) -> Iterator[RawDocument | Dropped]:
-        """Yield documents and what is not taken, lazily, in the source's own stable order.
+    @property
+    def exhaustive(self) -> bool:
+        """Whether what a whole reading leaves out is gone; otherwise a reading says what is."""
 
-        Raises as `version` does.
+    @property
+    def gives_listings(self) -> bool:
+        """Whether it yields rows of a list beside documents; otherwise they are made of the documents."""
+
+    def read(self) -> Iterator[Item]:
+        """Yield documents and what is known of others, lazily, in the source's own stable order.
+
+        Raises as `version` does, also at its end, where only a part of it could be looked at.
         """
+
+    def settled(self) -> None:
+        """Be told that everything yielded so far is on disk: a later reading need not bring it again."""
+
+    def usage(self) -> Usage:
+        """Return what reading has cost so far."""
 
 
 def parse_spec(spec: str, *, max_document_bytes: int = 2_000_000, git_timeout: float = 300.0) -> Source:
-    """Return the source that a spec names, without touching it.
+    """Return the source on disk or behind git that a spec names, without touching it.
 
     Only an operator's spec may come here: local paths, `file://` and SSH are allowed.
 
@@ -63,25 +76,3 @@ def parse_spec(spec: str, *, max_document_bytes: int = 2_000_000, git_timeout: f
         if spec.startswith(prefix) and len(spec) > len(prefix):
             return make(spec.removeprefix(prefix))
     raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}")
-
-
-def normal_spec(spec: str) -> str:
-    """Return an operator's spec as it is run, remembered and printed: local paths are absolute.
-
-    Raises:
-        WrongInput: The spec has none of the forms in `ACCEPTED`, or holds a password or token, which would
-            show in parameters and logs.
-    """
-    if spec == SAMPLE:
-        return spec
-    source = parse_spec(spec)
-    kind, _, rest = spec.partition(":")
-    if not isinstance(source, GitSource):
-        return f"{kind}:{Path(rest).expanduser().absolute()}"
-    remote = parse_remote(split_ref(spec.removeprefix("git+"))[0])
-    login, _, password = remote.user.partition(":")
-    # The name before an SSH host is part of the address; before any other it may be a token.
-    if password or (login and remote.scheme not in ("ssh", "scp")):
-        msg = f"{source.spec}: a spec may hold no user or password: put them into ~/.netrc, or use SSH"
-        raise WrongInput(msg)
-    return source.spec

@@ -86,12 +86,21 @@ def test_other_columns_are_not_read(root: Root, schema: dict[str, pl.DataType], 
 
 
 def test_a_newer_file_is_refused_before_its_columns_are_looked_at(root: Root, tmp_path: Path) -> None:
-    newer = pl.DataFrame({"other": [1]}).to_arrow().replace_schema_metadata({"schema_version": "2"})
+    newer = pl.DataFrame({"other": [1]}).to_arrow().replace_schema_metadata({"schema_version": "3"})
     pq.write_table(newer, tmp_path / "a.parquet")
     with pytest.raises(
-        SchemaMismatch, match=r"a\.parquet has schema version 2, this program knows 1: upgrade"
+        SchemaMismatch, match=r"a\.parquet has schema version 3, this program knows 2: upgrade"
     ):
         read_frame(root, "a.parquet", SCHEMA)
+
+
+def test_a_column_that_an_older_file_lacks_is_null(root: Root, tmp_path: Path) -> None:
+    older = FRAME.drop("size").to_arrow().replace_schema_metadata({"schema_version": "1"})
+    pq.write_table(older, tmp_path / "a.parquet")
+    found = read_frame(root, "a.parquet", SCHEMA)
+    assert found.schema == SCHEMA
+    assert found["size"].null_count() == FRAME.height
+    assert found["doc_id"].to_list() == FRAME["doc_id"].to_list()
 
 
 def test_damage_anywhere_is_an_error_that_names_the_file_and_never_other_rows(

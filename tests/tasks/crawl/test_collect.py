@@ -13,9 +13,10 @@ from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
-from tasks.crawl.collect import SourceReport, collect, digest_of, require_readable
+from tasks.crawl.collect import collect, require_readable
 from tasks.crawl.directory import DirectorySource
 from tasks.crawl.parquet_file import ParquetSource
+from tasks.crawl.reading import SourceReport, digest_of
 from tasks.crawl.source import Source, parse_spec
 
 SPEC = "dir:shelf"

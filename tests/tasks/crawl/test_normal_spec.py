@@ -7,8 +7,8 @@ import pytest
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import RawDocument
-from tasks.crawl.sample import open_source
-from tasks.crawl.source import normal_spec
+from tasks.crawl.opening import normal_spec
+from tasks.crawl.sample import SampleSource
 
 
 def test_local_paths_are_remembered_absolute_so_that_another_working_directory_finds_them(
@@ -41,6 +41,6 @@ def test_a_password_for_ssh_is_refused_too() -> None:
 
 
 def test_no_row_of_the_sample_names_the_root_it_lies_in(tmp_path: Path) -> None:
-    rows = list(open_source(Root(tmp_path), "sample").read())
+    rows = list(SampleSource(Root(tmp_path)).read())
     assert {row.source for row in rows} == {"sample"}
     assert str(tmp_path) not in repr([r for r in rows if isinstance(r, RawDocument)])

@@ -39,7 +39,7 @@ def test_another_form_is_wrong_input_that_lists_the_accepted_ones(spec: str) -> 
     with pytest.raises(WrongInput) as caught:
         parse_spec(spec)
     message = str(caught.value)
-    assert message.endswith("git+URL[@REF], dir:PATH, parquet:PATH, sample")
+    assert message.endswith("git+URL[@REF], dir:PATH, parquet:PATH")
     assert "\n" not in message
     assert "cret" not in message
 

@@ -1,0 +1,106 @@
+"""What a github.com address names: a repository, and a folder at some ref of it; parsed, never requested."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_HOSTS = {"github.com", "www.github.com"}
+_PORTS = {"http": {None, 80}, "https": {None, 443}}
+_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}")  # an underscore ends the name of a company's user
+_REPO = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+# Pages of the site itself, which no owner can be called.
+_PAGES = {
+    *("about", "apps", "collections", "enterprise", "explore", "features", "login", "marketplace", "orgs"),
+    *("search", "settings", "site", "sponsors", "stars", "topics", "trending", "users"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GithubUrl:
+    """A folder of a repository on github.com.
+
+    Args:
+        owner: As it is written; GitHub compares it in any letter case.
+        repo: As it is written, without `.git`.
+        kind: `tree` of a folder, `blob` of a file, `root` of the repository itself.
+        rest: A ref, which may have slashes in it, and then the folder; empty for `root`.
+    """
+
+    owner: str
+    repo: str
+    kind: Literal["root", "tree", "blob"] = "root"
+    rest: tuple[str, ...] = ()
+
+    @property
+    def repository(self) -> str:
+        """The name that doc_ids begin with."""
+        return f"{self.owner}/{self.repo}"
+
+    def candidates(self) -> list[tuple[str, str]]:
+        """Return every reading as ref and folder (empty: the root), that of the shortest ref first."""
+        return [("/".join(self.rest[:n]), "/".join(self.rest[n:])) for n in range(1, len(self.rest) + 1)]
+
+
+def parse_github_url(url: str | None) -> GithubUrl | None:
+    """Return what a URL names, or None where it is no repository of github.com or no place in its files.
+
+    A file stands for its folder: the last part of a `blob`, and a SKILL.md, whatever its letter case, of a
+    `tree`. Query and fragment say nothing; percent-encoding is undone.
+    """
+    split = _split(url or "")
+    if split is None:
+        return None
+    try:
+        parts = [part for part in unquote(split.path, errors="strict").split("/") if part]
+    except UnicodeDecodeError:
+        return None
+    if len(parts) < 2 or len(parts) == 3 or not all(map(_is_plain, parts)):
+        return None
+    owner, repo = parts[0], re.sub(r"(?<=.)\.git$", "", parts[1], flags=re.IGNORECASE)
+    if not _OWNER.fullmatch(owner) or owner.lower() in _PAGES or not _REPO.fullmatch(repo):
+        return None
+    if len(parts) == 2:
+        return GithubUrl(owner, repo)
+    return _below(owner, repo, parts[2], parts[3:])
+
+
+def split_by_refs(rest: tuple[str, ...], refs: Collection[str]) -> tuple[str, str] | None:
+    """Return ref and folder by the longest of a repository's refs that `rest` begins with; None for no ref.
+
+    Args:
+        rest: As in GithubUrl.
+        refs: Names of branches and tags, such as `main` or `feature/mint`.
+    """
+    known = set(refs)
+    readings = GithubUrl("", "", "tree", rest).candidates()
+    return next((reading for reading in reversed(readings) if reading[0] in known), None)
+
+
+def _split(url: str) -> SplitResult | None:
+    """Return a URL's parts where it is one of github.com, without a user or a port of its own."""
+    try:
+        split = urlsplit(url.strip())
+        port = split.port
+    except ValueError:
+        return None
+    usual = split.username is None and port in _PORTS.get(split.scheme, ())
+    return split if usual and split.hostname in _HOSTS else None
+
+
+def _is_plain(part: str) -> bool:
+    controls = any(unicodedata.category(character) in {"Cc", "Cs"} for character in part)
+    return part not in {".", ".."} and not controls
+
+
+def _below(owner: str, repo: str, word: str, rest: list[str]) -> GithubUrl | None:
+    if word == "tree":
+        names_skill = len(rest) > 1 and rest[-1].lower() == "skill.md"
+        return GithubUrl(owner, repo, "tree", tuple(rest[:-1] if names_skill else rest))
+    if word == "blob" and len(rest) > 1:
+        return GithubUrl(owner, repo, "blob", tuple(rest[:-1]))
+    return None

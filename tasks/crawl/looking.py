@@ -1,0 +1,223 @@
+"""Looks at a repository over GitHub's API, and fetches what changed of the skills that are wanted of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storage.schemas import Dropped
+from tasks.crawl.bundle import Skill, plan
+from tasks.crawl.content import Limits
+from tasks.crawl.content import wanted as wanted_files
+from tasks.crawl.github import GitHub
+from tasks.crawl.github_answers import Metadata, NotModified, Tree
+from tasks.crawl.github_url import split_by_refs
+from tasks.crawl.http_errors import HttpTerminal, HttpTransient
+from tasks.crawl.units import Unit
+
+FEW_FILES = 3  # so many are fetched one by one; more come as one archive
+_LARGE_FEW = 30  # and so many of a repository whose archive is too large
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One ref of a repository as it was looked at.
+
+    Args:
+        ref: The ref as it was resolved; `HEAD` for the default branch.
+        commit: The commit it names.
+        metadata: What the forge says of the repository.
+        tree: The commit's files and the tree ids of its folders.
+        skills: What is wanted: row listed and its skill, None where its folder holds none.
+        rows: Everything the repository holds, as `plan` gives it.
+        changed: The doc_ids of wanted skills whose files are not those of the last look.
+        archive: The commit's archive; None where nothing, or only single files, had to be fetched.
+        files: Single files by path, where there is no archive.
+        refused: Why the archive was not read, where there are files in its place.
+    """
+
+    ref: str
+    commit: str
+    metadata: Metadata
+    tree: Tree
+    rows: tuple[Skill | Dropped, ...]
+    skills: tuple[tuple[dict[str, Any] | None, Skill | None], ...]
+    changed: frozenset[str]
+    archive: Path | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What looking at a unit brought: parts, or an error; neither where it is as it was.
+
+    `etag` is to be remembered for the next look.
+    """
+
+    unit: Unit
+    parts: tuple[Part, ...] = ()
+    error: HttpTerminal | HttpTransient | None = None
+    etag: str | None = None
+
+
+class _Ref(NamedTuple):
+    ref: str
+    commit: str
+    tree: str
+    folders: dict[str, str] | None  # where they are, by where the list says; None: every skill
+
+
+def skill_digest(skill: Skill, folder_sha: str) -> str:
+    """Return the digest of a skill's files: git's ids of its folder and of the licences above it."""
+    parts = [folder_sha, skill.entry.key, *(f"{e.path} {e.key}" for e in (*skill.files, *skill.licences))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+class Looker:
+    """Looks at repositories, several at a time if asked to.
+
+    Args:
+        github: The API.
+        spec: The spec of the source, which its rows carry.
+        folder: Where archives lie until their documents are on disk; one that is there is not fetched again.
+        limits: What is taken of one document at most.
+        etag_key: What an ETag is good for: the API's credential.
+    """
+
+    def __init__(self, github: GitHub, spec: str, folder: Path, limits: Limits, etag_key: str) -> None:
+        self._github, self._spec, self._folder = github, spec, folder
+        self._limits, self._key = limits, etag_key
+
+    async def look(self, unit: Unit) -> Look:
+        """Return how a unit is now; errors of the network are part of the answer."""
+        try:
+            return await self._look(unit)
+        except (HttpTerminal, HttpTransient) as error:
+            return Look(unit, error=error)
+
+    async def _look(self, unit: Unit) -> Look:
+        known = unit.known
+        same_list = known.get("listed") == unit.digest and known.get("state") == "ok"
+        etag = known.get("etag") if same_list and known.get("etag_key") == self._key else None
+        refs, new_etag = await self._refs(unit, etag)
+        as_it_was = not refs or (same_list and [r.commit for r in refs] == [known.get("commit")])
+        if as_it_was:
+            return Look(unit, etag=new_etag or etag)
+        metadata = await self._github.metadata(unit.repository)
+        parts = tuple([await self._part(unit, ref, metadata) for ref in refs])
+        return Look(unit, parts, etag=new_etag)
+
+    async def _refs(self, unit: Unit, etag: str | None) -> tuple[list[_Ref], str | None]:
+        """Return the commits that the unit's rows lie in; none where the answer is that nothing changed."""
+        try:
+            commit = await self._github.commit(unit.repository, unit.ref or "HEAD", etag=etag)
+        except HttpTerminal as error:
+            if unit.whole or not unit.ref or error.reason not in ("missing", "missing-ref"):
+                raise
+            return await self._resolved(unit), None
+        if isinstance(commit, NotModified):
+            return [], etag
+        folders = None if unit.whole else {r["rest"]: r["rest"] for r in unit.listed}
+        return [_Ref(unit.ref or "HEAD", commit.sha, commit.tree, folders)], commit.etag
+
+    async def _resolved(self, unit: Unit) -> list[_Ref]:
+        """Return the refs that the rows name, which may hold slashes; a ref that is gone stands for HEAD."""
+        names = await self._github.refs(unit.repository, unit.ref)
+        folders: dict[str, dict[str, str]] = defaultdict(dict)
+        for row in unit.listed:
+            rest = tuple(p for p in row["rest"].split("/") if p)
+            ref, folder = split_by_refs((unit.ref, *rest), names) or ("HEAD", row["rest"])
+            folders[ref][row["rest"]] = folder
+        return [await self._at(unit, ref, wanted) for ref, wanted in folders.items()]
+
+    async def _at(self, unit: Unit, ref: str, folders: dict[str, str]) -> _Ref:
+        commit = await self._github.commit(unit.repository, ref)
+        if isinstance(commit, NotModified):
+            msg = f"{unit.repository}: the answer to an unconditional request is that nothing changed"
+            raise HttpTerminal("shape", unit.repository, msg)
+        return _Ref(ref, commit.sha, commit.tree, folders)
+
+    async def _part(self, unit: Unit, ref: _Ref, metadata: Metadata) -> Part:
+        # Under the present name: what an old one redirects to is not always the whole question.
+        tree = await self._github.tree(metadata.full_name, ref.tree)
+        _require_whole(tree, metadata.full_name)
+        rows = tuple(plan(tree.entries, metadata.full_name, self._spec))
+        skills = _wanted(unit, ref, rows)
+        by_id = {skill.doc_id: (row, skill) for row, skill in skills if skill is not None}
+        changed = frozenset(
+            doc_id for doc_id, (row, skill) in by_id.items() if _changed(row, skill, tree, unit.known)
+        )
+        part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
+        return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
+
+    async def _fetched(self, unit: Unit, part: Part, skills: list[Skill]) -> Part:
+        """Fetch the changed skills' files: one by one where they are few, else the commit's archive."""
+        paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
+        if len(paths) <= FEW_FILES and (files := await self._single(part, paths)) is not None:
+            return replace(part, files=files)
+        name = hashlib.sha256(f"{unit.repository.lower()}@{part.commit}".encode()).hexdigest()[:24]
+        archive = self._folder / f"{name}.zip"
+        if archive.exists():
+            return replace(part, archive=archive)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            await self._github.archive(part.metadata.full_name, part.commit, part.ref, archive)
+        except HttpTerminal as error:
+            few = error.reason == "too-large" and len(paths) <= _LARGE_FEW
+            files = await self._single(part, paths) if few else None
+            if files is None:
+                raise
+            return replace(part, files=files, refused=f"{error}; its files were fetched one by one")
+        return replace(part, archive=archive)
+
+    async def _single(self, part: Part, paths: list[str]) -> dict[str, bytes] | None:
+        """Return these files, None where one is larger than what is taken of a bundle."""
+        try:
+            return {
+                path: await self._github.raw(
+                    part.metadata.full_name, part.commit, path, max_bytes=self._limits.bundle_bytes
+                )
+                for path in paths
+            }
+        except HttpTerminal as error:
+            if error.reason != "too-large":
+                raise
+            return None
+
+
+def _require_whole(tree: Tree, repository: str) -> None:
+    """Let a tree pass that tells of every file.
+
+    Git keeps no empty folders: one without files means that only the uppermost level was told, and from that
+    nothing would follow for what lies below.
+
+    Raises:
+        HttpTerminal: It does not.
+    """
+    paths = [*(e.path for e in tree.entries), *tree.folders]
+    empty = tree.folders.keys() - {path.rpartition("/")[0] for path in paths} - {""}
+    if empty:
+        raise HttpTerminal("shape", repository, f"the tree of {repository} lacks what is in {min(empty)!r}")
+
+
+def _wanted(
+    unit: Unit, ref: _Ref, rows: tuple[Skill | Dropped, ...]
+) -> tuple[tuple[dict[str, Any] | None, Skill | None], ...]:
+    """Return each row listed with the skill that lies in its folder, or each skill with its row."""
+    skills = {row.entry.folder: row for row in rows if isinstance(row, Skill)}
+    if ref.folders is None:
+        known = {r["rest"]: r for r in unit.listed}
+        return tuple((known.get(folder), skill) for folder, skill in skills.items())
+    loosely = {folder.casefold(): skill for folder, skill in skills.items()}
+    found = ((r, ref.folders[r["rest"]]) for r in unit.listed if r["rest"] in ref.folders)
+    return tuple((row, skills.get(folder) or loosely.get(folder.casefold())) for row, folder in found)
+
+
+def _changed(row: dict[str, Any] | None, skill: Skill, tree: Tree, known: dict[str, Any]) -> bool:
+    if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id or known.get("state") != "ok":
+        return True
+    return bool(row["digest"] != skill_digest(skill, tree.folders[skill.entry.folder]))

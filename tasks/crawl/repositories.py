@@ -1,0 +1,124 @@
+"""Looks at repositories for a source, several at a time, and remembers them once their documents are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from datetime import datetime
+from typing import TypeVar
+
+import polars as pl
+
+from storage.crawl_state import LISTED, REPOSITORIES, listed_table, repositories_table, upsert
+from storage.errors import SourceError, SourceUnavailable
+from storage.root import Root
+from storage.state import ALIASES, aliases_table
+from tasks.crawl.bring import Bringer, Remembered
+from tasks.crawl.content import Limits
+from tasks.crawl.credentials import GITHUB_TOKEN, credential
+from tasks.crawl.http import Http
+from tasks.crawl.http_errors import HttpTerminal, HttpTransient
+from tasks.crawl.looking import Look, Looker
+from tasks.crawl.reach import Reach
+from tasks.crawl.units import Unit
+
+ARCHIVES = "state/crawl/archives"
+_AHEAD = 8  # repositories under way at once; their archives lie on disk, not in memory
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def in_order(
+    work: Callable[[A], Awaitable[B]], items: Iterable[A], ahead: int
+) -> AsyncGenerator[B, None]:
+    """Yield `work` of each item in their order, up to `ahead` of them under way at once."""
+    under_way: deque[asyncio.Future[B]] = deque()
+    try:
+        for item in items:
+            under_way.append(asyncio.ensure_future(work(item)))
+            if len(under_way) >= ahead:
+                yield await under_way.popleft()
+        while under_way:
+            yield await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+class Repositories:
+    """The repositories of one source.
+
+    Args:
+        spec: The spec of the source.
+        root: Where state lies.
+        reach: The network as the operator set it.
+        limits: What is taken of one document at most.
+        now: When the reading began.
+    """
+
+    def __init__(self, spec: str, root: Root, reach: Reach, limits: Limits, now: datetime) -> None:
+        self.spec, self.root, self.reach, self.now = spec, root, reach, now
+        self._limits, self._token = limits, credential(GITHUB_TOKEN)
+        etag_key = self._token.fingerprint() if self._token else "anonymous"
+        self.bringer, self._etag_key = Bringer(spec, now, limits, etag_key), etag_key
+        self._unreached: list[Look] = []
+
+    async def looks(self, http: Http, units: list[Unit]) -> AsyncGenerator[Look, None]:
+        """Yield a look at each unit; what failed for now is tried once more after all others.
+
+        Raises:
+            SourceError: GitHub refuses the token.
+        """
+        github = self.reach.github(http, self._token)
+        folder = self.root.folder / ARCHIVES
+        looker = Looker(github, self.spec, folder, self._limits, self._etag_key)
+        again: list[Unit] = []
+        async for look in in_order(looker.look, units, _AHEAD):
+            if isinstance(look.error, HttpTransient) and look.error.reason != "quota":
+                again.append(look.unit)
+            else:
+                yield self._checked(look)
+        async for look in in_order(looker.look, again, _AHEAD):
+            yield self._checked(look)
+
+    def _checked(self, look: Look) -> Look:
+        if isinstance(look.error, HttpTerminal) and look.error.reason == "unauthorised":
+            detail = f"GitHub refuses the token that {GITHUB_TOKEN} holds: correct it, or unset it"
+            raise SourceError(self.spec, "unauthorised", detail) from look.error
+        if isinstance(look.error, HttpTransient):
+            self._unreached.append(look)
+        return look
+
+    def require_reached(self) -> None:
+        """Say at the end of a reading what could not be looked at.
+
+        Raises:
+            SourceUnavailable: Some repositories; the reason is that of the first.
+        """
+        if not self._unreached:
+            return
+        first = self._unreached[0].error
+        detail = f"{len(self._unreached)} repositories could not be looked at, the first: {first}"
+        raise SourceUnavailable(self.spec, first.reason if first else "network", detail)
+
+    def settled(self) -> None:
+        """Remember what was yielded, and remove archives that are read."""
+        kept, self.bringer.remembered = self.bringer.remembered, Remembered()
+        upsert(listed_table(self.root), _frame(kept.listed, LISTED))
+        if kept.renamed:
+            rows = [
+                {"doc_id": old, "survivor": new, "kind": "renamed", "since": self.now}
+                for old, new in kept.renamed.items()
+            ]
+            aliases_table(self.root).replace(set(kept.renamed), pl.DataFrame(rows, schema=ALIASES))
+        # Last: a repository that is remembered is not looked at again.
+        upsert(repositories_table(self.root), _frame(kept.repositories, REPOSITORIES))
+        for archive in kept.archives:
+            archive.unlink(missing_ok=True)
+
+
+def _frame(rows: list[dict[str, object]], schema: pl.Schema) -> pl.DataFrame:
+    return pl.DataFrame({name: [r.get(name) for r in rows] for name in schema}, schema=schema)

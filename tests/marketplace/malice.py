@@ -1,0 +1,137 @@
+"""Archives that no honest forge makes; each holds a proper skill too, so that it would be worth reading."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+_FRONT = "---\nname: bait\ndescription: Ties a fishing knot that holds\n---\n"
+_SKILL = f"{_FRONT}# Knots\n\nWet the line before you pull.\n"
+_ROOT = "trap-main"
+
+
+def _archive(members: Iterable[tuple[str | ZipInfo, bytes]]) -> bytes:
+    packed = io.BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
+        archive.writestr(f"{_ROOT}/skills/bait/SKILL.md", _SKILL)
+        for name, content in members:
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def climbing() -> bytes:
+    """An entry that climbs out of the folder it is unpacked to."""
+    return _archive([(f"{_ROOT}/../../../climbed.txt", b"out")])
+
+
+def absolute() -> bytes:
+    """An entry with an absolute path."""
+    return _archive([("/absolute.txt", b"out")])
+
+
+def drive() -> bytes:
+    """An entry with a drive letter."""
+    return _archive([("C:/windows.txt", b"out")])
+
+
+def backslashes() -> bytes:
+    """An entry that climbs out where a backslash parts folders."""
+    info = ZipInfo("x")
+    info.filename = f"{_ROOT}\\..\\..\\climbed.txt"
+    return _archive([(info, b"out")])
+
+
+def links_out() -> bytes:
+    """A skill whose SKILL.md is a symbolic link to a file outside."""
+    info = ZipInfo(f"{_ROOT}/skills/leak/SKILL.md")
+    info.create_system, info.external_attr = 3, 0o120777 << 16
+    return _archive([(info, b"../../../../../../etc/hostname")])
+
+
+def two_roots() -> bytes:
+    """Two folders at the root, so that neither is the repository's."""
+    return _archive([("other-main/skills/bait/SKILL.md", _SKILL.encode())])
+
+
+def twice() -> bytes:
+    """The same entry twice, with other bytes the second time."""
+    names = [f"{_ROOT}/notes.md", f"{_ROOT}/notex.md"]
+    packed = _archive([(name, name.encode()) for name in names])
+    return packed.replace(b"/notex.md", b"/notes.md")
+
+
+def many_files(count: int) -> bytes:
+    """So many files, each of a byte."""
+    return _archive((f"{_ROOT}/crumbs/{number:07}", b"x") for number in range(count))
+
+
+def bomb(size: int) -> bytes:
+    """A SKILL.md of this many bytes that packs to a thousandth of it."""
+    packed = io.BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
+        archive.writestr(f"{_ROOT}/skills/bait/SKILL.md", _SKILL)
+        with archive.open(f"{_ROOT}/skills/bomb/SKILL.md", "w", force_zip64=size > 2**31) as member:
+            for piece in _zeros(size):
+                member.write(piece)
+    return packed.getvalue()
+
+
+def understated(size: int, said: int) -> bytes:
+    """A SKILL.md of `size` bytes that both its headers say is of `said` bytes."""
+    packed = bomb(size)
+    true, false = size.to_bytes(4, "little"), said.to_bytes(4, "little")
+    with ZipFile(io.BytesIO(packed)) as archive:
+        crc = archive.getinfo(f"{_ROOT}/skills/bomb/SKILL.md").CRC.to_bytes(4, "little")
+    changed = bytearray(packed)
+    # Both headers have the CRC, the packed size, the unpacked size, one after the other.
+    at = packed.find(crc)
+    while at >= 0:
+        if packed[at + 8 : at + 12] == true:
+            changed[at + 8 : at + 12] = false
+        at = packed.find(crc, at + 1)
+    return bytes(changed)
+
+
+def encrypted() -> bytes:
+    """An entry that says it is encrypted."""
+    packed = bytearray(_archive([]))
+    packed[6] |= 1
+    packed[packed.rfind(b"PK\x01\x02") + 8] |= 1
+    return bytes(packed)
+
+
+def damaged() -> bytes:
+    """An archive whose second half is missing."""
+    packed = _archive([(f"{_ROOT}/more.bin", bytes(range(256)) * 40)])
+    return packed[: len(packed) // 2]
+
+
+def no_archive() -> bytes:
+    """Bytes that are no archive at all."""
+    return b"this was never a zip file\n" * 100
+
+
+def wrong_checksum() -> bytes:
+    """A SKILL.md that does not unpack to what its checksum says."""
+    packed = io.BytesIO()
+    with ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(f"{_ROOT}/skills/bait/SKILL.md", _SKILL)
+    return packed.getvalue().replace(b"fishing", b"phishin", 1)
+
+
+def endless(size: int = 10_000_000_000) -> Callable[[], Iterator[bytes]]:
+    """A body of this many bytes that begins as an archive does; its length is not announced."""
+
+    def body() -> Iterator[bytes]:
+        yield _archive([])[:200]
+        yield from _zeros(size - 200)
+
+    return body
+
+
+def _zeros(size: int) -> Iterator[bytes]:
+    block = bytes(65_536)
+    for start in range(0, size, len(block)):
+        yield block[: size - start]

@@ -35,18 +35,19 @@ def backfill(start: str, end: str, root: str = "data") -> list[dict[str, Any]]:
     settings, run = load_settings(), new_run_id()
     encoder = prepare_encoder(root, settings.encoder)
     days = plan_backfill(root, start, end)
-    rows = [_rebuild(root, day, run, settings.max_control_share, encoder) for day in days]
+    with writer_lock(Root(root)):
+        rows = [_rebuild(root, day, run, settings.limits(), encoder) for day in days]
     log.info("backfill: %d days rebuilt", len(rows))
     show_table("skillery-backfill", rows, f"The corpus as of each day from {start} to {end}.")
     return rows
 
 
-def _rebuild(root: str, day: str, run: str, share: float, encoder: str) -> dict[str, Any]:
+def _rebuild(root: str, day: str, run: str, limits: dict[str, Any], encoder: str) -> dict[str, Any]:
     place = replay_raw(root, day)
     with writer_lock(Root(place)):
-        plan = plan_refining(place, max_control_share=share)
+        plan = plan_refining(place, limits=limits)
         for parts in plan["batches"]:
-            refine_raw_parts(place, parts, run_id=run, max_control_share=share, raw=root)
+            refine_raw_parts(place, parts, run_id=run, limits=limits, raw=root)
         counts = settle_corpus(place, run_id=run, now=datetime.now(UTC))
         for partitions in plan_parsing(place, encoder, with_vectors=False)["batches"]:
             parse_batch(place, partitions, encoder, with_vectors=False)

@@ -32,6 +32,14 @@ class IndexMode(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's d
     skills = "skills"
 
 
+class ExportForm(str, Enum):  # noqa: UP042
+    """How an export holds its documents."""
+
+    parquet = "parquet"
+    jsonl = "jsonl"
+    folder = "folder"
+
+
 RootOption = Annotated[Path | None, typer.Option("--root", help="Folder of all that Skillery keeps [data].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
@@ -172,6 +180,38 @@ def classify(
     from flows.queries import classify_file  # noqa: PLC0415
 
     classify_file(fragments, out, classifier)
+
+
+@app.command()
+def forget(
+    target: Annotated[str, typer.Argument(help="A document's id, or OWNER/REPO.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a text everywhere, for good: raw, corpus, caches and every version of the index."""
+    from flows.forgetting import forget_target  # noqa: PLC0415
+
+    found = forget_target(_root(load_settings(), root), target)
+    _print_json(found) if as_json else printing.print_forgotten(found)
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Option("--out", help="A folder, empty or not there yet.")],
+    form: Annotated[
+        ExportForm, typer.Option("--format", help="How documents are written.")
+    ] = ExportForm.parquet,
+    licence: Annotated[
+        list[str] | None, typer.Option("--licence", help="allow, metadata-only or deny; repeatable [allow].")
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the clean corpus with a datasheet, by what its licences allow."""
+    from flows.exporting import export_root  # noqa: PLC0415
+
+    found = export_root(_root(load_settings(), root), out, form.value, licence or ["allow"])
+    _print_json(found) if as_json else printing.print_export(found)
 
 
 @evaluate_app.command("paging")

@@ -36,10 +36,8 @@ def _counts(counts: dict[str, Any]) -> str:
 
 def print_run(record: dict[str, Any]) -> None:
     """Print what a run did."""
-    columns = ["source", "state", "listed", "new", "changed", "unchanged", "retired", "failed"]
-    rows = [[*(s[c] for c in columns[:-1]), _counts(s["failed"])] for s in record["sources"]]
-    if rows:
-        _table(f"run {record['run_id']}: {record['state']}", columns, rows)
+    if record["sources"]:
+        _sources(f"run {record['run_id']}: {record['state']}", record["sources"])
     _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
     _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
     if record["message"]:
@@ -50,6 +48,31 @@ def print_run(record: dict[str, Any]) -> None:
     _say(f"seconds: {_counts(record['seconds'])}")
 
 
+def _sources(title: str, sources: list[dict[str, Any]]) -> None:
+    """Print what readings brought; what was asked of the network only where something was."""
+    columns = ["source", "state", "listed", "new", "changed", "unchanged", "retired"]
+    columns += [c for c in ("withdrawn", "requests", "quota_left") if any(s.get(c) for s in sources)]
+    rows = [[*(s.get(c) for c in columns), _counts(s["failed"] or {})] for s in sources]
+    _table(title, [*columns, "failed"], rows)
+
+
+def print_forgotten(found: dict[str, Any]) -> None:
+    """Print what was forgotten."""
+    ids = [*found["doc_ids"], *(f"{doc_id} (the same text)" for doc_id in found["copies"])]
+    _say(
+        f"forgotten, the {found['scope']} {found['target']}: {', '.join(ids) or 'no document is left of it'}"
+    )
+    _say(f"removed: {_counts(found['removed']) if found['removed'] else 'nothing, all was gone already'}")
+    _say(f"a tombstone keeps it out; served: {found['served'] or 'nothing yet'}, older versions are gone")
+
+
+def print_export(found: dict[str, Any]) -> None:
+    """Print what an export holds."""
+    _say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
+    _say(f"left out: {_counts(found['left_out'])}; the corpus by licence: {_counts(found['classes'])}")
+    _say(f"{found['out']}/DATASHEET.md says where they come from and how they were refined")
+
+
 def print_status(status: dict[str, Any]) -> None:
     """Print what a root holds and serves."""
     age = "" if status["age_hours"] is None else f", {status['age_hours']:.1f} h old"
@@ -58,6 +81,7 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"dropped: {_counts(status['dropped'])}")
     columns = ["source", "state", "last_complete", "stale_since"]
     _table("sources", columns, [[s[c] for c in columns] for s in status["sources"]])
+    _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
     rows = [[r["run_id"], r["state"], r["published"], sum(r["seconds"].values())] for r in status["runs"]]
     _table("last runs", ["run", "state", "published", "seconds"], rows)
 

@@ -26,12 +26,12 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
         run_id: Filled in by nightly.
     """
     settings, run, now = load_settings(), run_id or new_run_id(), datetime.now(UTC)
-    share = settings.max_control_share
+    limits = settings.limits()
     with writer_lock(Root(root)):
-        plan = plan_refining(root, max_control_share=share)
+        plan = plan_refining(root, limits=limits)
         log.info("refine: %(todo)d documents to refine, %(gone)d gone, %(unchanged)d unchanged", plan)
         for parts in plan["batches"]:
-            refine_raw_parts(root, parts, run_id=run, max_control_share=share)
+            refine_raw_parts(root, parts, run_id=run, limits=limits)
         counts = settle_corpus(root, run_id=run, now=now)
     work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}
     rows = counted(work) + [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -25,6 +25,17 @@ class Settings(BaseSettings):
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."
     )
+    min_words: int = Field(2, ge=0, description="A body of fewer words is dropped as too short.")
+    min_language_confidence: float = Field(
+        0.2, ge=0, le=1, description="How sure a text's language must be; 0 drops nothing for it."
+    )
+    drop_templates: bool = Field(True, description="Whether placeholders and unfilled templates are dropped.")
+    drop_licences: list[Literal["allow", "metadata-only", "deny"]] = Field(
+        [], description="Classes of licences to drop when refining; the policy also counts on the way out."
+    )
+    drop_risks: Literal["error", "warning", "info"] | None = Field(
+        None, description="Drop what has a risk finding at least so grave; none: findings are advice alone."
+    )
     git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
     skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
     github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
@@ -45,6 +56,14 @@ class Settings(BaseSettings):
         3, ge=0, description="Keywords asked for a night where a marketplace does not list all it has."
     )
     probes: int = Field(100, ge=1, description="Seeded probes of each kind that evaluate asks.")
+
+    def limits(self) -> dict[str, Any]:
+        """Return the thresholds of refine's filters."""
+        names = (
+            "max_control_share", "min_words", "min_language_confidence", "drop_templates", "drop_licences",
+            "drop_risks",
+        )  # fmt: skip
+        return {n: getattr(self, n) for n in names}
 
     def reach(self) -> dict[str, Any]:
         """Return what crawls are told of the network; credentials are not among it."""

@@ -10,6 +10,12 @@ from storage.root import Root
 from storage.served import read_served
 from storage.state import read_runs, read_sources, seen_table
 
+# What is told of a source: when it was whole, and what its last reading brought and cost.
+_OF_A_SOURCE = (
+    "state", "last_complete", "stale_since", "listed", "new", "changed", "unchanged", "retired", "withdrawn",
+    "failed", "requests", "quota_left",
+)  # fmt: skip
+
 
 def root_status(root: Root) -> dict[str, Any]:
     """Return what `skillery status` prints: version served, its age, counts, sources, runs, drop reasons."""
@@ -18,8 +24,7 @@ def root_status(root: Root) -> dict[str, Any]:
     counts = corpus_counts(root)
     seen = seen_table(root).read(columns=["stale_since", "retired_at"])
     sources = [
-        {"source": spec, **{k: r.get(k) for k in ("state", "last_complete", "stale_since")}}
-        for spec, r in read_sources(root).items()
+        {"source": spec, **{k: r.get(k) for k in _OF_A_SOURCE}} for spec, r in read_sources(root).items()
     ]
     runs = [{k: r[k] for k in ("run_id", "state", "published", "seconds")} for r in read_runs(root)]
     return {

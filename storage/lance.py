@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import warnings
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -148,14 +149,79 @@ class TableWriter:
         Indices are made after the load: one made on an empty table covers nothing.
         """
         self._begin()
-        present = {column for index in self.table.list_indices() for column in index.columns}
-        if self.table.count_rows():
-            for column in (c for c in scalar if c not in present):
-                self.table.create_index(column, config=BTree())
-            for column in (c for c in full_text if c not in present):
-                self.table.create_index(column, config=FTS(base_tokenizer="icu"))
-            self.table.optimize(cleanup_older_than=_KEEP)
+        _index(self.table, scalar, full_text)
         return int(self.table.version)
+
+
+def _index(table: lancedb.table.Table, scalar: Collection[str], full_text: Collection[str]) -> None:
+    """Make indices where they are missing, compact, bring indices up to date; an empty table is left."""
+    present = {column for index in table.list_indices() for column in index.columns}
+    if table.count_rows():
+        for column in (c for c in scalar if c not in present):
+            table.create_index(column, config=BTree())
+        for column in (c for c in full_text if c not in present):
+            table.create_index(column, config=FTS(base_tokenizer="icu"))
+        table.optimize(cleanup_older_than=_KEEP)
+
+
+def rewrite(
+    db: lancedb.DBConnection,
+    name: str,
+    base: int,
+    *,
+    gone: Callable[[pa.RecordBatch], list[bool]],
+    scalar: Collection[str],
+    full_text: Collection[str],
+) -> int:
+    """Write a table anew, in new files, without some of its rows; return the version.
+
+    Deleting alone leaves a row's bytes in its file: compaction rewrites a file only when a tenth of it is
+    deleted. Order and vectors of the other rows stay; earlier versions stay until `keep_only`.
+
+    Args:
+        db: The database.
+        name: The table.
+        base: The version that is copied.
+        gone: Tells for each row of a batch whether it is left out.
+        scalar: Columns with a scalar index.
+        full_text: Columns with a full-text index.
+
+    Raises:
+        StorageError: The base cannot be opened.
+    """
+    old = open_at(db, name, base)
+    batches = old.search().to_batches()
+    kept = (batch.filter(pa.array([not g for g in gone(batch)], pa.bool_())) for batch in batches)
+    reader = pa.RecordBatchReader.from_batches(old.schema, kept)
+    table = db.create_table(name, data=reader, schema=old.schema, mode="overwrite")
+    _index(table, scalar, full_text)
+    return int(table.version)
+
+
+def keep_only(db: lancedb.DBConnection, name: str, version: int) -> None:
+    """Remove every version of a table but its latest, with their tags and every file that is theirs alone.
+
+    A reader that holds one of them fails from then on.
+
+    Args:
+        db: The database.
+        name: The table.
+        version: The latest version.
+
+    Raises:
+        StorageError: Something wrote to the table meanwhile; nothing served is lost, try again.
+    """
+    table = db.open_table(name)
+    for label, entry in table.tags.list().items():
+        if int(entry["version"]) != version:
+            table.tags.delete(label)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that readers of old versions fail is meant
+        table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+    left = [int(v["version"]) for v in db.open_table(name).list_versions()]
+    if left != [version]:
+        msg = f"table {name} has versions {left} instead of {version} alone: another process writes to it"
+        raise StorageError(msg)
 
 
 def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:

@@ -85,6 +85,12 @@ class Root:
         else:
             path.unlink(missing_ok=True)
 
+    def delete_unfinished(self) -> None:
+        """Remove what killed writes left beside their files; only a root's one writer may."""
+        for path in self.folder.rglob(f"*{_UNFINISHED}"):
+            if path.is_file():
+                path.unlink(missing_ok=True)
+
     def files(self, folder: str, suffix: str = "") -> list[str]:
         """Return the files below `folder` at any depth whose names end in `suffix`, sorted.
 

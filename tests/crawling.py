@@ -11,7 +11,7 @@ import polars as pl
 
 from storage.parquet import read_frame
 from storage.root import Root
-from storage.schemas import RAW_DOCUMENTS
+from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import aliases_table, seen_table
 from tasks.crawl.collect import collect
 from tasks.crawl.opening import Opening, open_source
@@ -81,3 +81,13 @@ class Crawler:
         """Return aliases and the documents that they stand for."""
         rows = aliases_table(self.root).read().select("doc_id", "survivor")
         return dict(rows.iter_rows())
+
+    def dropped(self) -> dict[str, str]:
+        """Return a detail of each reason for which anything was left out."""
+        frames = [read_frame(self.root, f, DROPPED) for f in self.root.files("dropped")]
+        return dict(pl.concat(frames).select("reason", "detail").iter_rows()) if frames else {}
+
+
+def grows(name: str, text: str = "Water it at dawn.") -> bytes:
+    """Return a SKILL.md on growing something."""
+    return f"---\nname: {name}\ndescription: Grows {name}.\n---\n{text}\n".encode()

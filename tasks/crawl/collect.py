@@ -11,6 +11,7 @@ from typing import Any
 from storage.errors import NothingReadable, SourceError, SourceUnavailable
 from storage.root import Root
 from storage.state import read_sources, write_source
+from tasks.crawl.forgotten import REASON as FORGOTTEN
 from tasks.crawl.reading import Reading, SourceReport
 from tasks.crawl.source import Source
 
@@ -73,7 +74,8 @@ def require_readable(reports: list[dict[str, Any]]) -> None:
 def _covers(remembered: dict[str, Any], version: str, limit: int | None, read_as: dict[str, object]) -> bool:
     """Tell whether the last reading went as far as this one is to go, the same way, with nothing failing."""
     as_it_was = remembered.get("version") == version and remembered.get("options") == read_as
-    if remembered.get("failed") or not as_it_was:
+    # What was forgotten stays out however often it is met; any other reason may have passed.
+    if set(remembered.get("failed") or {}) - {FORGOTTEN} or not as_it_was:
         return False
     if remembered.get("state") == "complete":
         return True

@@ -9,32 +9,23 @@ import random as _random
 import types
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import aiohttp
-from yarl import URL
+from typing import Any
 
 from storage.errors import StorageError
-from tasks.crawl.body import read_body, read_start
-from tasks.crawl.bucket import Hold, midnight_after
-from tasks.crawl.http_errors import HttpTerminal, HttpTransient, QuotaExhausted, shown
+from tasks.crawl.http_errors import HttpTerminal
 from tasks.crawl.politeness import Politeness, QuotaBook
-from tasks.crawl.quota_page import Client
-from tasks.crawl.rate_headers import Limits, read_limits
 from tasks.crawl.redirects import REDIRECTS, host_of, next_hop, web_url
 from tasks.crawl.retry import retrying
 from tasks.crawl.secret import Secret
-from tasks.crawl.session import open_session
-from tasks.crawl.statuses import error_code, failure_of, is_page
+from tasks.crawl.sending import Call, Reply, Sender
+from tasks.crawl.statuses import is_page
 
 _MOST_REDIRECTS = 5
-_START = 4096  # of a refusing answer's body
-_TICK = 0.001  # seconds; what rounding leaves of a wait is less than clocks can tell
+_START = 4096  # bytes of a body that an error carries
 
 
 def utc_now() -> datetime:
@@ -75,27 +66,6 @@ class Answer:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One thing to fetch, in as many requests as it takes."""
-
-    url: URL
-    headers: Mapping[str, str]
-    token: Secret
-    etag: str | None
-    max_bytes: int
-    sink: BinaryIO = field(repr=False)
-
-    def headers_for(self, *, home: bool) -> dict[str, str]:
-        """Return the headers of one request; hosts other than the first are told as little as they need."""
-        headers = {name: value for name, value in self.headers.items() if home or name.lower() == "accept"}
-        if home and self.token:
-            headers["Authorization"] = f"Bearer {self.token.reveal()}"
-        if home and self.etag is not None:
-            headers["If-None-Match"] = self.etag
-        return headers
-
-
 class Http:
     """Fetches what it is asked for, each host at its pace; use it in an `async with` statement, in one loop.
 
@@ -116,32 +86,24 @@ class Http:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        self.requests = 0
-        """Requests sent so far, retries and redirects included."""
         self._limits = limits
-        self._book = book
-        self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._slots: dict[str, asyncio.Semaphore] = {}
-        self._clients: dict[str, Client] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._sender = Sender(limits, book, clock=clock, sleep=sleep)
 
     async def __aenter__(self) -> Http:
-        self._session = open_session(
-            user_agent=f"skillery/{version('skillery')}",
-            connect_timeout=self._limits.connect_timeout,
-            timeout=self._limits.timeout,
-            sent=lambda host: self._book.sent(host, self._clock()),
-        )
+        self._sender.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._sender.close()
+
+    @property
+    def requests(self) -> int:
+        """Requests sent so far, retries and redirects included."""
+        return self._sender.requests
 
     async def get(
         self,
@@ -170,8 +132,8 @@ class Http:
         """
         where = web_url(url).update_query(dict(params)) if params else web_url(url)
         body = BytesIO()
-        answer = await self._fetch(_Call(where, headers or {}, token or Secret(), etag, max_bytes, body))
-        return Answer(answer.url, answer.status, answer.headers, body.getvalue())
+        reply = await self._fetch(Call(where, headers or {}, token or Secret(), etag, max_bytes, body))
+        return Answer(reply.url, reply.status, reply.headers, body.getvalue())
 
     async def download(
         self,
@@ -201,7 +163,7 @@ class Http:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as sink:
-                answer = await self._fetch(_Call(where, asked, token or Secret(), None, max_bytes, sink))
+                reply = await self._fetch(Call(where, asked, token or Secret(), None, max_bytes, sink))
             beside.replace(path)
         except OSError as error:
             msg = f"{path} cannot be written ({error.strerror})"
@@ -209,108 +171,29 @@ class Http:
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
-        return answer
+        return Answer(reply.url, reply.status, reply.headers, b"")
 
     def quota_left(self, url: str) -> int | None:
         """Return how many requests the URL's host allows us yet; None: it has set no limit.
 
         A host that was asked with and without a token is answered for as it was asked last.
         """
-        host = host_of(web_url(url))
-        client = self._clients.get(host) or self._limits.client(host, None)
-        return self._book.left(client, self._clock())
+        return self._sender.left(host_of(web_url(url)))
 
-    async def _fetch(self, call: _Call) -> Answer:
+    async def _fetch(self, call: Call) -> Reply:
         again = retrying(self._limits.retry, sleep=self._sleep, random=self._random)
         return await again(self._follow, call)
 
-    async def _follow(self, call: _Call) -> Answer:
+    async def _follow(self, call: Call) -> Reply:
         """Send a request, and where it is redirected, those that follow from it."""
         call.sink.seek(0)
         call.sink.truncate()
         url, home = call.url, True
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = await self._request(call, url, home=home)
-            if answer.status not in REDIRECTS:
-                return answer
-            target = next_hop(url, answer.headers.get("location", ""), self._limits.redirect_hosts)
+            reply = await self._sender.send(call, url, home=home)
+            if reply.status not in REDIRECTS:
+                return reply
+            target = next_hop(url, reply.headers.get("location", ""), self._limits.redirect_hosts)
             # Once away, credentials stay away: another host must not choose what they open.
             url, home = target, home and host_of(target) == host_of(url)
         raise HttpTerminal("redirect", call.url, f"there are more than {_MOST_REDIRECTS} redirects")
-
-    async def _request(self, call: _Call, url: URL, *, home: bool) -> Answer:
-        """Send one request when its host's turn comes; the answer may be a redirect."""
-        host = host_of(url)
-        token = call.token if home else Secret()
-        client = self._limits.client(host, token.fingerprint() if token else None)
-        self._clients[host] = client
-        slots = self._slots.setdefault(host, asyncio.Semaphore(self._limits.concurrency))
-        async with slots:
-            await self._admit(client, url)
-            self.requests += 1
-            try:
-                return await self._exchange(call, url, client, home=home)
-            except TimeoutError:
-                most = f"{self._limits.connect_timeout:g} s to connect, {self._limits.timeout:g} s in all"
-                failure = HttpTransient("timeout", url, f"no whole answer in time ({most})")
-            except aiohttp.ClientError as error:
-                failure = HttpTransient("connection", url, f"the exchange broke off ({type(error).__name__})")
-        # Raised out here, since what aiohttp says of a request holds its headers.
-        raise failure
-
-    async def _admit(self, client: Client, url: URL) -> None:
-        """Wait until the book lets a request to the client's host go out."""
-        while hold := self._book.admit(client, self._clock(), delay=self._limits.delay):
-            bounded = hold.reason in {"minute", "spacing"}
-            if not bounded and hold.seconds > self._limits.retry.server_wait_max:
-                raise _held(hold, url)
-            await self._sleep(max(hold.seconds, _TICK))
-
-    async def _exchange(self, call: _Call, url: URL, client: Client, *, home: bool) -> Answer:
-        if self._session is None:
-            msg = "Http is used within `async with` only"
-            raise RuntimeError(msg)
-        context = client.host if self._limits.delay > 0 else None
-        asked = call.headers_for(home=home)
-        sent = self._session.get(url, headers=asked, allow_redirects=False, trace_request_ctx=context)
-        async with sent as response:
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            limits = read_limits(headers, self._clock())
-            self._book.heed(client, limits, self._clock())
-            answer = Answer(shown(url), response.status, headers, b"")
-            if response.status == 200:
-                await read_body(response, call.sink, max_bytes=call.max_bytes)
-            elif response.status not in REDIRECTS and not (response.status == 304 and home and call.etag):
-                start = call.token.hide(await read_start(response, _START))
-                raise self._refusal(url, answer, start, limits, client)
-            return answer
-
-    def _refusal(
-        self, url: URL, answer: Answer, start: bytes, limits: Limits, client: Client
-    ) -> HttpTerminal | HttpTransient:
-        """Return what a refusing answer means, having told the book what it asks for."""
-        now, most = self._clock(), self._limits.retry.server_wait_max
-        failure = failure_of(url, answer.status, answer.headers, start, limits)
-        if isinstance(failure, HttpTerminal):
-            return failure
-        if error_code(start) == "DAILY_QUOTA_EXCEEDED":
-            until = midnight_after(now)
-            self._book.pause(client.key, until, now, "quota")
-            return QuotaExhausted(url, until, failed=failure)
-        if failure.reason == "rate-limited" and limits.left == 0 and limits.reset is not None:
-            failure.wait = max(0.0, (limits.reset - now).total_seconds())
-            if failure.wait > most:
-                return QuotaExhausted(url, limits.reset, failed=failure)
-        if limits.retry_after is not None:
-            failure.wait = max(limits.retry_after, failure.wait or 0.0)
-            self._book.pause(client.host, now + timedelta(seconds=limits.retry_after), now, "rate-limited")
-        return failure
-
-
-def _held(hold: Hold, url: URL) -> HttpTransient:
-    if hold.reason == "quota":
-        return QuotaExhausted(url, hold.until)
-    detail = f"the host asked for no requests before {hold.until:%Y-%m-%d %H:%M:%S} UTC"
-    failure = HttpTransient("rate-limited", url, detail)
-    failure.wait = hold.seconds
-    return failure

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from storage.errors import SourceError, SourceUnavailable
+from storage.forgotten import Forgotten
 from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import (
@@ -28,6 +29,8 @@ from storage.schemas import (
     to_frame,
 )
 from storage.state import SEEN, append_dropped, seen_table
+from tasks.crawl.forgotten import REASON as FORGOTTEN
+from tasks.crawl.forgotten import drop_forgotten
 from tasks.crawl.items import Gone, Item, Missed, Unchanged
 from tasks.crawl.source import Source
 
@@ -95,6 +98,7 @@ class Reading:
         self.touched: dict[str, dict[str, Any]] = {}
         self.met: set[str] = set()
         self.stale: set[str] = set()
+        self.forgotten = Forgotten.load(root)
         self.dropped: list[Dropped] = []
         self.listings: list[Listing] = []
         self.place = f"date={now:%Y-%m-%d}/run={run_id}"
@@ -181,6 +185,10 @@ class Reading:
         return True
 
     def _handle(self, item: Item) -> None:
+        if isinstance(item, RawDocument | Listing) and (kept_out := drop_forgotten(self.forgotten, item)):
+            self.report.listed += isinstance(item, RawDocument)
+            self.dropped.append(kept_out)
+            return
         match item:
             case RawDocument():
                 self._document(item)
@@ -227,7 +235,8 @@ class Reading:
             row = self._row(doc_id)
             self.report.listed += 1
             if row is None:
-                self.dropped.append(Dropped(doc_id, self.spec, "unknown", "said to be unchanged, never seen"))
+                reason = FORGOTTEN if self.forgotten.covers(doc_id) else "unknown"
+                self.dropped.append(Dropped(doc_id, self.spec, reason, "said to be unchanged, not held"))
                 continue
             self.met.add(doc_id)
             self.report.new += row["retired_at"] is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import datetime
@@ -65,6 +66,8 @@ class Repositories:
         etag_key = self._token.fingerprint() if self._token else "anonymous"
         self.bringer, self._etag_key = Bringer(spec, now, limits, etag_key), etag_key
         self._unreached: list[Look] = []
+        self._archives = f"{ARCHIVES}/{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
+        self._ended = False
 
     async def looks(self, http: Http, units: list[Unit]) -> AsyncGenerator[Look, None]:
         """Yield a look at each unit; what failed for now is tried once more after all others.
@@ -73,7 +76,7 @@ class Repositories:
             SourceError: GitHub refuses the token.
         """
         github = self.reach.github(http, self._token)
-        folder = self.root.folder / ARCHIVES
+        folder = self.root.folder / self._archives
         looker = Looker(github, self.spec, folder, self._limits, self._etag_key)
         again: list[Unit] = []
         async for look in in_order(looker.look, units, _AHEAD):
@@ -83,6 +86,7 @@ class Repositories:
                 yield self._checked(look)
         async for look in in_order(looker.look, again, _AHEAD):
             yield self._checked(look)
+        self._ended = True
 
     def _checked(self, look: Look) -> Look:
         if isinstance(look.error, HttpTerminal) and look.error.reason == "unauthorised":
@@ -118,6 +122,8 @@ class Repositories:
         upsert(repositories_table(self.root), _frame(kept.repositories, REPOSITORIES))
         for archive in kept.archives:
             archive.unlink(missing_ok=True)
+        if self._ended:
+            self.root.delete(self._archives)  # with what runs that died have left in it
 
 
 def _frame(rows: list[dict[str, object]], schema: pl.Schema) -> pl.DataFrame:

@@ -51,10 +51,11 @@ class ListingState:
         root: Where they lie.
         spec: The spec of the source.
         base: The marketplace's URL: what is known of another's list is no use.
+        now: When the reading began.
     """
 
-    def __init__(self, root: Root, spec: str, base: str) -> None:
-        self._root, self._spec = root, spec
+    def __init__(self, root: Root, spec: str, base: str, now: datetime) -> None:
+        self._root, self._spec, self._now = root, spec, now
         name = hashlib.sha256(f"{base} {spec}".encode()).hexdigest()[:12]
         self._file, self._pages = f"state/crawl/{name}/cursor.json", f"state/crawl/{name}/pages"
         self.cursor = Cursor(**(root.read_json(self._file) or {}))
@@ -75,7 +76,8 @@ class ListingState:
     def begun(self, page: Page) -> Cursor:
         """Return the cursor once `page`, the next of its walk, is kept."""
         cursor, times = self.cursor, page.times
-        newest = cursor.newest or (max(times).isoformat() if times else None)
+        # A row from the future would end every later walk before it began.
+        newest = cursor.newest or (min(max(times), self._now).isoformat() if times else None)
         after = times[-1].isoformat() if times else cursor.after
         return replace(cursor, newest=newest, page=page.number, after=after)
 

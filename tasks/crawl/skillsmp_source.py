@@ -55,7 +55,7 @@ class SkillsMPSource:
         self.spec = f"skillsmp:{query}" if query else "skillsmp"
         self._query, self._root, self._reach, self._limit = query or None, root, reach, limit
         self._repositories = Repositories(self.spec, root, reach, limits, now)
-        self._state = ListingState(root, self.spec, reach.skillsmp_url)
+        self._state = ListingState(root, self.spec, reach.skillsmp_url, now)
         self._now, self._usage = now, Usage()
         self._trouble: HttpTerminal | HttpTransient | None = None
 

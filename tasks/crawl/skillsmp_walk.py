@@ -9,6 +9,7 @@ from datetime import datetime
 from storage.schemas import Dropped, Listing
 from tasks.crawl.skillsmp import PAGE_ROWS, Page, SkillsMP
 
+_MORE_PASSES = 5
 _BARREN_PAGES = 3  # of a list that does not grow: a server that repeats its last page for ever is left
 
 
@@ -26,8 +27,10 @@ async def walk(
     Rows inserted above move others down: these are met again and left out, and what came in above is fetched
     from the top before the last page is yielded. Rows removed above move others up, over a boundary that has
     been crossed: when the total shrank, the page before is read again, and those before it until one begins
-    with a row that is known. A row that is updated goes to the top; where it was not met, a later walk down
-    to the start of this one meets it, so the start of a walk is what the next one's `until` should be.
+    with a row that is known. Rows of one age that come in another order each time are looked for on all pages
+    again where the listing counts more rows than were met. A row that is updated goes to the top; where it
+    was not met, a later walk down to the start of this one meets it, so the start of a walk is what the next
+    one's `until` should be.
 
     The walk ends with the listing, or with the first page whose rows, as far as their age can be told, are
     all older than `until`: one that is as old as it may be new. It is complete when the generator ends.
@@ -51,7 +54,8 @@ async def walk(
         yield steps.taken(page)
         page = await steps.next(page)
     last = steps.taken(page)
-    yield replace(last, rows=(*await steps.missed_above(), *last.rows), has_next=False)
+    missed = (*await steps.missed_above(), *await steps.missed_among(page))
+    yield replace(last, rows=(*missed, *last.rows), has_next=False)
 
 
 class _Walk:
@@ -60,7 +64,8 @@ class _Walk:
     def __init__(self, client: SkillsMP, query: str | None, limit: int) -> None:
         self._client, self._query, self._limit = client, query, limit
         self._met: set[tuple[str, str | None]] = set()
-        self._shifted = False
+        self._nameless = 0
+        self._shifted = self._from_top = False
         self._total: int | None = None
         self._again: tuple[Listing | Dropped, ...] = ()
         self.barren = 0
@@ -71,6 +76,7 @@ class _Walk:
         while number > 1 and after is not None and not any(t >= after for t in page.times):
             number -= 1
             page = await self._read(number)
+        self._from_top = number == 1
         return page
 
     async def next(self, page: Page) -> Page:
@@ -94,13 +100,32 @@ class _Walk:
 
     def taken(self, page: Page) -> Page:
         """Return a page without the rows that were met before; what has no identity counts each time."""
-        own = (*self._new(page.rows), *(row for row in page.rows if not _key(row)[0]))
+        nameless = tuple(row for row in page.rows if not _key(row)[0])
+        self._nameless += len(nameless)
+        own = (*self._new(page.rows), *nameless)
         self._shifted |= len(own) < len(page.rows)
         rows, self._again = (*self._again, *own), ()
         grown = self._total is not None and page.total is not None and page.total > self._total
         self._total = page.total
         self.barren = 0 if rows or grown else self.barren + 1
         return replace(page, rows=rows)
+
+    async def missed_among(self, last: Page) -> tuple[Listing | Dropped, ...]:
+        """Return rows that stood on no page when it was read: of one age, they come in any order each time.
+
+        Only looked for where the listing ended with fewer rows than it counts and some were met twice.
+        """
+        found: tuple[Listing | Dropped, ...] = ()
+        ended = self._from_top and not (last.has_next or last.capped)
+        for _ in range(_MORE_PASSES if ended and self._shifted else 0):
+            if len(self._met) + self._nameless >= (last.total or 0):
+                break
+            before = len(found)
+            for number in range(1, last.number + 1):
+                found = (*found, *self._new((await self._read(number)).rows))
+            if len(found) == before:
+                break
+        return found
 
     async def missed_above(self) -> tuple[Listing | Dropped, ...]:
         """Return the rows that came in above since the top was read, where anything moved down."""

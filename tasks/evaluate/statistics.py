@@ -84,3 +84,23 @@ def _resampled(columns: Array, level: float, resamples: int, seed: int) -> Array
 def _percentiles(statistics: Array, level: float) -> tuple[float, float]:
     low, high = np.quantile(statistics, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def holm_bonferroni(values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for their number, in the order given (Holm 1979, "A simple sequentially rejective").
+
+    The i-th smallest of m, counted from 0, is multiplied by m - i; an adjusted value is no smaller than that
+    of a smaller p, and at most 1.
+
+    Raises:
+        ValueError: A value is not in [0, 1].
+    """
+    if not all(0 <= p <= 1 for p in values):
+        msg = f"p-values lie in [0, 1], got {list(values)}"
+        raise ValueError(msg)
+    adjusted = [1.0] * len(values)
+    least = 0.0
+    for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        least = max(least, min(1.0, (len(values) - rank) * values[i]))
+        adjusted[i] = least
+    return adjusted

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from storage.errors import StorageError
+from storage.forgotten import Forgotten
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.schemas import (
@@ -25,6 +26,7 @@ from storage.schemas import (
     RawDocument,
     to_frame,
 )
+from tasks.crawl.forgotten import drop_forgotten
 from tasks.refine.document import refine_document
 from tasks.refine.filters import Limits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, read_plan
@@ -52,6 +54,9 @@ def refine_batch(
         refine_document(raw, fetched_at=fetched_at, first_seen_at=first_seen_at, limits=limits)
         for raw, fetched_at, first_seen_at in _raw_documents(raw or root, wanted)
     ]
+    # Only the refined body tells a text that comes again under another id and another head.
+    forgotten = Forgotten.load(raw or root)
+    results = [(drop_forgotten(forgotten, r) or r) if isinstance(r, Document) else r for r in results]
     kept = [r for r in results if isinstance(r, Document)]
     dropped = [r for r in results if isinstance(r, Dropped)]
     name = hashlib.sha256("\n".join(raw_parts).encode()).hexdigest()[:16]

@@ -6,17 +6,24 @@ import hashlib
 from datetime import datetime
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
-from tasks.refine.boilerplate import strip_boilerplate
-from tasks.refine.canonical import canonical
+from tasks.refine.body_filters import no_body, no_instructions, too_short
 from tasks.refine.decode import decode
-from tasks.refine.descriptions import description_of
-from tasks.refine.fences import has_open_fence
-from tasks.refine.filters import Limits, Verdict, empty, no_body, not_text, too_large
+from tasks.refine.filters import (
+    Limits,
+    Verdict,
+    empty,
+    licence_refused,
+    no_language,
+    not_text,
+    template,
+    too_large,
+    too_risky,
+)
 from tasks.refine.findings import finding
-from tasks.refine.frontmatter import SPEC_KEYS, FrontMatter, parse_frontmatter
-from tasks.refine.names import folder_of, name_of
-
-MAX_BODY_LINES = 500
+from tasks.refine.language import MIN_LETTERS, Language, language_of
+from tasks.refine.licences import Licence, resolve_licence
+from tasks.refine.parts import Parts, server_parts, skill_parts
+from tasks.refine.risks import scan
 
 
 def body_hash(body: str) -> str:
@@ -38,57 +45,78 @@ def content_hash(name: str, description: str, body: str) -> str:
     return digest.hexdigest()
 
 
-def _dropped(raw: RawDocument, verdict: tuple[str, str]) -> Dropped:
+def refine_document(
+    raw: RawDocument, *, fetched_at: datetime, first_seen_at: datetime, limits: Limits | None = None
+) -> Document | Dropped:
+    """Refine one file: decode, take apart, redact, filter, find its licence, language and risks.
+
+    It never raises on any content. Name and description are inferred where the front matter lacks them. Risks
+    are those of the whole text as fetched. The crawler's findings come first. Of an `mcp-server` the content
+    is a JSON object with what its list says; the filters on bodies let it pass, however short.
+
+    Args:
+        raw: The file as fetched; `content` None where it was over the crawler's limit.
+        fetched_at: When this content was fetched.
+        first_seen_at: When any version of this document was first seen.
+        limits: The filters' thresholds; the defaults of `Limits` where None.
+    """
+    limits = limits or Limits()
+    unreadable = too_large(raw.content, raw.size) or empty(raw.content or b"")
+    if unreadable:
+        return _dropped(raw, unreadable)
+    text, on_bytes = decode(raw.content or b"")
+    binary = not_text(text, max_control_share=limits.max_control_share)
+    if binary:
+        return _dropped(raw, binary)
+    parts = (server_parts if raw.kind == "mcp-server" else skill_parts)(raw, text)
+    if parts is None:
+        return _dropped(raw, ("not_text", "what was listed of this server is no JSON object"))
+    language = language_of(parts.body, parts.description, min_confidence=limits.min_language_confidence)
+    licence = resolve_licence(raw, parts.declared_licence)
+    document = _assembled(raw, parts, language, licence, on_bytes, scan(text), fetched_at, first_seen_at)
+    unfit = _unfit(document, language, limits)
+    return _dropped(raw, unfit, document.content_hash) if unfit else document
+
+
+def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = None) -> Dropped:
     reason, detail = verdict
-    return Dropped(raw.doc_id, raw.source, reason, detail, rule=f"refine.{reason}")
+    return Dropped(raw.doc_id, raw.source, reason, detail, rule=f"refine.{reason}", content_hash=content)
 
 
-def _unreadable(raw: RawDocument) -> Verdict:
-    return too_large(raw.content, raw.size) or empty(raw.content or b"")
-
-
-def _on_fields(front: FrontMatter) -> tuple[Finding, ...]:
-    """Return findings on the fields that neither name nor description covers."""
-    found = []
-    if unknown := sorted(front.fields.keys() - SPEC_KEYS):
-        found.append(finding("keys.unknown", ", ".join(unknown)))
-    licence = front.fields.get("license")
-    if isinstance(licence, str) and licence.strip():
-        found.append(finding("licence.declared", licence.strip()))
-    return tuple(found)
-
-
-def _on_body(body: str) -> tuple[Finding, ...]:
-    found = []
-    lines = body.count("\n") + 1
-    if lines > MAX_BODY_LINES:
-        found.append(finding("body.long", f"{lines:,} lines, advice is at most {MAX_BODY_LINES}"))
-    if has_open_fence(body):
-        found.append(finding("body.unbalanced-fence"))
-    return tuple(found)
+def _unfit(document: Document, language: Language, limits: Limits) -> Verdict:
+    """Return the first reason to drop a document: what it lacks, then what it is, then policies."""
+    told, body = "" if "description" in document.inferred else document.description, document.body
+    on_text = None
+    if document.kind != "mcp-server":
+        on_text = no_body(body) or no_instructions(body)
+        on_text = on_text or (template(told, body) if limits.drop_templates else None)
+        on_text = on_text or too_short(body, min_words=limits.min_words)
+        on_text = on_text or no_language(language, min_confidence=limits.min_language_confidence)
+    refused = licence_refused(document.licence, limits.drop_licences, limits.policy)
+    return on_text or refused or too_risky(document.risks, limits.drop_risks)
 
 
 def _assembled(
     raw: RawDocument,
-    front: FrontMatter,
-    body: str,
-    found: tuple[Finding, ...],
-    *,
+    parts: Parts,
+    language: Language,
+    licence: Licence,
+    on_bytes: tuple[Finding, ...],
+    risks: tuple[Finding, ...],
     fetched_at: datetime,
     first_seen_at: datetime,
 ) -> Document:
-    name, name_inferred, on_name = name_of(front.fields.get("name"), folder_of(raw))
-    description, description_inferred, on_description = description_of(front.fields.get("description"), body)
-    inferred = (("name", name_inferred), ("description", description_inferred))
+    told = language.code or language.letters < MIN_LETTERS
+    untold = () if told else (finding("language.undetermined"),)
     return Document(
         doc_id=raw.doc_id,
         kind=raw.kind,
-        name=name,
-        description=description,
-        body=body,
-        inferred=tuple(field for field, is_inferred in inferred if is_inferred),
-        body_hash=body_hash(body),
-        content_hash=content_hash(name, description, body),
+        name=parts.name,
+        description=parts.description,
+        body=parts.body,
+        inferred=parts.inferred,
+        body_hash=body_hash(parts.body),
+        content_hash=content_hash(parts.name, parts.description, parts.body),
         raw_hash=raw.raw_hash,
         source=raw.source,
         repo=raw.repo,
@@ -102,42 +130,13 @@ def _assembled(
         stars=raw.stars,
         category=raw.category,
         tags=raw.tags,
+        language=language.code,
         files=raw.files,
+        licence=licence.licence,
+        licence_rule=licence.rule,
         licence_files=raw.licence_files,
-        findings=(*raw.findings, *found, *on_name, *on_description, *_on_fields(front), *_on_body(body)),
+        findings=(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *untold),
+        risks=risks,
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
     )
-
-
-def refine_document(
-    raw: RawDocument, *, fetched_at: datetime, first_seen_at: datetime, limits: Limits | None = None
-) -> Document | Dropped:
-    """Refine one file: decode, make canonical, take the front matter off, filter, name what was found.
-
-    It never raises on any content. Name and description are inferred where the front matter lacks them; the
-    licence stays None, what the front matter states of it is the finding `licence.declared`. The crawler's
-    findings come first.
-
-    Args:
-        raw: The file as fetched; `content` None where it was over the crawler's limit.
-        fetched_at: When this content was fetched.
-        first_seen_at: When any version of this document was first seen.
-        limits: The filters' thresholds; the defaults of `Limits` where None.
-    """
-    unreadable = _unreadable(raw)
-    if unreadable:
-        return _dropped(raw, unreadable)
-    text, on_bytes = decode(raw.content or b"")
-    binary = not_text(text, max_control_share=(limits or Limits()).max_control_share)
-    if binary:
-        return _dropped(raw, binary)
-    text, on_text = canonical(text)
-    front = parse_frontmatter(text)
-    body, removed = strip_boilerplate(front.body, "body")
-    body, _ = canonical(body)
-    bodiless = no_body(body)
-    if bodiless:
-        return _dropped(raw, bodiless)
-    found = (*on_bytes, *on_text, *front.findings, *removed)
-    return _assembled(raw, front, body, found, fetched_at=fetched_at, first_seen_at=first_seen_at)

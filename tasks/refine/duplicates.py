@@ -7,9 +7,10 @@ import polars as pl
 # Where a text is nearest to its origin: a repository's history, its archive, a copy in a file, a folder.
 SOURCE_RANKS: tuple[tuple[str, ...], ...] = (
     ("git+", "sample"),
-    ("github:", "skillsmp", "awesome:"),
+    ("github:", "skillsmp"),
     ("parquet:",),
     ("dir:",),
+    ("mcp-registry", "awesome:"),  # a line on a repository's server must not hide a skill at its root
 )
 
 
@@ -22,21 +23,19 @@ def _source_rank(source: pl.Expr) -> pl.Expr:
     return rank
 
 
-def fold(frame: pl.DataFrame) -> pl.DataFrame:
-    """Fold exact duplicates: documents of one `body_hash` onto one survivor, chosen by rule.
+def ranked(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return documents with the one that is to stand for its likes first.
 
-    The survivor has a known licence before none, then the most stars, then was seen first, then has the
-    smallest doc_id (lower-cased, then as written); unknown stars and times come last. The order of rows
-    has no influence. Rows without a body_hash are never folded.
+    What comes from nearer to its origin (`SOURCE_RANKS`) stands before copies, of a known repository before
+    none, with a known licence before none, then by most stars, first seen, smallest doc_id (lower-cased, then
+    as written); unknown stars and times come last. The order of rows has no influence.
 
     Args:
-        frame: Columns doc_id (unique), body_hash, stars, first_seen_at and licence; others are ignored.
-
-    Returns:
-        Columns doc_id and survivor, a row for each row of `frame` in its order; a document that is kept is
-        its own survivor.
+        frame: Columns doc_id (unique), source, repo, licence, stars and first_seen_at, among others.
     """
-    ranked = frame.select("doc_id", "body_hash", "stars", "first_seen_at", "licence").sort(
+    return frame.sort(
+        _source_rank(pl.col("source")),
+        pl.col("repo").is_null(),
         pl.col("licence").is_null(),
         pl.col("stars").fill_null(-1).neg(),
         "first_seen_at",
@@ -44,13 +43,46 @@ def fold(frame: pl.DataFrame) -> pl.DataFrame:
         "doc_id",
         nulls_last=True,
     )
-    survivors = ranked.unique("body_hash", keep="first", maintain_order=True).select(
-        "body_hash", survivor="doc_id"
+
+
+def texts_of(best_first: pl.DataFrame) -> pl.DataFrame:
+    """Return the best document of each text, best first; documents without a body_hash have none.
+
+    Args:
+        best_first: Documents by rank, column body_hash among others.
+    """
+    texts = best_first.filter(pl.col("body_hash").is_not_null())
+    return texts.unique("body_hash", keep="first", maintain_order=True)
+
+
+def fold(texts: pl.DataFrame, near: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
+    """Fold copies of a text onto its best document, and texts onto the one that they are near to.
+
+    Args:
+        texts: Columns doc_id and body_hash, the best document of each text.
+        near: Columns body_hash, onto (a text that folds onto none itself) and similarity.
+        documents: Columns doc_id (unique) and body_hash; rows without one are never folded.
+
+    Returns:
+        Columns doc_id, survivor, similarity (null where kept) and reason (`duplicate`, `near_duplicate`, null
+        where kept), a row for each of `documents` in their order; what is kept is its own survivor.
+    """
+    heads = texts.select("body_hash", head="doc_id")
+    onto = near.join(heads.rename({"body_hash": "onto", "head": "near"}), on="onto").drop("onto")
+    joined = (
+        documents.select("doc_id", "body_hash")
+        .join(heads, on="body_hash", how="left", maintain_order="left")
+        .join(onto, on="body_hash", how="left", maintain_order="left")
+        .with_columns(survivor=pl.coalesce("near", "head", "doc_id"))
     )
-    folded = frame.select("doc_id", "body_hash").join(
-        survivors, on="body_hash", how="left", maintain_order="left"
+    kept = pl.col("survivor") == pl.col("doc_id")
+    is_near = pl.col("near").is_not_null()
+    return joined.select(
+        "doc_id",
+        "survivor",
+        pl.when(~kept).then(pl.coalesce("similarity", pl.lit(1.0))).alias("similarity"),
+        pl.when(is_near).then(pl.lit("near_duplicate")).when(~kept).then(pl.lit("duplicate")).alias("reason"),
     )
-    return folded.select("doc_id", pl.coalesce("survivor", "doc_id").alias("survivor"))
 
 
 def preferred(frame: pl.DataFrame) -> pl.DataFrame:

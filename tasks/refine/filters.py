@@ -1,28 +1,70 @@
-"""Filters: each returns None to keep, or a reason and what it saw."""
+"""Filters: each returns None to keep, or a reason and what it saw; their thresholds are one value."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+from storage.errors import WrongInput
+from storage.schemas import Finding
 from tasks.refine.canonical import control_share
+from tasks.refine.language import MIN_LETTERS, Language
+from tasks.refine.placeholders import is_placeholder, only_placeholders
+from tasks.refine.policy import SERVE_POLICY, LicencePolicy, licence_class, require_classes
 
 Verdict: TypeAlias = tuple[str, str] | None
 
 MAX_CONTROL_SHARE = 0.1
-
-_ATX = re.compile(r" {0,3}#{1,6}(?:[ \t].*)?$")
-# One line of text and its underline; a list item, quote, table or fence above dashes is no heading.
-_TEXT = re.compile(r" {0,3}(?![-*+>|`~ \t]|\d+[.)])")
-_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
+# The gravest first.
+SEVERITIES = ("error", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The filters' thresholds; `max_control_share` is a share of characters, 0 to 1."""
+    """What the filters drop; `limits_from(dataclasses.asdict(limits))` is the same again.
+
+    Args:
+        max_control_share: A text with a larger share of control characters (0 to 1) is no text.
+        min_words: A body of fewer words is too short.
+        min_language_confidence: How sure (0 to 1) a language must be told; 0 drops nothing for it.
+        drop_templates: Whether placeholders and unfilled templates are dropped.
+        drop_licences: Classes of licences to drop; none by default, as the policy counts on the way out.
+        drop_risks: The least severity of a risk finding for which a document is dropped; None drops none.
+        policy: Which licence is of which class for `drop_licences`.
+
+    Raises:
+        WrongInput: A class or a severity is not known, or a number is out of its range.
+    """
 
     max_control_share: float = MAX_CONTROL_SHARE
+    min_words: int = 2
+    min_language_confidence: float = 0.2
+    drop_templates: bool = True
+    drop_licences: tuple[str, ...] = ()
+    drop_risks: str | None = None
+    policy: LicencePolicy = field(default=SERVE_POLICY)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "drop_licences", tuple(sorted(require_classes(self.drop_licences))))
+        if self.drop_risks is not None and self.drop_risks not in SEVERITIES:
+            msg = f"risk severity {self.drop_risks!r} is not known: choose one of {', '.join(SEVERITIES)}"
+            raise WrongInput(msg)
+        shares = (self.max_control_share, self.min_language_confidence)
+        if self.min_words < 0 or not all(0 <= share <= 1 for share in shares):
+            msg = f"{self}: shares are 0 to 1, numbers of words 0 or more"
+            raise WrongInput(msg)
+
+
+def limits_from(values: Mapping[str, Any]) -> Limits:
+    """Return the limits that a dict of their fields, as JSON has it, stands for; absent ones are defaults.
+
+    Raises:
+        WrongInput: As `Limits` and `LicencePolicy` say.
+    """
+    policy = values.get("policy")
+    given = {key: value for key, value in values.items() if key != "policy"}
+    return Limits(**given, policy=LicencePolicy(**policy) if policy else SERVE_POLICY)
 
 
 def too_large(content: bytes | None, size: int) -> Verdict:
@@ -45,24 +87,33 @@ def not_text(text: str, *, max_control_share: float = MAX_CONTROL_SHARE) -> Verd
     return "not_text", f"{share:.0%} control characters, at most {max_control_share:.0%} allowed"
 
 
-def _only_headings(lines: list[str]) -> bool:
-    """Tell whether a document has headings, marked or underlined, and nothing else."""
-    at = 0
-    while at < len(lines):
-        if not lines[at].strip() or _ATX.match(lines[at]):
-            at += 1
-        elif _TEXT.match(lines[at]) and at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]):
-            at += 2
-        else:
-            return False
-    return True
-
-
-def no_body(body: str) -> Verdict:
-    """Drop a document that says nothing: a blank body, or headings with nothing below them."""
-    if not body.strip():
-        return "no_body", "nothing below the front matter"
-    # Headings are no nodes, so a document of headings alone has nothing to page.
-    if _only_headings(body.split("\n")):
-        return "no_body", "only headings below the front matter"
+def template(description: str, body: str) -> Verdict:
+    """Drop what its author has not written yet: a placeholder for a description, or nothing else as body."""
+    if is_placeholder(description):
+        return "template", f"its description is a placeholder: {description[:80]}"
+    if only_placeholders(body):
+        return "template", "its body is placeholders and headings"
     return None
+
+
+def no_language(language: Language, *, min_confidence: float) -> Verdict:
+    """Drop a text that is like no language the model knows; one too short to tell (40 letters) is kept."""
+    if language.confidence >= min_confidence or language.letters < MIN_LETTERS:
+        return None
+    return "no_language", f"no language told with confidence {min_confidence:.2f} ({language.confidence:.2f})"
+
+
+def licence_refused(licence: str | None, classes: Sequence[str], policy: LicencePolicy) -> Verdict:
+    """Drop a document whose licence is of one of these classes under a policy; none named drops nothing."""
+    found = licence_class(licence, policy)
+    if found not in classes:
+        return None
+    return "licence_policy", f"licence {licence or 'unknown'} is of class {found}"
+
+
+def too_risky(risks: Sequence[Finding], severity: str | None) -> Verdict:
+    """Drop a document with a risk finding at least as grave as `severity`; None drops nothing."""
+    if severity is None:
+        return None
+    grave = [r.code for r in risks if SEVERITIES.index(r.severity) <= SEVERITIES.index(severity)]
+    return ("risk_policy", ", ".join(dict.fromkeys(grave))) if grave else None

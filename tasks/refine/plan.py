@@ -8,12 +8,14 @@ from typing import Any
 
 import polars as pl
 
+from storage.forgotten import Forgotten
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.state import SEEN, refined_table, seen_table
 from tasks.refine import STAGE_VERSION
 from tasks.refine.duplicates import preferred
 from tasks.refine.filters import Limits
+from tasks.refine.risks import rules_digest
 
 STAGED, STAGED_DROPPED = "state/staged/kept", "state/staged/dropped"
 PARTS_PER_BATCH = 5
@@ -40,10 +42,12 @@ class RefinePlan:
 
 def plan_refine(root: Root, limits: Limits) -> RefinePlan:
     """Write the plan of this run and return it; a document as it was, refined by the same rules, is left."""
-    seen = seen_table(root).read().filter(pl.col("retired_at").is_null())
+    seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
+    if forgotten:
+        seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    rules = hashlib.sha256(repr((STAGE_VERSION, limits)).encode()).hexdigest()[:12]
+    rules = hashlib.sha256(repr((STAGE_VERSION, rules_digest(), limits)).encode()).hexdigest()[:12]
     found = pl.concat_str(pl.lit(f"{rules}:"), "digest")
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))

@@ -7,9 +7,9 @@ from datetime import datetime
 import polars as pl
 
 from storage.parquet import read_frame
-from storage.partitions import PartitionedTable, partition_of
+from storage.partitions import partition_of
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED
+from storage.schemas import DROPPED
 from storage.state import (
     REFINED,
     aliases_table,
@@ -19,63 +19,93 @@ from storage.state import (
     refined_table,
 )
 from tasks.refine.aliases import desired_aliases, write_aliases
-from tasks.refine.duplicates import fold
+from tasks.refine.corpus_files import light_documents
+from tasks.refine.duplicates import fold, ranked, texts_of
+from tasks.refine.near import NearLimits
+from tasks.refine.near_texts import forget_texts, near_texts, nearest
+from tasks.refine.placing import SORTED, place
 from tasks.refine.plan import STAGED, STAGED_DROPPED, read_plan
 
-_LIGHT = ("doc_id", "source", "body_hash", "content_hash", "stars", "first_seen_at", "licence")
+_LIGHT = (
+    "doc_id", "kind", "source", "repo", "body_hash", "content_hash", "stars", "first_seen_at", "licence"
+)  # fmt: skip
 
 
-def settle(root: Root, *, run_id: str, now: datetime) -> dict[str, int]:
-    """Put staged documents in place, fold exact duplicates, retire what is gone; return what the corpus is.
+def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = None) -> dict[str, int]:
+    """Put staged documents in place, fold duplicates, retire what is gone; return what the corpus is.
 
     A copy stays beside the corpus and returns to it when its survivor goes. A run that dies in here is done
     again by the next one, with the same result: first the verdicts on what is replaced are called pending,
-    last they are given; nothing leaves one table before it is in the other.
+    last they are given; nothing leaves one table before it is in the other; what is known of texts that are
+    gone is forgotten when all else is done.
+
+    Args:
+        root: The root, with a plan and staged documents.
+        run_id: The run that settles.
+        now: When it does.
+        near: What counts as a near-duplicate; the defaults of `NearLimits` where None.
 
     Returns:
         `documents`, and each reason with the number of documents that are dropped for it now.
     """
-    plan = read_plan(root)
-    staged, dropped = _staged(root, STAGED, DOCUMENTS), _staged(root, STAGED_DROPPED, DROPPED)
+    plan, limits = read_plan(root), near or NearLimits()
+    staged, dropped = _light(root, STAGED), _staged_dropped(root)
     again = set(plan.filter(pl.col("action") == "refine")["doc_id"])
     replaced = again | set(plan.filter(pl.col("action") == "remove")["doc_id"])
-    served, beside = _light(documents_table(root)), _light(folded_table(root))
-    both = set(served["doc_id"]) & set(beside["doc_id"])
+    served, beside = _light(root, documents_table(root).folder), _light(root, folded_table(root).folder)
     held = pl.concat([served, beside]).unique("doc_id", maintain_order=True)
-    light = pl.concat([held.filter(~pl.col("doc_id").is_in(list(replaced))), staged.select(_LIGHT)])
-    verdict = fold(light).join(light, on="doc_id")
-    folded = verdict.filter(pl.col("survivor") != pl.col("doc_id"))
+    light = ranked(pl.concat([held.filter(~pl.col("doc_id").is_in(list(replaced))), staged]))
+    texts = texts_of(light)
+    verdict = light.join(fold(texts, near_texts(root, texts, limits), light), on="doc_id")
+    folded = verdict.filter(pl.col("reason").is_not_null())
     was_folded, now_folded = set(beside["doc_id"]), set(folded["doc_id"])
     newly = folded.filter(~pl.col("doc_id").is_in(list(was_folded - replaced)))
     _record_verdicts(root, plan, _pending(plan))
-    frames = [pl.DataFrame(schema=DROPPED), dropped, _duplicates(newly), _departures(plan)]
-    left_out = pl.concat(frames, how="diagonal_relaxed").with_columns(run_id=pl.lit(run_id))
-    append_dropped(root, run_id, left_out.select(DROPPED.names()))
+    _record_dropped(root, run_id, [dropped, _duplicates(newly), _departures(plan)])
     gone = held.join(_retired(plan), on="doc_id", how="semi")
+    like = nearest(root, gone["body_hash"], texts["body_hash"], limits.threshold)
     aliases = aliases_table(root)
-    write_aliases(aliases, desired_aliases(aliases.read(), verdict, gone, again), now)
+    wanted = desired_aliases(aliases.read(), verdict, _as_their_like(gone, like), again)
+    write_aliases(aliases, wanted, now)
+    both = set(served["doc_id"]) & was_folded
     moved = ((was_folded ^ now_folded) | both) - replaced
-    _place(root, staged, replaced, moved, now_folded)
+    place(root, replaced=replaced, moved=moved, copies=now_folded)
     _record_verdicts(root, plan, _verdicts(plan, staged, dropped))
-    for folder in (STAGED, STAGED_DROPPED):
+    forget_texts(root, texts["body_hash"])
+    for folder in (STAGED, STAGED_DROPPED, SORTED):
         root.delete(folder)
-    return _counts(root, verdict.height, folded.height)
+    return _counts(root, verdict)
 
 
-def _counts(root: Root, texts: int, copies: int) -> dict[str, int]:
+def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:
     outcomes = refined_table(root).read(columns=["outcome"])
     reasons = outcomes.filter(pl.col("outcome") != "kept").group_by("outcome").len().sort("outcome")
-    counts = {"documents": texts - copies, **dict(reasons.iter_rows())}
-    return {**counts, "duplicate": copies} if copies else counts
+    folds = verdict.drop_nulls("reason").group_by("reason").len().sort("reason")
+    kept = verdict["reason"].null_count()
+    return {"documents": kept, **dict(reasons.iter_rows()), **dict(folds.iter_rows())}
 
 
-def _staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
-    frames = [read_frame(root, f, schema) for f in root.files(folder, ".parquet")]
-    return pl.concat([pl.DataFrame(schema=schema), *frames])
+def _light(root: Root, folder: str) -> pl.DataFrame:
+    """Return what folding looks at; an MCP server's body is but its description, so it folds with nothing."""
+    is_text = pl.col("kind") == "skill"
+    frame = light_documents(root, folder, _LIGHT)
+    return frame.with_columns(body_hash=pl.when(is_text).then("body_hash"))
 
 
-def _light(table: PartitionedTable) -> pl.DataFrame:
-    return table.read(columns=_LIGHT).select(_LIGHT)
+def _staged_dropped(root: Root) -> pl.DataFrame:
+    frames = [read_frame(root, f, DROPPED) for f in root.files(STAGED_DROPPED, ".parquet")]
+    return pl.concat([pl.DataFrame(schema=DROPPED), *frames])
+
+
+def _record_dropped(root: Root, run_id: str, frames: list[pl.DataFrame]) -> None:
+    rows = pl.concat([pl.DataFrame(schema=DROPPED), *frames], how="diagonal_relaxed")
+    append_dropped(root, run_id, rows.with_columns(run_id=pl.lit(run_id)).select(DROPPED.names()))
+
+
+def _as_their_like(gone: pl.DataFrame, like: pl.DataFrame) -> pl.DataFrame:
+    """Return documents that are gone with the text that is most like theirs, where there is one."""
+    joined = gone.join(like, on="body_hash", how="left")
+    return joined.with_columns(body_hash=pl.coalesce("other", "body_hash"))
 
 
 def _retired(plan: pl.DataFrame) -> pl.DataFrame:
@@ -84,25 +114,13 @@ def _retired(plan: pl.DataFrame) -> pl.DataFrame:
     return plan.filter(pl.col("action") == "remove").join(lost, on=["doc_id", "source"], how="anti")
 
 
-def _place(
-    root: Root, staged: pl.DataFrame, replaced: set[str], moved: set[str], now_folded: set[str]
-) -> None:
-    """Rewrite the partitions that `replaced` and `moved` lie in: arrivals first, departures after."""
-    documents, folded = documents_table(root), folded_table(root)
-    ids, rows = replaced | moved, staged
-    for partition in sorted({partition_of(doc_id) for doc_id in moved}):
-        old = pl.concat([documents.read([partition]), folded.read([partition])])
-        rows = pl.concat([rows, old.filter(pl.col("doc_id").is_in(list(moved))).unique("doc_id")])
-    copies = rows["doc_id"].is_in(list(now_folded))
-    folded.replace(ids & now_folded, rows.filter(copies))
-    documents.replace(ids, rows.filter(~copies))
-    folded.replace(ids - now_folded, rows.clear())
-
-
 def _duplicates(newly: pl.DataFrame) -> pl.DataFrame:
+    exact = pl.col("reason") == "duplicate"
+    similar = pl.format("word 5-shingle Jaccard {} to its survivor", pl.col("similarity").round(3))
     return newly.select(
-        "doc_id", "source", "content_hash", lost_to="survivor", reason=pl.lit("duplicate"),
-        rule=pl.lit("refine.exact"), detail=pl.lit("same body"), similarity=pl.lit(1.0),
+        "doc_id", "source", "content_hash", "reason", "similarity", lost_to="survivor",
+        rule=pl.when(exact).then(pl.lit("refine.exact")).otherwise(pl.lit("refine.near")),
+        detail=pl.when(exact).then(pl.lit("same body")).otherwise(similar),
     )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from tasks.retrieve.fuse import reciprocal_rank_fusion
 
 _FETCH = 100  # candidates of each leg
 _COLUMNS = [
-    "doc_id", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks", "stale",
+    "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
+    "stale",
 ]  # fmt: skip
 
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lancedb
 
-from storage.errors import ModelMismatch, UnknownDocument, WrongInput
+from storage.errors import ModelMismatch, StorageError, UnknownDocument, WrongInput
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.schemas import Node
@@ -22,7 +22,8 @@ from tasks.parse.document import parse_document
 from tasks.retrieve.page import Page, PagedDocument, page
 from tasks.retrieve.search import search_skills
 
-_PROVENANCE = ("source", "url", "commit", "content_hash", "licence", "risks", "stale")
+_T = TypeVar("_T")
+_PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
 _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", *_PROVENANCE]
 _NODE_COLUMNS = list(Node.__dataclass_fields__)
@@ -66,8 +67,9 @@ class ServedIndex:
         if k < 1:
             msg = f"-k is {k}: ask for at least 1"
             raise WrongInput(msg)
-        now = self._open()
-        ranked = search_skills(now.skills, query, now.encoder.encode([query])[0], k=k)
+        now, ranked = self._read(
+            lambda now: search_skills(now.skills, query, now.encoder.encode([query])[0], k=k)
+        )
         failed = self._failed_sources()
         results = [
             {
@@ -92,9 +94,7 @@ class ServedIndex:
         started = time.perf_counter()
         _require_text("query", query)
         _require_text("id", doc_id)
-        now = self._open()
-        row, alias_of = self._find(now, doc_id)
-        document = self._document(now, row)
+        now, (document, row, alias_of) = self._read(lambda now: self._found(now, doc_id))
         found = page(
             document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget
         )
@@ -118,7 +118,22 @@ class ServedIndex:
             UnknownDocument: Neither a served document nor an alias of one has this id.
             NotPublished: Nothing is served.
         """
-        return str(self._find(self._open(), doc_id)[0]["doc_id"])
+        return str(self._read(lambda now: self._find(now, doc_id))[1][0]["doc_id"])
+
+    def _read(self, ask: Callable[[_Open], _T]) -> tuple[_Open, _T]:
+        """Return what is served and what it says, asked again where its version went while it was read.
+
+        Forgetting a text removes the versions that hold it, also under their readers.
+        """
+        now: _Open | None = None
+        try:
+            now = self._open()
+            return now, ask(now)
+        except (RuntimeError, StorageError):  # the former is LanceDB's for a file that is gone
+            if now is not None and require_served(self._root) == now.served:
+                raise
+            now = self._open()
+            return now, ask(now)
 
     def _open(self) -> _Open:
         served = require_served(self._root)
@@ -165,8 +180,14 @@ class ServedIndex:
         msg = f"no served document has the id {doc_id!r}: `skillery search` prints ids"
         raise UnknownDocument(msg)
 
+    def _found(self, now: _Open, doc_id: str) -> tuple[PagedDocument, dict[str, Any], str | None]:
+        row, alias_of = self._find(now, doc_id)
+        return self._document(now, row), row, alias_of
+
     def _document(self, now: _Open, row: dict[str, Any]) -> PagedDocument:
         doc_id, body = row["doc_id"], row["text"][row["body_start"] :]
+        if row["kind"] == "mcp-server":  # described, not instructed: its page is its description
+            return PagedDocument(doc_id, body, [], n_tokens=row["n_tokens"])
         if now.nodes is None:
             nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)
             return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])

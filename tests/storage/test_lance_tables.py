@@ -12,9 +12,11 @@ from storage.lance import (
     NODES,
     TableWriter,
     connect,
+    keep_only,
     last_tagged,
     nodes_schema,
     open_at,
+    rewrite,
     skills_schema,
     table_names,
     tag,
@@ -218,3 +220,60 @@ def test_schemas_name_the_model_and_the_vectors_length() -> None:
 
 def test_an_empty_root_has_no_tables(db: lancedb.DBConnection) -> None:
     assert table_names(db) == []
+
+
+def rewritten(db: lancedb.DBConnection, base: int, *, without: set[str]) -> int:
+    def gone(batch: pa.RecordBatch) -> list[bool]:
+        return [d in without for d in batch.column("doc_id").to_pylist()]
+
+    return rewrite(db, NODES, base, gone=gone, scalar=["doc_id", "node_id"], full_text=["text"])
+
+
+def test_a_rewritten_table_has_the_same_rows_but_those_left_out_in_order(db: lancedb.DBConnection) -> None:
+    ids = [f"skill-{n}" for n in range(300)]
+    base = write(db, None, add=ids)
+    version = rewritten(db, base, without={"skill-7", "never"})
+    before, after = (open_at(db, NODES, v).search().to_arrow() for v in (base, version))
+    assert after.equals(before.filter(pa.array([d != "skill-7" for d in before["doc_id"].to_pylist()])))
+    assert after.schema.metadata == before.schema.metadata
+    table = open_at(db, NODES, version)
+    assert {i.columns[0] for i in table.list_indices()} == {"doc_id", "node_id", "text"}
+    assert table.search("dough", query_type="fts", fts_columns="text").limit(999).to_arrow().num_rows == 299
+
+
+def test_one_row_of_many_leaves_its_file(db: lancedb.DBConnection, tmp_path: Path) -> None:
+    base = write(db, None, add=["qzxjvkwq", *(f"skill-{n}" for n in range(30))])
+    assert files_with(tmp_path, b"qzxjvkwq")
+    version = rewritten(db, base, without={"qzxjvkwq"})
+    tag(db, NODES, "v-1", base)
+    tag(db, NODES, "v-2", version)
+    keep_only(db, NODES, version)
+    assert files_with(tmp_path, b"qzxjvkwq") == []
+    assert [v["version"] for v in db.open_table(NODES).list_versions()] == [version]
+    assert list(db.open_table(NODES).tags.list()) == ["v-2"]
+    assert held(db, write(db, version, add=["oat"], delete=["skill-3"]))[0] == "oat"
+
+
+def files_with(folder: Path, word: bytes) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file() and word in p.read_bytes()]
+
+
+def test_what_a_crash_left_behind_goes_with_the_old_versions(db: lancedb.DBConnection) -> None:
+    base = write(db, None, add=["rye", "spelt"])
+    TableWriter(db, NODES, SCHEMA, base).add(rows(["half"]))
+    version = rewritten(db, base, without={"rye"})
+    keep_only(db, NODES, version)
+    assert held(db, version) == ["spelt"]
+
+
+def test_everything_may_be_left_out(db: lancedb.DBConnection) -> None:
+    version = rewritten(db, write(db, None, add=["rye"]), without={"rye"})
+    keep_only(db, NODES, version)
+    assert held(db, write(db, version, add=["oat"])) == ["oat"]
+
+
+def test_a_version_that_is_not_the_latest_cannot_be_the_only_one(db: lancedb.DBConnection) -> None:
+    first = write(db, None, add=["rye"])
+    write(db, first, add=["oat"])
+    with pytest.raises(StorageError, match=f"instead of {first} alone"):
+        keep_only(db, NODES, first)

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import json
+import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from storage.errors import Locked, WrongInput
-from storage.locks import writer_lock
+from storage.locks import Holder, holder, writer_lock
 from storage.root import Root
 
 _HOLD = """
 import sys
-from storage.locks import writer_lock
+from storage.locks import Holder, holder, writer_lock
 from storage.root import Root
 with writer_lock(Root(sys.argv[1])):
     sys.stdout.write("held\\n")
@@ -61,6 +66,94 @@ def test_it_is_entered_again_within_a_process_and_kept_until_the_outermost_leave
             assert "Locked" in second.stderr.read()
     with other_process(tmp_path) as third:
         assert first_line(third) == "held"
+
+
+def test_who_holds_it_is_said(tmp_path: Path) -> None:
+    with other_process(tmp_path) as other:
+        assert first_line(other) == "held"
+        found = holder(Root(tmp_path))
+        assert found is not None
+        assert (found.pid, found.host) == (other.pid, socket.gethostname())
+        said = rf"\(.+, process {other.pid} on .+, since 20.+Z\): wait until it has ended"
+        with pytest.raises(Locked, match=said), writer_lock(Root(tmp_path)):
+            pass
+
+
+def test_a_killed_holder_is_named_no_more_and_the_lock_is_taken_over(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    with other_process(tmp_path) as dead:
+        assert first_line(dead) == "held"
+        dead.send_signal(signal.SIGKILL)
+        dead.wait()
+        assert (tmp_path / "state/locks/writer.json").exists()
+        assert holder(root) is None
+        with writer_lock(root):
+            found = holder(root)
+            assert found is not None
+            assert found.pid == os.getpid()
+    assert holder(root) is None
+
+
+def test_a_dead_process_beside_a_living_holder_does_not_mislead(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with other_process(tmp_path) as other:
+        assert first_line(other) == "held"
+        record = {"pid": ended.pid, "host": socket.gethostname(), "since": "then", "command": "old"}
+        Root(tmp_path).write_json("state/locks/writer.json", record)
+        with pytest.raises(Locked) as caught, writer_lock(Root(tmp_path)):
+            pass
+    assert "(old, process" not in str(caught.value)
+    assert f"{ended.pid}" not in str(caught.value).removeprefix(f"another run writes to {tmp_path}")
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": 1, "more": 2}'])
+def test_what_cannot_be_read_of_a_holder_names_none(tmp_path: Path, damaged: bytes) -> None:
+    Root(tmp_path).write("state/locks/writer.json", damaged)
+    assert holder(Root(tmp_path)) is None
+    with writer_lock(Root(tmp_path)):
+        pass
+
+
+def test_a_holder_on_another_host_is_named_on_its_word(tmp_path: Path) -> None:
+    other = Holder(2**22 + 1, "elsewhere", "2026-01-01T00:00:00Z", "skillery run")
+    Root(tmp_path).write_json("state/locks/writer.json", {f: getattr(other, f) for f in other.__slots__})
+    assert holder(Root(tmp_path)) == other
+
+
+def test_the_command_is_named_without_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/skillery", "run", "--source", "git+https://u:secret@h/r"])
+    with writer_lock(Root(tmp_path)):
+        assert json.loads(Root(tmp_path).read("state/locks/writer.json"))["command"] == "skillery run"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/skillery", "--root=secret"])
+    with writer_lock(Root(tmp_path)):
+        assert json.loads(Root(tmp_path).read("state/locks/writer.json"))["command"] == "skillery"
+
+
+def test_an_inner_holder_leaves_the_name_to_the_outer(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    with writer_lock(root):
+        with writer_lock(root):
+            pass
+        assert holder(root) is not None
+
+
+def test_it_waits_as_long_as_it_is_asked_to(tmp_path: Path) -> None:
+    with other_process(tmp_path) as other:
+        assert first_line(other) == "held"
+        assert other.stdin is not None
+        letting_go = threading.Timer(0.3, other.stdin.close)
+        letting_go.start()
+        with writer_lock(Root(tmp_path), wait=60):
+            pass
+        letting_go.join()
+
+
+def test_waiting_ends(tmp_path: Path) -> None:
+    with other_process(tmp_path) as other:
+        assert first_line(other) == "held"
+        with pytest.raises(Locked), writer_lock(Root(tmp_path), wait=0.1):
+            pass
 
 
 def test_an_error_inside_lets_go(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.schemas import DROPPED, RawDocument
 from storage.state import aliases_table, documents_table, folded_table, refined_table, seen_table
-from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.collect import collect
+from tasks.crawl.local import WholeSource
+from tasks.crawl.reading import SourceReport
 from tasks.crawl.source import Source
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import Limits
@@ -34,7 +36,7 @@ def raw(doc_id: str, content: bytes, **origin: Any) -> RawDocument:  # noqa: ANN
     return RawDocument(doc_id, "", content, len(content), digest, **origin)
 
 
-class HandSource:
+class HandSource(WholeSource):
     """Yields what it is given, in that order; raises what is an exception.
 
     Args:

@@ -14,6 +14,12 @@ from typing import ClassVar
 
 import pytest
 
+from tests.crawling import Crawler, grows, reach_of
+from tests.marketplace.faults import Faults
+from tests.marketplace.repository import Repository
+from tests.marketplace.server import Marketplace
+from tests.marketplace.world import World
+
 _ENVIRONMENT = {
     "PATH": os.environ["PATH"],
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -145,3 +151,36 @@ def git_http(tmp_path: Path) -> Iterator[str]:
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.github.anonymous_limit = 100_000
+    return made
+
+
+@pytest.fixture
+def garden(world: World) -> Repository:
+    """A repository with more skills than are fetched file by file."""
+    repository = world.repository("ann/garden")
+    repository.commit(
+        {f"beds/{n}/SKILL.md": grows(n) for n in ("basil", "chard", "dill", "endive", "fennel")}
+    )
+    return repository
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+def market(world: World, faults: Faults) -> Iterator[Marketplace]:
+    with Marketplace(world, faults) as served:
+        yield served
+
+
+@pytest.fixture
+def crawler(market: Marketplace, tmp_path: Path) -> Crawler:
+    return Crawler(tmp_path / "root", reach_of(market.environment()))

@@ -31,18 +31,23 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 
 class Time:
-    """Goes on when somebody sleeps, and then at once."""
+    """Goes on when somebody sleeps, and then at once: as soon as every request sent has arrived."""
 
     def __init__(self, now: datetime = NOON) -> None:
         self.now = now
         self.sleeps: list[float] = []
+        self.clients: list[Http] = []
+        self.arrived = 0
 
     def clock(self) -> datetime:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
-        self.now += timedelta(seconds=seconds)
+        until = self.now + timedelta(seconds=seconds)
+        while seconds and self.arrived < sum(client.requests for client in self.clients):
+            await asyncio.sleep(0)
+        self.now = max(self.now, until)
         await asyncio.sleep(0)
 
     @property
@@ -81,14 +86,20 @@ class Host:
 
     def http(self, root: Root, limits: Politeness | None = None) -> Http:
         """Return a client in the host's time; without limits it waits for nothing but what it is told to."""
-        book = QuotaBook(root)
-        return Http(
-            limits or impatient(), book, clock=self.time.clock, sleep=self.time.sleep, random=lambda: 0.5
+        client = Http(
+            limits or impatient(),
+            QuotaBook(root),
+            clock=self.time.clock,
+            sleep=self.time.sleep,
+            random=lambda: 0.5,
         )
+        self.time.clients.append(client)
+        return client
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append(request)
         self.arrivals.append(self.time.now)
+        self.time.arrived += 1
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
         try:

@@ -106,7 +106,8 @@ def test_a_past_day_is_replayed_without_what_is_forgotten(tmp_path: Path) -> Non
 
 def test_refine_takes_a_forgotten_document_for_one_that_no_source_has(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "root")
-    nights.run(HandSource("dir:d", skill("a", "one"), skill("b", "two")))
+    first, second = (f"Let the {dough} dough rise for two hours, then bake it." for dough in ("rye", "oat"))
+    nights.run(HandSource("dir:d", skill("a", first), skill("b", second)))
     add_tombstones(nights.root, [Tombstone("A", "document", "a")], NOW)
     assert nights.plan().gone == 1
     assert nights.refine() == {"documents": 1}

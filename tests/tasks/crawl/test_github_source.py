@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from storage.errors import WrongInput
 from tasks.crawl.github_source import split_name
-from tests.crawling import Crawler, reach_of
+from tests.crawling import Crawler, grows
 from tests.marketplace import malice
 from tests.marketplace.repository import Repository
 from tests.marketplace.server import Marketplace
@@ -17,31 +14,11 @@ SPEC = "github:ann/garden"
 HERBS = ("basil", "chard", "dill", "endive")
 
 
-def skill(name: str, text: str = "Water it at dawn.") -> bytes:
-    return f"---\nname: {name}\ndescription: Grows {name}.\n---\n{text}\n".encode()
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 @pytest.fixture
 def garden(world: World) -> Repository:
     repository = world.repository("ann/garden")
-    repository.commit({f"beds/{n}/SKILL.md": skill(n) for n in HERBS})
+    repository.commit({f"beds/{n}/SKILL.md": grows(n) for n in HERBS})
     return repository
-
-
-@pytest.fixture
-def market(world: World) -> Iterator[Marketplace]:
-    with Marketplace(world) as served:
-        yield served
-
-
-@pytest.fixture
-def crawler(market: Marketplace, tmp_path: Path) -> Crawler:
-    return Crawler(tmp_path / "root", reach_of(market.environment()))
 
 
 @pytest.mark.parametrize(
@@ -57,9 +34,7 @@ def test_a_name_may_have_a_ref(name: str, split: tuple[str, str]) -> None:
     assert split_name(name) == split
 
 
-@pytest.mark.parametrize(
-    "name", ["", "ann", "ann/", "ann/..", "ann/garden@", "ann/garden@-x", "a/b/c"]
-)
+@pytest.mark.parametrize("name", ["", "ann", "ann/", "ann/..", "ann/garden@", "ann/garden@-x", "a/b/c"])
 def test_another_form_is_wrong_input(name: str) -> None:
     with pytest.raises(WrongInput, match="OWNER/REPO"):
         split_name(name)
@@ -72,7 +47,7 @@ def test_every_skill_of_a_repository_is_read(garden: Repository, crawler: Crawle
 
 
 def test_at_a_ref_what_that_ref_holds(garden: Repository, crawler: Crawler) -> None:
-    garden.commit({"beds/leek/SKILL.md": skill("leek")}, branch="feature/late")
+    garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
     assert crawler.crawl(f"{SPEC}@feature/late").new == 5
     assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
 
@@ -88,7 +63,7 @@ def test_what_left_the_repository_is_retired_and_what_changed_is_read(
     garden: Repository, crawler: Crawler
 ) -> None:
     crawler.crawl(SPEC)
-    garden.commit({"beds/dill/SKILL.md": None, "beds/basil/SKILL.md": skill("basil", "Pinch it.")})
+    garden.commit({"beds/dill/SKILL.md": None, "beds/basil/SKILL.md": grows("basil", "Pinch it.")})
     report = crawler.crawl(SPEC)
     assert (report.changed, report.unchanged, report.retired) == (1, 2, 1)
     report = crawler.crawl(SPEC)
@@ -122,16 +97,16 @@ def test_a_repository_without_skills_is_said_to_have_none(world: World, crawler:
 
 def test_a_refused_archive_leaves_what_was_known(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl(SPEC)
-    garden.commit({f"beds/{n}/SKILL.md": skill(n, "Trapped.") for n in HERBS})
+    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Trapped.") for n in HERBS})
     garden.archive_override = malice.climbing()
     report = crawler.crawl(SPEC)
     assert (report.failed, report.retired) == ({"archive-path": 4}, 0)
-    assert crawler.held()["ann/garden/beds/dill"] == skill("dill")
+    assert crawler.held()["ann/garden/beds/dill"] == grows("dill")
     assert len(crawler.stale()) == 4
 
 
 def test_links_are_named_and_not_followed(garden: Repository, crawler: Crawler) -> None:
-    garden.commit({"beds/links/SKILL.md": skill("links"), "beds/links/a.md": b"A"})
+    garden.commit({"beds/links/SKILL.md": grows("links"), "beds/links/a.md": b"A"})
     garden.archive_override = malice.links_out()
     report = crawler.crawl(SPEC)
     assert "symlink" in report.failed or "not-in-archive" in report.failed

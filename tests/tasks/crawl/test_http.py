@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from loopback_host import Host, cuts, hangs_up, impatient, in_loop, says
+from loopback_host import Host, Reply, cuts, hangs_up, impatient, in_loop, says
 
 from storage.errors import StorageError, TerminalError, TransientError, WrongInput
 from storage.root import Root
@@ -165,6 +165,7 @@ async def test_a_host_that_is_not_there_is_transient(root: Root) -> None:
 @in_loop
 async def test_a_download_is_whole_or_not_there(root: Root, tmp_path: Path) -> None:
     body = b"honey" * 50_000
+    replies: dict[str, Reply | list[Reply]]
     replies = {"/a": [cuts, says(body)], "/b": says(b"", 404), "/c": cuts}
     target = tmp_path / "new" / "folder" / "a.zip"
     async with Host(replies) as host, host.http(root) as http:

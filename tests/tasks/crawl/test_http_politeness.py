@@ -89,12 +89,11 @@ async def test_a_request_that_waits_for_its_retry_holds_no_slot(root: Root) -> N
         async def sleep(_: float) -> None:
             await released.wait()
 
-        host.time.sleep = sleep  # type: ignore[method-assign]
-        async with host.http(root, limits) as http:
+        async with Http(limits, QuotaBook(root), sleep=sleep) as http:
             waiting = asyncio.create_task(http.get(f"{host.url}/a"))
-            await http.get(f"{host.url}/b")
-            while len(host.requests) < 2:
+            while not host.requests:
                 await asyncio.sleep(0)
+            await http.get(f"{host.url}/b")
             assert not waiting.done()
             released.set()
             await waiting
@@ -156,7 +155,8 @@ async def test_a_request_is_written_down_before_it_goes_out(root: Root) -> None:
 @in_loop
 async def test_failed_tries_count_against_the_quota(root: Root) -> None:
     async with Host({"/a": says("", 500)}) as host:
-        async with host.http(root, impatient(quotas={host.name: Quota(per_day=2)})) as http:
+        limits = impatient(quotas={host.name: Quota(per_day=2)})
+        async with host.http(root, limits) as http:
             with pytest.raises(QuotaExhausted):
                 await http.get(f"{host.url}/a")
             assert len(host.requests) == 2
@@ -205,7 +205,8 @@ async def test_the_last_request_of_a_day_is_answered_and_the_next_not_sent(root:
 async def test_less_left_than_counted_is_believed_and_more_is_not(root: Root) -> None:
     less, more = (says("{}", X_RateLimit_Daily_Remaining=left) for left in ("2", "40"))
     async with Host({"/a": [less, more]}) as host:
-        async with host.http(root, impatient(quotas={host.name: Quota(per_day=50)})) as http:
+        limits = impatient(quotas={host.name: Quota(per_day=50)})
+        async with host.http(root, limits) as http:
             await http.get(f"{host.url}/a")
             assert http.quota_left(host.url) == 2
             await http.get(f"{host.url}/a")

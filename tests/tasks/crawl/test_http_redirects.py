@@ -64,10 +64,12 @@ async def test_an_allowed_host_is_told_no_secret(root: Root, tmp_path: Path) -> 
 @in_loop
 async def test_a_way_back_from_another_host_brings_no_credentials_back(root: Root) -> None:
     async with Host({}) as other, Host({"/a": to(f"{other.url}/b"), "/c": says('"here"')}) as host:
-        other.say("/b", to(f"{host.url}/c"))
+        other.say("/b", to("/further"))
+        other.say("/further", to(f"{host.url}/c"))
         async with host.http(root, impatient(redirect_hosts=frozenset({other.name, host.name}))) as http:
             assert (await http.get(f"{host.url}/a", token=TOKEN)).json() == "here"
         assert [r.headers.get("Authorization") for r in host.requests] == ["Bearer t0ken-x", None]
+        assert [r.headers.get("Authorization") for r in other.requests] == [None, None]
 
 
 @in_loop

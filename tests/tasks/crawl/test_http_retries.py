@@ -135,7 +135,7 @@ async def test_the_whole_host_waits_as_told_and_others_do_not(root: Root) -> Non
     told = says("", 503, Retry_After="30")
     async with (
         Host({"/a": [told, FINE], "/b": FINE}) as host,
-        Host({"/c": FINE}) as other,
+        Host({"/c": FINE}, host.time) as other,
         host.http(root, patient(tries=1)) as http,
     ):
         with pytest.raises(HttpTransient):

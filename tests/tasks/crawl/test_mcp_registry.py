@@ -160,7 +160,7 @@ def test_a_reading_that_was_killed_goes_on_with_its_next_page(nights: Nights) ->
 
     assert len(names(first)) == 200
     assert names(rest) == [f"mcp/io.github.ann/kettle-{n:03}" for n in range(200, 250)]
-    reading.close()
+    del reading
 
 
 def test_pages_that_are_not_safe_yet_are_read_again(nights: Nights) -> None:
@@ -172,7 +172,7 @@ def test_pages_that_are_not_safe_yet_are_read_again(nights: Nights) -> None:
     source.settled()
 
     assert len(names(list(nights.source().read()))) == 150
-    reading.close()
+    del reading
 
 
 def test_what_came_before_a_break_is_not_retired_by_what_comes_after(nights: Nights) -> None:

@@ -78,10 +78,13 @@ def test_a_server_without_a_repository_is_a_document_all_the_same(repository: ob
     assert document.repo is None
 
 
-def test_a_token_in_the_repositorys_url_is_not_kept() -> None:
-    found = items(entry(repository={"url": "https://ann:s3cret@github.com/ann/kettle"}))
+def test_a_token_in_the_repositorys_url_is_shown_nowhere() -> None:
+    listing, document = items(entry(repository={"url": "https://ann:s3cret@github.com/ann/kettle"}))
 
-    assert "s3cret" not in f"{found}"
+    assert isinstance(listing, Listing)
+    assert isinstance(document, RawDocument)
+    assert listing.url == document.url == "https://github.com/ann/kettle"
+    assert document.repo == "ann/kettle"
 
 
 def test_a_deleted_server_is_gone() -> None:

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import DOCUMENTS
-from tasks.refine.duplicates import fold, preferred
+from tasks.refine.duplicates import fold, preferred, ranked, texts_of
 
-COLUMNS = ("doc_id", "source", "body_hash", "stars", "first_seen_at", "licence")
+COLUMNS = ("doc_id", "source", "body_hash", "repo", "licence", "stars", "first_seen_at")
 SCHEMA = {name: DOCUMENTS[name] for name in COLUMNS}
-Row = tuple[str, str, str | None, int | None, datetime | None, str | None]
+NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
+Row = tuple[str, str, str | None, str | None, str | None, int | None, datetime | None]
+NearRow = tuple[str, str, float]
 
 _NEVER = pl.lit(None, pl.Datetime("us", "UTC"))
 
@@ -22,22 +24,25 @@ def day(number: int) -> datetime:
     return datetime(2026, 1, number, tzinfo=UTC)
 
 
-def frame(rows: list[Row]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+def folded(rows: list[Row], near: list[NearRow] | None = None) -> dict[str, list[object]]:
+    documents = ranked(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+    found = fold(texts_of(documents), pl.DataFrame(near or [], schema=NEAR, orient="row"), documents)
+    return {doc_id: rest for doc_id, *rest in found.iter_rows()}
 
 
-def survivors(rows: list[Row]) -> dict[str, str]:
-    return dict(fold(frame(rows)).iter_rows())
+def survivors(rows: list[Row]) -> dict[str, object]:
+    return {doc_id: survivor for doc_id, (survivor, *_) in folded(rows).items()}
 
 
 ROWS = st.lists(
     st.tuples(
         st.text("abAB/", min_size=1, max_size=4),
-        st.just("git+x"),
+        st.sampled_from(["git+x", "parquet:x"]),
         st.sampled_from(["h1", "h2", "h3", None]),
+        st.sampled_from([None, "o/r"]),
+        st.sampled_from([None, "MIT"]),
         st.one_of(st.none(), st.integers(0, 2)),
         st.one_of(st.none(), st.integers(1, 3).map(day)),
-        st.sampled_from([None, "MIT"]),
     ),
     unique_by=lambda row: row[0],
     max_size=12,
@@ -47,15 +52,27 @@ ROWS = st.lists(
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
-        (("z", "s", "h", 0, day(9), "MIT"), ("a", "s", "h", 99, day(1), None)),
-        (("z", "s", "h", 5, day(9), "MIT"), ("a", "s", "h", 4, day(1), "MIT")),
-        (("z", "s", "h", 0, day(9), None), ("a", "s", "h", None, day(1), None)),
-        (("z", "s", "h", 5, day(1), None), ("a", "s", "h", 5, day(2), None)),
-        (("z", "s", "h", 5, day(1), None), ("a", "s", "h", 5, None, None)),
-        (("a", "s", "h", 5, day(1), None), ("B", "s", "h", 5, day(1), None)),
-        (("A", "s", "h", 5, day(1), None), ("a", "s", "h", 5, day(1), None)),
+        (("z", "git+x", "h", None, None, 0, day(9)), ("a", "parquet:x", "h", "o/r", "MIT", 99, day(1))),
+        (("z", "s", "h", "o/r", None, 0, day(9)), ("a", "s", "h", None, "MIT", 99, day(1))),
+        (("z", "s", "h", None, "MIT", 0, day(9)), ("a", "s", "h", None, None, 99, day(1))),
+        (("z", "s", "h", None, "MIT", 5, day(9)), ("a", "s", "h", None, "MIT", 4, day(1))),
+        (("z", "s", "h", None, None, 0, day(9)), ("a", "s", "h", None, None, None, day(1))),
+        (("z", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(2))),
+        (("z", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, None)),
+        (("a", "s", "h", None, None, 5, day(1)), ("B", "s", "h", None, None, 5, day(1))),
+        (("A", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(1))),
     ],
-    ids=["licence", "stars", "stars known", "older", "time known", "id lower-cased", "id as written"],
+    ids=[
+        "origin",
+        "repository known",
+        "licence",
+        "stars",
+        "stars known",
+        "older",
+        "time known",
+        "id lower-cased",
+        "id as written",
+    ],
 )
 def test_the_survivor_is_chosen_by_rule(better: Row, worse: Row) -> None:
     expected = {better[0]: better[0], worse[0]: better[0]}
@@ -70,18 +87,31 @@ def test_the_order_of_rows_has_no_influence(data: st.DataObject, rows: list[Row]
 
 @given(ROWS)
 def test_each_text_has_one_survivor_that_survives_itself(rows: list[Row]) -> None:
-    folded = survivors(rows)
+    found = survivors(rows)
     hashes = {row[0]: row[2] for row in rows}
-    assert list(folded) == [row[0] for row in rows]
-    assert all(folded[survivor] == survivor for survivor in folded.values())
-    assert all(hashes[doc_id] == hashes[survivor] for doc_id, survivor in folded.items())
+    assert found.keys() == hashes.keys()
+    assert all(found[str(survivor)] == survivor for survivor in found.values())
+    assert all(hashes[doc_id] == hashes[str(survivor)] for doc_id, survivor in found.items())
     distinct = len(set(hashes.values()) - {None}) + list(hashes.values()).count(None)
-    assert len(set(folded.values())) == distinct
+    assert len(set(found.values())) == distinct
 
 
 def test_rows_without_a_hash_are_never_folded() -> None:
-    rows: list[Row] = [("a", "s", None, 1, day(1), None), ("b", "s", None, 1, day(1), None)]
+    rows: list[Row] = [("a", "s", None, None, None, 1, day(1)), ("b", "s", None, None, None, 1, day(1))]
     assert survivors(rows) == {"a": "a", "b": "b"}
+
+
+def test_all_copies_of_a_text_follow_it_onto_the_text_it_is_near_to() -> None:
+    rows: list[Row] = [
+        (doc_id, "s", f"h{doc_id[0]}", None, None, None, day(1)) for doc_id in ("a1", "a2", "b1", "b2", "c1")
+    ]
+    assert folded(rows, [("hb", "ha", 0.9)]) == {
+        "a1": ["a1", None, None],
+        "a2": ["a1", 1.0, "duplicate"],
+        "b1": ["a1", 0.9, "near_duplicate"],
+        "b2": ["a1", 0.9, "near_duplicate"],
+        "c1": ["c1", None, None],
+    }
 
 
 SOURCES = ["git+https://example.org/a", "github:ann/a", "parquet:a", "dir:a", "unheard-of"]

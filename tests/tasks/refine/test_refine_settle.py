@@ -7,10 +7,13 @@ import pytest
 from nights import HandSource, Nights, raw, skill
 
 from storage.errors import SourceError, StorageError
+from storage.refine_state import compared_table, signatures_table
 from storage.schemas import RawDocument
 from storage.state import aliases_table, documents_table
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import Limits
+from tasks.refine.near import NearLimits
+from tasks.refine.settle import settle
 
 CORPUS = ("documents", "state/folded", "state/aliases", "state/refined")
 
@@ -37,7 +40,7 @@ def texts(nights: Nights) -> dict[str, str]:
 
 
 def test_every_document_is_kept_folded_or_dropped_with_a_reason(nights: Nights) -> None:
-    found = [skill("a"), skill("b"), skill("c", "Knead."), raw("d", b""), skill("e", "")]
+    found = [skill("a"), skill("b"), skill("c", "Knead the dough."), raw("d", b""), skill("e", "")]
     assert nights.run(shelf(*found)) == {"documents": 2, "empty": 1, "no_body": 1, "duplicate": 1}
     assert (nights.documents(), nights.folded()) == (["a", "c"], ["b"])
     assert reasons(nights) == [("b", "duplicate", "a"), ("d", "empty", None), ("e", "no_body", None)]
@@ -46,15 +49,15 @@ def test_every_document_is_kept_folded_or_dropped_with_a_reason(nights: Nights) 
 
 
 def test_the_plan_says_what_is_to_do(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b", "Knead."), skill("c", "Bake.")))
-    nights.crawl(shelf(skill("a"), skill("b", "Knead twice."), skill("d", "Cool.")))
+    nights.run(shelf(skill("a"), skill("b", "Knead the dough."), skill("c", "Bake it well.")))
+    nights.crawl(shelf(skill("a"), skill("b", "Knead it twice."), skill("d", "Cool it down.")))
     plan = nights.plan()
     assert (plan.todo, plan.gone, plan.unchanged) == (2, 1, 1)
     assert plan.batches == [[f for f in nights.raw_parts() if nights.run_id in f]]
 
 
 def test_an_unchanged_night_rewrites_no_file_and_drops_nothing_again(nights: Nights) -> None:
-    first = [git(skill("a"), skill("x", "Bake.")), shelf(skill("A"), skill("b"), raw("c", b""))]
+    first = [git(skill("a"), skill("x", "Bake it well.")), shelf(skill("A"), skill("b"), raw("c", b""))]
     counts = nights.run(*first)
     before = nights.times(*CORPUS)
     assert nights.run(*first) == counts
@@ -67,7 +70,7 @@ def test_only_partitions_of_what_changed_are_rewritten(nights: Nights) -> None:
     many = [skill(f"s{n}", f"Bake {n} rolls.") for n in range(20)]
     nights.run(shelf(*many))
     before = nights.times("documents")
-    nights.run(shelf(*many[1:], skill("s0", "Bake none.")))
+    nights.run(shelf(*many[1:], skill("s0", "Bake no rolls.")))
     changed = {f for f, at in nights.times("documents").items() if before.get(f) != at}
     assert changed == {documents_table(nights.root).file(_partition(nights, "s0"))}
 
@@ -90,7 +93,7 @@ def test_a_copy_returns_when_its_survivor_retires(nights: Nights) -> None:
 
 def test_a_copy_returns_when_its_survivor_changes(nights: Nights) -> None:
     nights.run(shelf(skill("a"), skill("b")))
-    nights.run(shelf(skill("a", "Knead."), skill("b")))
+    nights.run(shelf(skill("a", "Knead the dough."), skill("b")))
     assert (nights.documents(), nights.folded(), nights.aliases()) == (["a", "b"], [], {})
     nights.run(shelf(skill("a"), skill("b")))
     assert (nights.documents(), nights.folded()) == (["a"], ["b"])
@@ -110,12 +113,87 @@ def test_a_copy_that_loses_its_body_is_no_copy_any_more(nights: Nights) -> None:
     assert (nights.folded(), nights.aliases()) == ([], {})
 
 
+# Near-duplicates
+
+BREAD = " ".join(f"step{n} takes {n} minutes" for n in range(20))
+BUNS = BREAD.replace("step0", "begin")
+PIES = " ".join(f"fold {n} times and wait for {n} hours" for n in range(15))
+
+
+def test_a_near_duplicate_lies_beside_its_survivor_and_is_recorded(nights: Nights) -> None:
+    counts = nights.run(shelf(skill("a", BREAD), skill("b", BUNS), skill("c", BUNS), skill("d", PIES)))
+    assert counts == {"documents": 2, "near_duplicate": 2}
+    assert (nights.documents(), nights.folded()) == (["a", "d"], ["b", "c"])
+    assert nights.aliases() == {"b": ("a", "folded"), "c": ("a", "folded")}
+    row = nights.dropped().sort("doc_id").row(0, named=True)
+    assert (row["doc_id"], row["reason"], row["lost_to"], row["rule"]) == (
+        "b", "near_duplicate", "a", "refine.near"
+    )  # fmt: skip
+    assert row["similarity"] == pytest.approx(75 / 77)
+    assert row["detail"] == "word 5-shingle Jaccard 0.974 to its survivor"
+
+
+def test_the_threshold_decides_what_is_near(nights: Nights) -> None:
+    nights.crawl(shelf(skill("a", BREAD), skill("b", BUNS)))
+    for parts in nights.plan().batches:
+        refine_batch(nights.root, parts, run_id=nights.run_id, limits=Limits())
+    counts = settle(nights.root, run_id=nights.run_id, now=nights.now, near=NearLimits(threshold=0.98))
+    assert counts == {"documents": 2}
+    assert nights.refine() == {"documents": 1, "near_duplicate": 1}
+    assert settle_again(nights, NearLimits(threshold=0.98)) == {"documents": 2}
+    assert nights.aliases() == {}
+
+
+def settle_again(nights: Nights, near: NearLimits) -> dict[str, int]:
+    nights.plan()
+    return settle(nights.root, run_id=nights.run_id, now=nights.now, near=near)
+
+
+def test_a_near_duplicate_returns_when_its_survivor_retires_and_stands_for_it(nights: Nights) -> None:
+    nights.run(shelf(skill("a", BREAD), skill("b", BUNS), skill("c", BUNS)))
+    assert nights.run(shelf(skill("b", BUNS), skill("c", BUNS))) == {"documents": 1, "duplicate": 1}
+    assert (nights.documents(), nights.folded()) == (["b"], ["c"])
+    assert nights.aliases() == {"a": ("b", "retired"), "c": ("b", "folded")}
+
+
+def test_a_near_duplicate_returns_when_its_survivor_changes(nights: Nights) -> None:
+    nights.run(shelf(skill("a", BREAD), skill("b", BUNS)))
+    assert nights.run(shelf(skill("a", PIES), skill("b", BUNS))) == {"documents": 2}
+    assert (nights.folded(), nights.aliases()) == ([], {})
+
+
+def test_one_more_document_leaves_other_clusters_as_they_are(nights: Nights) -> None:
+    pies = [skill("p", PIES), skill("q", PIES + " Cool.")]
+    nights.run(shelf(*pies, skill("a", BREAD)))
+    assert nights.folded() == ["q"]
+    before = nights.times("state/aliases")
+    nights.run(shelf(*pies, skill("a", BREAD), skill("z", BUNS, stars=9)))
+    assert (nights.documents(), nights.folded()) == (["p", "z"], ["a", "q"])
+    after = nights.times("state/aliases")
+    assert {file: at for file, at in after.items() if file in before} == before
+    assert reasons(nights) == [("a", "near_duplicate", "z")]
+
+
+def test_what_is_known_of_a_text_goes_with_it(nights: Nights) -> None:
+    nights.run(shelf(skill("a", BREAD), skill("b", BUNS), skill("c", PIES)))
+    assert (signatures_table(nights.root).read().height, compared_table(nights.root).read().height) == (3, 1)
+    nights.run(shelf(skill("a", BREAD), skill("c", PIES)))
+    assert (signatures_table(nights.root).read().height, compared_table(nights.root).read().height) == (2, 0)
+
+
+def test_servers_of_one_description_are_not_one(nights: Nights) -> None:
+    content = b'{"name": "clock", "description": "Tells the time of day anywhere."}'
+    servers = [raw(f"mcp/{name}", content, kind="mcp-server") for name in "ab"]
+    assert nights.run(shelf(*servers)) == {"documents": 2}
+    assert nights.aliases() == {}
+
+
 # Retired ids
 
 
 def test_a_retired_document_without_its_like_leaves_no_alias(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b", "Knead.")))
-    assert nights.run(shelf(skill("b", "Knead."))) == {"documents": 1}
+    nights.run(shelf(skill("a"), skill("b", "Knead the dough.")))
+    assert nights.run(shelf(skill("b", "Knead the dough."))) == {"documents": 1}
     assert nights.aliases() == {}
     assert reasons(nights) == [("a", "retired", None)]
 
@@ -131,14 +209,14 @@ def test_a_renamed_document_is_found_under_its_old_id_until_that_comes_back(nigh
     nights.run(shelf(skill("new")))
     assert nights.aliases() == {"old": ("new", "retired")}
     since = aliases_table(nights.root).read()["since"].item()
-    nights.run(shelf(skill("new"), skill("other", "Knead.")))
+    nights.run(shelf(skill("new"), skill("other", "Knead the dough.")))
     assert aliases_table(nights.root).read()["since"].item() == since
     nights.run(shelf(skill("new"), skill("old", "")))
     assert nights.aliases() == {}
 
 
 def test_a_source_that_cannot_be_read_takes_nothing_out_of_the_corpus(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b", "Knead.")))
+    nights.run(shelf(skill("a"), skill("b", "Knead the dough.")))
     before = nights.times(*CORPUS)
     assert nights.run(shelf(SourceError("dir:shelf", "missing", "gone"))) == {"documents": 2}
     assert nights.times(*CORPUS) == before
@@ -151,11 +229,11 @@ def test_a_source_that_cannot_be_read_takes_nothing_out_of_the_corpus(nights: Ni
 def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Nights, other: str) -> None:
     sources = [
         git(skill("o/r/bread")),
-        HandSource("parquet:p", skill(other, "An older text."), skill("q", "Soak.")),
+        HandSource("parquet:p", skill(other, "An older text."), skill("q", "Soak the grain.")),
     ]
     counts = {"documents": 2, "other_source": 1}
     assert nights.run(*sources) == counts
-    assert texts(nights) == {"o/r/bread": "Let it rise.", "q": "Soak."}
+    assert texts(nights) == {"o/r/bread": "Let it rise.", "q": "Soak the grain."}
     lost = nights.dropped().filter(pl.col("reason") == "other_source")
     assert lost.select("doc_id", "source", "lost_to").rows() == [(other, "parquet:p", "o/r/bread")]
     for _ in range(2):
@@ -175,9 +253,9 @@ def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str)
 
 
 def test_a_loser_that_its_source_drops_is_counted_no_more(nights: Nights) -> None:
-    nights.run(git(skill("a")), HandSource("parquet:p", skill("a"), skill("b", "Soak.")))
+    nights.run(git(skill("a")), HandSource("parquet:p", skill("a"), skill("b", "Soak the grain.")))
     before = texts(nights)
-    assert nights.run(HandSource("parquet:p", skill("b", "Soak."))) == {"documents": 2}
+    assert nights.run(HandSource("parquet:p", skill("b", "Soak the grain."))) == {"documents": 2}
     assert texts(nights) == before
 
 
@@ -185,7 +263,9 @@ def test_a_loser_that_its_source_drops_is_counted_no_more(nights: Nights) -> Non
 
 
 def test_another_rule_refines_everything_again_from_raw_parts(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b", "Bell \x07\x07\x07 rings."), skill("c", "Knead.")))
+    nights.run(
+        shelf(skill("a"), skill("b", "The old bell \x07\x07\x07 rings."), skill("c", "Knead the dough."))
+    )
     assert nights.documents() == ["a", "b", "c"]
     strict = Limits(max_control_share=0.01)
     nights.night += 1
@@ -199,7 +279,7 @@ def test_another_rule_refines_everything_again_from_raw_parts(nights: Nights) ->
 def test_when_a_document_was_first_seen_outlives_its_changes(nights: Nights) -> None:
     nights.run(shelf(skill("a")))
     first = nights.now
-    nights.run(shelf(skill("a", "Knead.")))
+    nights.run(shelf(skill("a", "Knead the dough.")))
     row = documents_table(nights.root).read().row(0, named=True)
     assert (row["first_seen_at"], row["fetched_at"]) == (first, nights.now)
 
@@ -227,7 +307,7 @@ def test_a_raw_part_that_lacks_a_document_is_named(nights: Nights) -> None:
 
 def test_a_damaged_raw_part_is_named_and_the_corpus_stays(nights: Nights) -> None:
     nights.run(shelf(skill("a")))
-    nights.crawl(shelf(skill("a"), skill("b", "Knead.")))
+    nights.crawl(shelf(skill("a"), skill("b", "Knead the dough.")))
     new = nights.raw_parts()[-1]
     (nights.folder / new).write_bytes(b"PAR1")
     with pytest.raises(StorageError, match=new):

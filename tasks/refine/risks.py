@@ -1,0 +1,142 @@
+"""Risk findings: what a reader should look at before an agent follows a text. Never a verdict of safety."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from storage.schemas import Finding, Severity
+from tasks.refine.excerpt import excerpt
+from tasks.refine.risk_context import Surroundings
+from tasks.refine.risk_measures import MEASURES
+from tasks.refine.risk_rules import RULES_VERSION, RiskRule, RiskRules, risk_rules, rules_digest
+from tasks.refine.risk_screen import Region, Screened, merged, screened
+
+__all__ = ["RULES_VERSION", "rules_digest", "scan", "scan_all"]
+
+_GRAVITY: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
+# Weighing looks at the surroundings of a hit; beyond so many, one more changes no reader's mind.
+_WEIGHED = 50
+_URL = re.compile(r"(?P<scheme>https?)://(?P<host>[^\s/:\"'`)<>|,]{1,253})(?P<port>:\d{1,5})?(?P<path>/[^\s\"'`)<>|]{0,200})?")
+_LOCAL = re.compile(r"localhost$|127\.|10\.|192\.168\.|\[?::1")
+_NUMBER = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$")
+# A second pattern may begin so far before the place that is near enough.
+_REACH = 160
+_UNCONTINUED = re.compile(r"(?<!\\)\n")
+
+
+def _spans(pattern: re.Pattern[str], text: str, region: Region) -> Iterator[Region]:
+    counted = {index for name, index in pattern.groupindex.items() if name.startswith("hit")}
+    for match in pattern.finditer(text, *region):
+        if not counted:
+            yield match.span()
+        elif match.lastindex in counted:
+            yield match.span(match.lastindex)
+
+
+def _one_line(text: str, start: int, end: int) -> bool:
+    """Tell whether no line ends in between, but for lines that the shell joins."""
+    return _UNCONTINUED.search(text, start, end) is None
+
+
+def _near(rule: RiskRule, text: str, hits: list[Region]) -> list[Region]:
+    """Return where the rule's second pattern matches close to its hits."""
+    around = merged([(max(0, start - rule.within - _REACH), end + rule.within + _REACH) for start, end in hits])
+    return [match.span() for region in around if rule.near for match in rule.near.finditer(text, *region)]
+
+
+def _paired(rule: RiskRule, text: str, hits: list[Region]) -> Iterator[Region]:
+    """Yield the hits that have the rule's second pattern near them, each with it in its span."""
+    others = _near(rule, text, hits)
+    starts = [start for start, _ in others]
+    for start, end in hits:
+        before = bisect_right(starts, start) - 1
+        near_by = [others[before]] if before >= 0 and start - others[before][1] <= rule.within else []
+        if rule.order == "either":
+            after = bisect_left(starts, start)
+            near_by += [others[after]] if after < len(others) and starts[after] - end <= rule.within else []
+        spans = ((min(start, other[0]), max(end, other[1])) for other in near_by)
+        whole = next((span for span in spans if not rule.line or _one_line(text, *span)), None)
+        if whole:
+            yield whole
+
+
+def _measured(rule: RiskRule, text: str, region: Region) -> Iterator[Region]:
+    if MEASURES[rule.measure](text[slice(*region)]) >= rule.at_least:
+        yield region
+
+
+def _hits(rule: RiskRule, text: Surroundings, screened: Screened) -> Iterator[Region]:
+    everywhere = rule.where == "document"
+    for region in screened.windows(rule, text.lowered) if everywhere else text.regions(rule.where):
+        if rule.measure:
+            yield from _measured(rule, text.lowered, region)
+        elif rule.pattern:
+            spans = _spans(rule.pattern, text.lowered, region)
+            yield from _paired(rule, text.lowered, list(spans)) if rule.near else spans
+
+
+def _by_host(rule: RiskRule, text: Surroundings, span: Region) -> Severity:
+    """Grade a download by whom it asks: known installers and this machine, numbers and plain HTTP, others."""
+    end = text.lowered.find("\n", span[1], span[1] + 200)
+    url = _URL.search(text.lowered, span[0], end if end >= 0 else span[1] + 200)
+    if not url:
+        return rule.severity
+    host, place = url["host"], url["host"] + (url["path"] or "")
+    known = text.rules.known_hosts
+    if _LOCAL.match(host) or host in known or any("/" in k and place.startswith(k) for k in known):
+        return "info"
+    return "error" if url["scheme"] == "http" or _NUMBER.match(host) else rule.severity
+
+
+def _severity(rule: RiskRule, text: Surroundings, span: Region) -> Severity:
+    severity = _by_host(rule, text, span) if rule.hosts else rule.severity
+    lowered = severity != "info" and any(text.applies(c, *span) for c in sorted(rule.weighed_by))
+    return "info" if lowered else severity
+
+
+def _finding(rule: RiskRule, text: Surroundings, screened: Screened) -> Finding | None:
+    """Return the rule's one finding: its gravest hit, the first of such, and how many more there are."""
+    hits = _hits(rule, text, screened)
+    weighed = [(_severity(rule, text, span), span) for span in islice(hits, _WEIGHED)]
+    if not weighed:
+        return None
+    severity, (start, end) = max(weighed, key=lambda hit: _GRAVITY[hit[0]])
+    more = len(weighed) - 1 + sum(1 for _ in hits)
+    also = f" (and {more:,} more)" if more else ""
+    shown = excerpt(text.text[start:end])
+    return Finding(f"risk.{rule.id}", severity, f"line {text.line(start)}: {rule.description}: {shown}{also}")
+
+
+def scan_all(texts: Sequence[str], *, rules: RiskRules | None = None) -> list[tuple[Finding, ...]]:
+    """Return the risks found in each of many whole files; see `scan`, which is slower a file.
+
+    Args:
+        texts: A batch of files as `scan` takes them; some hundred at a time are fastest.
+        rules: The packaged ones where None.
+    """
+    known = rules or risk_rules()
+    found = []
+    surroundings = [Surroundings(text, known) for text in texts]
+    for text, may_hit in zip(surroundings, screened([s.lowered for s in surroundings], known), strict=True):
+        of_text = (_finding(rule, text, may_hit) for rule in may_hit.rules)
+        found.append(tuple(finding for finding in of_text if finding))
+    return found
+
+
+def scan(text: str, *, rules: RiskRules | None = None) -> tuple[Finding, ...]:
+    """Return the risks found in a whole file: front matter, comments and body.
+
+    One finding a rule, in the rules' order, with code `risk.<group>.<rule>`; its message names the line
+    (from 1) of the gravest hit, says what the rule is about, and shows a harmless excerpt. A hit in a code
+    fence, a quotation, a sentence that forbids it or a text about security weighs less where its rule says
+    so; a download weighs by its host. No finding means just that: nothing was found. Takes time linear in
+    the text.
+
+    Args:
+        text: The file as fetched, decoded; nothing removed, for what is removed may be what hides.
+        rules: The packaged ones where None.
+    """
+    return scan_all([text], rules=rules)[0]

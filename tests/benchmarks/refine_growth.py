@@ -1,0 +1,130 @@
+"""Time and memory of the whole refine stage as a corpus grows, and of one more document on top.
+
+Run by hand: `PYTHONPATH=. python tests/benchmarks/refine_growth.py CORPUS.parquet [FOLDER] [SIZE]...`. The
+corpus has columns id and content; sizes are 20,000 and 100,000 documents where none is given; FOLDER (where
+none is given a temporary one) takes some 12 KB a document. The corpus is replicated with 30 % of its words
+replaced: in each replica the same words by the same others wherever they stand, so that the clusters of
+near-duplicates keep their sizes. Each measurement is a process of its own; crawling is not measured.
+"""
+
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from refining import crawl, refine
+
+REPLACED_PERCENT = 30
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_SCHEMA = pa.schema([("id", pa.string()), ("content", pa.string())])
+_HEAD = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+
+
+class Replaced(dict[str, str]):
+    """What stands for each word in a replica: for 30 % another of the same length, else the word itself."""
+
+    def __init__(self, replica: int) -> None:
+        self.replica = replica
+
+    def __missing__(self, word: str) -> str:
+        chosen = zlib.crc32(f"{self.replica} {word}".encode()) % 100 < REPLACED_PERCENT
+        shifted = "".join(chr(ord(letter) + self.replica) for letter in word.lower())
+        self[word] = shifted if chosen and _WORD.fullmatch(shifted) else word
+        return self[word]
+
+    def applied(self, content: str) -> str:
+        """Return a text with its words replaced; the front matter stays as it is."""
+        head = _HEAD.match(content)
+        start = head.end() if head else 0
+        return content[:start] + _WORD.sub(lambda match: self[match[0]], content[start:])
+
+
+def replicate(corpus: Path, size: int, out: Path) -> None:
+    """Write the corpus and as many replicas of it as make `size` documents."""
+    rows = pl.read_parquet(corpus, columns=["id", "content"])
+    with pq.ParquetWriter(out, _SCHEMA, compression="zstd") as writer:
+        for replica in range(-(-size // rows.height)):
+            words = Replaced(replica)
+            part = rows.head(size - replica * rows.height)
+            contents = [words.applied(content) if replica else content for content in part["content"]]
+            ids = [f"{doc_id}--{replica}" for doc_id in part["id"]]
+            writer.write_table(
+                pa.table({"id": ids, "content": contents}, schema=_SCHEMA), row_group_size=1000
+            )
+
+
+def grow(corpus: Path, more: Path) -> None:
+    """Write the corpus and one document more, a near-duplicate of its first."""
+    with pq.ParquetFile(corpus) as file, pq.ParquetWriter(more, _SCHEMA, compression="zstd") as writer:
+        for batch in file.iter_batches(1000):
+            writer.write_batch(batch.cast(_SCHEMA))
+        first = next(file.iter_batches(1))["content"][0].as_py()
+        one = {"id": ["one-more"], "content": [f"{first}\nAnd one line more."]}
+        writer.write_table(pa.table(one, schema=_SCHEMA))
+
+
+def measured(folder: Path, night: int) -> dict[str, float | dict[str, int]]:
+    """Refine and return the corpus' counts, seconds, CPU seconds and peak memory in GiB of this process."""
+    began = time.process_time()
+    counts, seconds, settling = refine(folder, night)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    cpu = time.process_time() - began
+    return {"counts": counts, "seconds": seconds, "settling": settling, "cpu": cpu, "peak": peak}
+
+
+def process(*arguments: object) -> str:
+    """Run this file's step of that name in a process of its own."""
+    command = [sys.executable, __file__, "--step", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def step(name: str, folder: Path, night: int) -> None:
+    """Crawl or refine, in this process."""
+    if name == "crawl":
+        crawl(folder / "root", folder / "corpus.parquet", night)
+    else:
+        print(json.dumps(measured(folder / "root", night)))
+
+
+def main(corpus: Path, folder: Path, sizes: list[int]) -> None:
+    """Print a row a size."""
+    print("documents     kept  dropped  refine s  of it settling  CPU s  ms a document  peak GiB  one more s")
+    for size in sizes:
+        place = folder / str(size)
+        place.mkdir(parents=True)
+        replicate(corpus, size, place / "corpus.parquet")
+        process("crawl", place, 0)
+        whole = json.loads(process("refine", place, 0))
+        grow(place / "corpus.parquet", place / "more.parquet")
+        (place / "more.parquet").replace(place / "corpus.parquet")
+        process("crawl", place, 1)
+        one_more = json.loads(process("refine", place, 1))
+        kept = whole["counts"]["documents"]
+        print(
+            f"{size:9,} {kept:8,} {size - kept:8,} {whole['seconds']:9.1f} {whole['settling']:15.1f} "
+            f"{whole['cpu']:6.0f} {1000 * whole['seconds'] / size:14.2f} {whole['peak']:9.2f} "
+            f"{one_more['seconds']:11.2f}",
+            flush=True,
+        )
+        print(f"          {whole['counts']}, one more: {one_more['counts']}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--step":
+        step(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+    else:
+        with tempfile.TemporaryDirectory() as made:
+            chosen = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(made)
+            main(Path(sys.argv[1]), chosen, [int(size) for size in sys.argv[3:]] or [20_000, 100_000])

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nights import HandSource, Nights, raw
+
+from storage.errors import WrongInput
+from storage.schemas import DOCUMENTS
+from tasks.refine.export import ExportReport, export_corpus
+from tasks.refine.export_writers import safe_path, skill_text
+from tasks.refine.frontmatter import parse_frontmatter
+from tasks.refine.policy import LicencePolicy
+
+TEXTS = {
+    "o/r/bread": "---\nname: bread\ndescription: 'Bakes: bread'\nlicense: MIT\n---\nLet it rise.\n",
+    "o/r/Bread-copy": "---\nname: bread\ndescription: 'Bakes: bread'\nlicense: MIT\n---\nLet it rise.\n",
+    "o/r/cake": "---\nname: cake\ndescription: Bakes a cake.\n---\nBeat the eggs.\n",
+    "o/r/rolls": "---\nname: rolls\nlicense: GPL-3.0\n---\nFold the dough over twice, then let it rest.\n",
+    "o/r/secret": "---\nname: secret\ndescription: Ours.\nlicense: Proprietary\n---\nKeep it shut.\n",
+    "o/r/hollow": "---\nname: hollow\ndescription: Nothing.\n---\n",
+}
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    made = Nights(tmp_path_factory.mktemp("root"))
+    made.run(HandSource("git+https://example.org/o/r", *(raw(i, t.encode()) for i, t in TEXTS.items())))
+    return made
+
+
+def export(nights: Nights, out: Path, format: str = "jsonl", **options: Any) -> ExportReport:  # noqa: A002, ANN401
+    return export_corpus(nights.root, out, format=format, now=nights.now, **options)  # type: ignore[arg-type]
+
+
+def lines(file: Path) -> dict[str, dict[str, Any]]:
+    return {row["doc_id"]: row for row in map(json.loads, file.read_text("utf-8").splitlines())}
+
+
+def test_only_what_the_policy_allows_goes_with_its_text(nights: Nights, tmp_path: Path) -> None:
+    report = export(nights, tmp_path / "out")
+    rows = lines(tmp_path / "out/documents.jsonl")
+    assert list(rows) == ["o/r/bread"]
+    assert rows["o/r/bread"]["body"] == "Let it rise."
+    assert (report.documents, report.with_text) == (1, 1)
+    assert report.left_out == {"deny": 1, "metadata-only": 2}
+    assert report.classes == {"allow": 1, "deny": 1, "metadata-only": 2}
+
+
+def test_of_metadata_only_no_text_goes_along_not_even_as_a_description(
+    nights: Nights, tmp_path: Path
+) -> None:
+    export(nights, tmp_path / "out", licences=["allow", "metadata-only"])
+    rows = lines(tmp_path / "out/documents.jsonl")
+    assert {i: (r["description"], r["body"]) for i, r in rows.items()} == {
+        "o/r/bread": ("Bakes: bread", "Let it rise."),
+        "o/r/cake": ("Bakes a cake.", None),
+        "o/r/rolls": (None, None),
+    }
+    assert "dough" not in (tmp_path / "out/documents.jsonl").read_text("utf-8")
+
+
+def test_the_policy_is_a_parameter(nights: Nights, tmp_path: Path) -> None:
+    export(nights, tmp_path / "out", policy=LicencePolicy(allow=("GPL-3.0-only",), unknown="allow"))
+    assert set(lines(tmp_path / "out/documents.jsonl")) == {"o/r/cake", "o/r/rolls"}
+
+
+def test_parquet_has_the_documents_columns_and_their_class(nights: Nights, tmp_path: Path) -> None:
+    export(nights, tmp_path / "out", "parquet", licences=["allow", "metadata-only"])
+    frame = pl.read_parquet(tmp_path / "out/documents.parquet")
+    assert frame.columns == [*DOCUMENTS, "licence_class"]
+    assert sorted(frame["doc_id"]) == ["o/r/bread", "o/r/cake", "o/r/rolls"]
+    aliases = pl.read_parquet(tmp_path / "out/aliases.parquet")
+    assert aliases.rows() == [("o/r/Bread-copy", "o/r/bread", "folded")]
+
+
+def test_a_folder_holds_skills_that_read_back_as_they_were(nights: Nights, tmp_path: Path) -> None:
+    export(nights, tmp_path / "out", "folder", licences=["allow", "metadata-only"])
+    rows = lines(tmp_path / "out/documents.jsonl")
+    assert rows["o/r/bread"]["exported_to"] == "skills/o/r/bread"
+    assert rows["o/r/cake"]["exported_to"] is None
+    skills = sorted((tmp_path / "out/skills").rglob("*.md"))
+    assert [s.relative_to(tmp_path / "out").as_posix() for s in skills] == ["skills/o/r/bread/SKILL.md"]
+    front = parse_frontmatter(skills[0].read_text("utf-8"))
+    assert front.fields == {"name": "bread", "description": "Bakes: bread", "license": "MIT"}
+    assert front.body.strip() == "Let it rise."
+
+
+def test_the_datasheet_counts_what_went_what_stayed_and_why(nights: Nights, tmp_path: Path) -> None:
+    export(nights, tmp_path / "out", licences=["allow", "metadata-only"])
+    sheet = json.loads((tmp_path / "out/datasheet.json").read_text("utf-8"))
+    assert (sheet["documents"], sheet["with_text"]) == (3, 1)
+    assert sheet["sources"] == {"git+https://example.org/o/r": 3}
+    assert sheet["licences"] == {"allow": {"MIT": 1}, "metadata-only": {"GPL-3.0-only": 1, "unknown": 1}}
+    assert sheet["dropped"] == {"no_body": 1, "duplicate": 1}
+    assert sheet["left_out"] == {"deny": 1}
+    assert sheet["made_at"] == nights.now.isoformat()
+    assert {"schema", "refine", "risk rules"} <= sheet["versions"].keys()
+    text = (tmp_path / "out/DATASHEET.md").read_text("utf-8")
+    assert "| metadata-only: GPL-3.0-only | 1 |" in text
+    assert "| no_body | 1 |" in text
+
+
+def test_an_empty_corpus_exports_empty_files(tmp_path: Path) -> None:
+    empty = Nights(tmp_path / "root")
+    for form in ("parquet", "jsonl", "folder"):
+        assert export(empty, tmp_path / form, form).documents == 0
+        assert (tmp_path / form / "datasheet.json").exists()
+    assert pl.read_parquet(tmp_path / "parquet/documents.parquet").is_empty()
+    assert (tmp_path / "jsonl/documents.jsonl").read_text("utf-8") == ""
+
+
+@pytest.mark.parametrize(
+    "options", [{"format": "csv"}, {"licences": ["deny"]}, {"licences": []}, {"licences": ["mit"]}]
+)
+def test_wrong_use_is_refused_and_leaves_nothing(
+    nights: Nights, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with pytest.raises(WrongInput):
+        export(nights, tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_holds_something_is_never_written_to(nights: Nights, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine", "utf-8")
+    with pytest.raises(WrongInput, match="no empty folder"):
+        export(nights, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("doc_id", "path"),
+    [
+        ("o/r/bread", "o/r/bread"),
+        ("../../etc/passwd", "etc/passwd"),
+        ("/etc//./x", "etc/x"),
+        ("a\\..\\b", "a/b"),
+        ("o/.git/hooks", "o/git/hooks"),
+        ("o/CON/aux.txt", "o/_CON/_aux.txt"),
+        ("o/r/SKILL.md", "o/r/_SKILL.md"),
+        ("o/a:b*c?", "o/a_b_c_"),
+        ("..", "_"),
+        ("技能/パン", "技能/パン"),
+    ],
+)
+def test_a_path_made_of_an_id_is_safe(doc_id: str, path: str) -> None:
+    assert safe_path(doc_id) == path
+
+
+@given(st.text())
+def test_no_id_leads_out_of_the_folder(doc_id: str) -> None:
+    parts = safe_path(doc_id).split("/")
+    assert all(part and part.strip(". ") == part and len(part.encode()) <= 90 for part in parts)
+
+
+def test_ids_that_differ_in_letter_case_alone_get_folders_of_their_own(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "root")
+    text = "---\nname: x\ndescription: y\nlicense: MIT\n---\nStir {} well.\n"
+    nights.run(
+        HandSource("dir:d", *(raw(i, text.format(n).encode()) for n, i in enumerate(["a:b", "a*b", "a_b"])))
+    )
+    export(nights, tmp_path / "out", "folder")
+    taken = [row["exported_to"] for row in lines(tmp_path / "out/documents.jsonl").values()]
+    assert sorted(taken) == ["skills/a_b", "skills/a_b~2", "skills/a_b~3"]
+
+
+_LINE = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1)
+
+
+@given(_LINE.filter(str.strip), _LINE.filter(str.strip))
+def test_a_rebuilt_skill_reads_back(name: str, description: str) -> None:
+    front = parse_frontmatter(skill_text(name, description, "# Body", None))
+    assert (front.fields["name"], front.fields["description"]) == (name, description)
+    assert not any(f.code.startswith("frontmatter") for f in front.findings)

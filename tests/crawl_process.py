@@ -1,4 +1,4 @@
-"""`python -m tests.crawl_process ROOT URLS.json` crawls the marketplace once, so that a test can kill it."""
+"""`python -m tests.crawl_process ROOT URLS.json [DELAY]` crawls the marketplace once; a test may kill it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.crawling import reach_of
 
 def main() -> None:
     root = Root(sys.argv[1])
-    reach = reach_of(json.loads(Path(sys.argv[2]).read_text()))
+    delay = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
+    reach = reach_of(json.loads(Path(sys.argv[2]).read_text()), request_delay=delay)
     now = datetime.now(UTC)
     with writer_lock(root):
         source = open_source("skillsmp", Opening(root, now, reach=reach))

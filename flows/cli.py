@@ -12,7 +12,7 @@ import typer
 
 from flows import printing
 from flows.settings import Settings, load_settings
-from storage.errors import SkilleryError, UnknownDocument, WrongInput
+from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
 from storage.root import Root
 
 app = typer.Typer(
@@ -247,7 +247,7 @@ def main() -> None:
     """
     try:
         code = app(standalone_mode=False)
-    except (WrongInput, UnknownDocument) as error:
+    except (WrongInput, UnknownDocument, Withheld) as error:
         _fail(str(error), 2)
     except SkilleryError as error:
         _fail(str(error), 1)

@@ -15,7 +15,8 @@ from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.parse.shells import prepare_encoder
-from tasks.retrieve.shells import build_tables, check_tables, publish_tables
+from tasks.retrieve.licences import by_class, licence_table
+from tasks.retrieve.shells import build_tables, check_tables, class_licences, publish_tables
 
 log = logging.getLogger(__name__)
 
@@ -26,19 +27,23 @@ PUBLISHED = "skillery.published"
 def index(
     root: str = "data", index: Literal["all", "skills"] = "all", run_id: str | None = None
 ) -> dict[str, Any]:
-    """Bring the tables in step with the corpus, check them, serve them; return built, checks, version.
+    """Bring the tables in step with the corpus, check and serve them; return what was built, and the checks.
 
-    A version that fails a check is not served: the run fails, and the old version goes on being served.
+    A version that fails a check is not served: the run fails, and the old version goes on being served. What
+    licences allow is worked out anew in any case, since a setting may be all that changed.
 
     Args:
         root: Folder of all that Skillery keeps.
         index: `skills` leaves the table `nodes` for later.
         run_id: Filled in by nightly.
     """
-    run = run_id or new_run_id()
+    run, settings = run_id or new_run_id(), load_settings()
+    policy = settings.licence_policies()["serve"]
     with writer_lock(Root(root)):
-        encoder = prepare_encoder(root, load_settings().encoder)
+        encoder = prepare_encoder(root, settings.encoder)
         built = build_tables(root, encoder, with_nodes=index == "all")
+        licences = class_licences(root, built, policy)
+        show_table("skillery-licences", licence_table(licences), "What licences allow, by documents.")
         checks = check_tables(root, built, encoder)
         show_table("skillery-checks", checks, "The gate: what the new version had to pass.")
         version = publish_tables(root, built, checks, encoder, run_id=run, now=datetime.now(UTC))
@@ -47,4 +52,4 @@ def index(
     if version:
         resource = {"prefect.resource.id": "skillery.index", "prefect.resource.name": version}
         emit_event(event=PUBLISHED, resource=resource, payload={"root": root, "version": version})
-    return {"built": built, "checks": checks, "version": version}
+    return {"built": built, "licences": by_class(licences), "checks": checks, "version": version}

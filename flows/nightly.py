@@ -12,6 +12,7 @@ from flows.index import index as index_tables
 from flows.parse import parse
 from flows.record import new_run_id, recorded
 from flows.refine import refine
+from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import read_runs
@@ -36,6 +37,7 @@ def nightly(
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         run_id: Name of this run; made up where empty.
     """
+    load_settings().licence_policies()  # what is misspelt there is said now, not after hours of crawling
     place, run = Root(root), run_id or new_run_id()
     specs = [normal_spec(s) for s in sources or last_specs(place)]
     with writer_lock(place), recorded(place, run, specs) as record:

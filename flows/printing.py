@@ -79,6 +79,7 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"served: {status['served'] or 'nothing yet'}{age}")
     _say(f"counts: {_counts(status['counts'])}")
     _say(f"dropped: {_counts(status['dropped'])}")
+    _say(f"licences: {_counts(status['licences'])}")
     columns = ["source", "state", "last_complete", "stale_since"]
     _table("sources", columns, [[s[c] for c in columns] for s in status["sources"]])
     _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])

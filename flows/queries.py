@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.progress import Report, progress
 from flows.settings import Settings
-from storage.errors import UnknownDocument, WrongInput
+from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
 from tasks.parse.classify import FragmentInContext, Typed, read_fragments, write_typed
@@ -83,7 +83,7 @@ def _answer(
         for done, line in enumerate(lines, start=1):
             try:
                 yield {"query_id": line["query_id"], **answer(line)}
-            except (UnknownDocument, WrongInput) as error:
+            except (UnknownDocument, Withheld, WrongInput) as error:
                 failed.append(line)
                 yield {**{key: line[key] for key in required}, "error": str(error)}
             report(done, len(lines))

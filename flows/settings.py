@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.errors import WrongInput
+from storage.licences import LicenceClass
 
 
 class Settings(BaseSettings):
@@ -30,8 +32,26 @@ class Settings(BaseSettings):
         0.2, ge=0, le=1, description="How sure a text's language must be; 0 drops nothing for it."
     )
     drop_templates: bool = Field(True, description="Whether placeholders and unfilled templates are dropped.")
-    drop_licences: list[Literal["allow", "metadata-only", "deny"]] = Field(
-        [], description="Classes of licences to drop when refining; the policy also counts on the way out."
+    drop_licences: list[LicenceClass] = Field(
+        [], description="Classes, as when answering, to drop when refining; they count on the way out too."
+    )
+    licences_allow: list[str] | None = Field(
+        None, description="SPDX ids of licences that allow all; none: those that ask for a notice at most."
+    )
+    licences_deny: list[str] | None = Field(
+        None, description="SPDX ids of licences that are never served or exported; none: proprietary ones."
+    )
+    licences_unknown_serve: LicenceClass = Field(
+        "allow", description="Class of unknown licences when answering on this machine."
+    )
+    licences_unknown_export: LicenceClass = Field(
+        "metadata-only", description="Class of unknown licences when exporting."
+    )
+    licences_other_serve: LicenceClass = Field(
+        "allow", description="Class, when answering on this machine, of licences in neither list."
+    )
+    licences_other_export: LicenceClass = Field(
+        "metadata-only", description="Class of licences in neither list when exporting."
     )
     drop_risks: Literal["error", "warning", "info"] | None = Field(
         None, description="Drop what has a risk finding at least so grave; none: findings are advice alone."
@@ -63,7 +83,24 @@ class Settings(BaseSettings):
             "max_control_share", "min_words", "min_language_confidence", "drop_templates", "drop_licences",
             "drop_risks",
         )  # fmt: skip
-        return {n: getattr(self, n) for n in names}
+        # Without classes to drop the policy decides nothing: changing it then must refine nothing anew.
+        policy = {"policy": self.licence_policies()["serve"]} if self.drop_licences else {}
+        return {**{n: getattr(self, n) for n in names}, **policy}
+
+    def licence_policies(self) -> dict[str, dict[str, Any]]:
+        """Return what licences allow: the fields of a `LicencePolicy` for `serve` and for `export`.
+
+        Raises:
+            WrongInput: A list names what is no SPDX identifier, or both name the same.
+        """
+        from tasks.refine.policy import licence_policy  # noqa: PLC0415 (its library: queries do without)
+
+        lists = self.licences_allow, self.licences_deny
+        serve = licence_policy(*lists, unknown=self.licences_unknown_serve, other=self.licences_other_serve)
+        export = licence_policy(
+            *lists, unknown=self.licences_unknown_export, other=self.licences_other_export
+        )
+        return {"serve": asdict(serve), "export": asdict(export)}
 
     def reach(self) -> dict[str, Any]:
         """Return what crawls are told of the network; credentials are not among it."""

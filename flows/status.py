@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 from storage.counts import corpus_counts
+from storage.licences import CLASSES, read_licences
 from storage.root import Root
 from storage.served import read_served
-from storage.state import read_runs, read_sources, seen_table
+from storage.state import documents_table, read_runs, read_sources, seen_table
 
 # What is told of a source: when it was whole, and what its last reading brought and cost.
 _OF_A_SOURCE = (
@@ -41,4 +43,15 @@ def root_status(root: Root) -> dict[str, Any]:
         "sources": sources,
         "runs": runs,
         "dropped": counts.dropped,
+        "licences": _by_licence_class(root),
     }
+
+
+def _by_licence_class(root: Root) -> dict[str, int]:
+    """Count documents by what their licence allows; those no run has classed yet are `unclassed`."""
+    known, counts = read_licences(root), Counter[str]()
+    found = documents_table(root).read(columns=["licence"])["licence"].value_counts(name="n")
+    for licence, n in found.iter_rows():
+        classed = known is not None and (licence is None or licence in known.classes)
+        counts[known.class_of(licence) if known and classed else "unclassed"] += n
+    return {name: counts[name] for name in (*CLASSES, *(["unclassed"] if counts["unclassed"] else []))}

@@ -69,6 +69,10 @@ class UnknownDocument(TerminalError):
     """No served document, and no alias of one, has this id."""
 
 
+class Withheld(TerminalError):
+    """The licence policy keeps this document's text back."""
+
+
 class GateRefused(TerminalError):
     """A built version failed a check and is not served."""
 

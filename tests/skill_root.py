@@ -24,9 +24,11 @@ from tasks.parse.local import RuleClassifier
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
+from tasks.refine.policy import SERVE_POLICY
 from tasks.refine.settle import settle
 from tasks.retrieve.checks import Check, check_index, require_passed
 from tasks.retrieve.index import Built, build
+from tasks.retrieve.licences import classify_licences
 from tasks.retrieve.publish import publish
 from tasks.retrieve.served_index import ServedIndex
 
@@ -66,6 +68,7 @@ class SkillRoot:
 
     def __init__(self, market: Path, root: Path, export: Path) -> None:
         self.market, self.root, self.night = market, Root(root), 0
+        self.policy = SERVE_POLICY
         models = root / "models"
         models.mkdir(parents=True)
         # Under its own name, by which the command finds it too.
@@ -142,6 +145,7 @@ class SkillRoot:
     def index(self, *, nodes: bool = True) -> Built:
         """Build, check and publish as the index flow does; return what was built."""
         built = self.build(nodes=nodes)
+        classify_licences(self.root, built.skills, self.policy)
         if built.changed:
             require_passed([asdict(check) for check in self.check(built)])
             card = self.encoder.card

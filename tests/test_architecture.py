@@ -18,6 +18,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = ("storage", "tasks", "flows")
 STAGES = ("models", "crawl", "refine", "parse", "retrieve", "evaluate")
 HEAVY = ("prefect", "torch", "sentence_transformers", "transformers", "optimum")
+# What crawling and refining need, and no question does.
+FOR_RUNS = ("license_expression", "boolean", "scipy", "rensa", "py3langid", "aiohttp")
 MARKETPLACE = PROJECT / "tasks" / "crawl" / "marketplace"
 SOURCES = sorted(
     path.relative_to(PROJECT).as_posix()
@@ -180,7 +182,7 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
         ["evaluate", "paging", *bench, *root],
     ]
 
-    script = _ASK.format(heavy=HEAVY)
+    script = _ASK.format(heavy=(*HEAVY, *FOR_RUNS))
     done = subprocess.run(
         [sys.executable, "-c", script],
         input=json.dumps(commands),

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from storage.schemas import Dropped, Finding, RawDocument
 from tasks.crawl.archive import Archive, ArchiveRefused, read_archive
 from tasks.crawl.bundle import Entry, Skill
+from tasks.crawl.claims import Claims
 from tasks.crawl.content import Limits, read_skill
 from tasks.crawl.http_errors import HttpTerminal, HttpTransient
 from tasks.crawl.items import Gone, Item, Missed, Unchanged
@@ -43,10 +44,13 @@ class Bringer:
         now: When the reading began.
         limits: What is taken of one document at most.
         etag_key: What an ETag is good for: the API's credential.
+        claims: Which documents several rows of the list lead to.
     """
 
-    def __init__(self, spec: str, now: datetime, limits: Limits, etag_key: str) -> None:
+    def __init__(self, spec: str, now: datetime, limits: Limits, etag_key: str, claims: Claims) -> None:
         self._spec, self._now, self._limits, self._etag_key = spec, now, limits, etag_key
+        self._claims = claims
+        self._brought: tuple[str, frozenset[str]] = ("", frozenset())  # of the repository read last
         self.remembered = Remembered()
 
     def items(self, look: Look) -> Iterator[Item]:
@@ -65,13 +69,16 @@ class Bringer:
         fate, row = fate_of(error.reason, unit.known, self._now)
         if error.reason in _SETTLED:
             row = {"state": error.reason}
-        ids = _ids(unit)
-        had = {d for d in ids if d in _known_ids(unit)}
-        if fate == "stale":
-            yield Missed(tuple(ids), error.reason, str(error))
-        else:
-            yield Gone(tuple(sorted(had)), fate, str(error))
-            yield Missed(tuple(d for d in ids if d not in had), error.reason, str(error))
+        if unit.known.get("listed") != unit.digest:
+            row |= {"commit": None, "etag": None}  # that it is as it was says nothing of rows new since then
+        lost: list[str] = []
+        if fate != "stale":
+            had = [r for r in unit.listed if r["outcome"] == OK]
+            last = [r["doc_id"] for r in had if self._claims.lost(r)]
+            lost = [r["doc_id"] for r in had] if fate == "withdrawn" else last
+            yield Gone(tuple(dict.fromkeys(lost)), fate, str(error))
+            self.remembered.listed += [{**r, "outcome": error.reason, "digest": None} for r in had]
+        yield Missed(tuple(d for d in _ids(unit) if d not in lost), error.reason, str(error))
         self._remember(unit, {**row, "detail": str(error), "listed": unit.digest})
 
     def _refused(self, look: Look, error: ArchiveRefused) -> Iterator[Item]:
@@ -82,11 +89,11 @@ class Bringer:
         self._remember(unit, {"state": "refused", "detail": detail, "listed": unit.digest})
 
     def _as_it_was(self, look: Look) -> Iterator[Item]:
-        yield from as_listed(look.unit, self._spec)
+        yield from _as_found(look.unit, self._spec)
         self._remember(look.unit, {**FOUND, "state": OK, "etag": look.etag, "etag_key": self._etag_key})
 
     def _found(self, look: Look) -> Iterator[Item]:
-        unit = look.unit
+        unit = self._behind(look.unit)
         rows: list[dict[str, Any]] = []
         moved = False
         for part in look.parts:
@@ -98,21 +105,31 @@ class Bringer:
                 # Where the archive could only be had by its ref, that may have gone on since.
                 commit = (archive and archive.commit) or part.commit
                 moved |= commit != part.commit
-                for item in self._documents(unit, replace(part, commit=commit), archive):
+                own = replace(part, commit=commit, changed=part.changed - unit.ceded)
+                for item in self._documents(unit, own, archive):
                     outcomes[item.doc_id] = OK if isinstance(item, RawDocument) else item.reason
                     yield item
             yield from self._settle(unit, part, outcomes, rows)
         first = look.parts[0]
+        # What is another ref's now may be this one's at the next look, though nothing changes here.
+        again = moved or not unit.ceded.isdisjoint(r["doc_id"] for r in rows)
         self.remembered.listed += [{**row, "digest": None} for row in rows] if moved else rows
+        held = frozenset(r["doc_id"] for r in rows if r["outcome"] == OK)
+        self._brought = unit.repository.lower(), unit.ceded | held
         self.remembered.archives += [p.archive for p in look.parts if p.archive is not None]
         changed = any(p.changed for p in look.parts)
         row = {
             **FOUND, "state": OK, "listed": unit.digest, "full_name": first.metadata.full_name,
             "repo_id": first.metadata.repo_id, "licence": first.metadata.licence,
-            "stars": first.metadata.stars, "etag": None if moved else look.etag, "etag_key": self._etag_key,
-            "commit": first.commit if len(look.parts) == 1 and not moved else None,
+            "stars": first.metadata.stars, "etag": None if again else look.etag, "etag_key": self._etag_key,
+            "commit": first.commit if len(look.parts) == 1 and not again else None,
         }  # fmt: skip
         self._remember(unit, {**row, "changed_at": self._now} if changed else row)
+
+    def _behind(self, unit: Unit) -> Unit:
+        """Return a unit that cedes what another ref of its repository has just brought."""
+        name, brought = self._brought
+        return replace(unit, ceded=unit.ceded | brought) if name == unit.repository.lower() else unit
 
     def _documents(self, unit: Unit, part: Part, archive: Archive | None) -> Iterator[RawDocument | Dropped]:
         """Yield the changed skills, completed, and those of them that could not be read."""
@@ -151,16 +168,14 @@ class Bringer:
         folder = raw.path.rpartition("/")[0] if raw.path else ""
         url = f"https://github.com/{meta.full_name}/tree/{part.commit}/{quote(folder)}".rstrip("/")
         before = unit.known.get("repo_id")
-        recreated = before is not None and meta.repo_id is not None and before != meta.repo_id
-        found = Finding(
-            "repository.recreated", "warning", f"{meta.full_name} was repository {before}, is {meta.repo_id}"
-        )
+        message = f"{meta.full_name} was repository {before}, is {meta.repo_id}"
+        found = [Finding("repository.recreated", "warning", message)] if _recreated(unit, part) else []
         return replace(
             raw, repo=meta.full_name, repo_id=meta.repo_id, ref=part.ref, commit=part.commit,
             tree_sha=part.tree.folders.get(folder), url=url, author=meta.full_name.partition("/")[0],
             stars=meta.stars if listing.get("stars") is None else listing["stars"],
             category=listing.get("category"), tags=tuple(listing.get("tags") or ()),
-            repo_licence=meta.licence, findings=(*raw.findings, found) if recreated else raw.findings,
+            repo_licence=meta.licence, findings=(*raw.findings, *found),
         )  # fmt: skip
 
     def _settle(
@@ -176,23 +191,34 @@ class Bringer:
             if skill.doc_id in taken:
                 detail = f"{row['source_id']}: listed twice, the first counts"
                 yield Dropped(skill.doc_id, self._spec, "duplicate_id", detail, lost_to=skill.doc_id)
+            elif skill.doc_id in unit.ceded:
+                detail = f"{row['source_id']}: listed at another ref too, which counts"
+                yield Dropped(skill.doc_id, self._spec, "duplicate_id", detail, lost_to=skill.doc_id)
             elif skill.doc_id not in part.changed:
                 yield Unchanged((skill.doc_id,))
             taken.add(skill.doc_id)
-            old = row["doc_id"]
-            if old is not None and old != skill.doc_id and row["outcome"] == OK:
-                yield Gone((old,), "retired", f"renamed to {skill.doc_id}")
-                self.remembered.renamed[old] = skill.doc_id
+            yield from self._moved(unit, part, row, skill.doc_id)
             digest = skill_digest(skill, part.tree.folders[skill.entry.folder])
-            outcome = outcomes.get(skill.doc_id, OK)
-            rows.append({**row, "doc_id": skill.doc_id, "outcome": outcome, "digest": digest})
+            known = {"outcome": outcomes.get(skill.doc_id, OK), "doc_id": skill.doc_id}
+            rows.append({**row, **known, "digest": None if skill.doc_id in unit.ceded else digest})
         if unit.whole:
             gone = [r for r in unit.listed if r["doc_id"] not in taken]
             rows += [{**r, "outcome": "not-found", "digest": None} for r in gone]
 
+    def _moved(self, unit: Unit, part: Part, row: dict[str, Any], doc_id: str) -> Iterator[Item]:
+        """Retire the id that a row's document had; where its repository was renamed, that leads on."""
+        old = row["doc_id"]
+        if old is None or old == doc_id or row["outcome"] != OK or not self._claims.lost(row):
+            return
+        if _recreated(unit, part):
+            yield Gone((old,), "retired", f"another repository has taken its place: {doc_id}")
+        else:
+            yield Gone((old,), "retired", f"renamed to {doc_id}")
+            self.remembered.renamed[old] = doc_id
+
     def _lost(self, listed: dict[str, Any], part: Part, rows: list[dict[str, Any]]) -> Iterator[Item]:
         detail = f"no SKILL.md in {listed['rest'] or 'the root'} of {part.metadata.full_name}@{part.commit}"
-        if listed["outcome"] == OK:
+        if listed["outcome"] == OK and self._claims.lost(listed):
             yield Gone((listed["doc_id"],), "retired", detail)
         else:
             yield Dropped(provisional_id(listed), self._spec, "not-found", detail)
@@ -204,16 +230,25 @@ class Bringer:
 
 
 def as_listed(unit: Unit, spec: str) -> Iterator[Item]:
-    """Yield what is known of a unit's rows, where its repository is as it was at the last look."""
+    """Yield what is known of a unit's rows by the last look; what could not be had then is not there now."""
+    state = unit.known.get("state")
+    if state in (None, OK):
+        yield from _as_found(unit, spec)
+    else:
+        yield Missed(tuple(_ids(unit)), str(state), unit.known.get("detail") or "as at the last look")
+
+
+def _recreated(unit: Unit, part: Part) -> bool:
+    return unit.known.get("repo_id") not in (None, part.metadata.repo_id)
+
+
+def _as_found(unit: Unit, spec: str) -> Iterator[Item]:
     known = tuple(r["doc_id"] for r in unit.listed if r["outcome"] == OK)
     if known:
         yield Unchanged(tuple(dict.fromkeys(known)))
     for row in unit.listed:
         if row["outcome"] != OK and not unit.whole:
-            reason = row["outcome"] or unit.known.get("state") or "missing"
-            yield Dropped(
-                provisional_id(row), spec, reason, unit.known.get("detail") or "as at the last look"
-            )
+            yield Dropped(provisional_id(row), spec, row["outcome"] or "missing", "as at the last look")
 
 
 def provisional_id(listed: dict[str, Any]) -> str:
@@ -223,10 +258,6 @@ def provisional_id(listed: dict[str, Any]) -> str:
 
 def _ids(unit: Unit) -> list[str]:
     return list(dict.fromkeys(provisional_id(row) for row in unit.listed)) or [unit.repository]
-
-
-def _known_ids(unit: Unit) -> set[str]:
-    return {row["doc_id"] for row in unit.listed if row["outcome"] == OK}
 
 
 def _row_of(unit: Unit, skill: Skill) -> dict[str, Any]:

@@ -115,5 +115,5 @@ class GitHubSource:
             raise SourceUnavailable(self.spec, error.reason, str(error)) from error
         if error is not None:
             raise SourceError(self.spec, error.reason, str(error)) from error
-        if not found:
+        if not found and not look.unit.listed:
             raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this repository")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections import defaultdict
+import unicodedata
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +18,18 @@ from tasks.crawl.github import GitHub
 from tasks.crawl.github_answers import Metadata, NotModified, Tree
 from tasks.crawl.github_url import split_by_refs
 from tasks.crawl.http_errors import HttpTerminal, HttpTransient
-from tasks.crawl.units import Unit
+from tasks.crawl.identity import doc_key
+from tasks.crawl.units import OPEN, Unit
 
 FEW_FILES = 3  # so many are fetched one by one; more come as one archive
 _LARGE_FEW = 30  # and so many of a repository whose archive is too large
+_MOST_FAILURES = 20  # in a row: then no more is asked of a forge that is down or tells us to stop
+_OF_REPOSITORY = ("missing", "denied", "unauthorised")  # where it answers a question for the repository
+# The id that git gives a folder without anything in it, in either of its hashes.
+_EMPTY_TREES = (
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +96,57 @@ class Looker:
         folder: Where archives lie until their documents are on disk; one that is there is not fetched again.
         limits: What is taken of one document at most.
         etag_key: What an ETag is good for: the API's credential.
+
+    Attributes:
+        in_use: How many of the parts looked at refer to an archive; whoever reads one counts it down.
     """
 
     def __init__(self, github: GitHub, spec: str, folder: Path, limits: Limits, etag_key: str) -> None:
         self._github, self._spec, self._folder = github, spec, folder
         self._limits, self._key = limits, etag_key
+        self.in_use: Counter[Path] = Counter()
+        self._fetching: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._failed: list[HttpTransient] = []  # since something was answered
 
     async def look(self, unit: Unit) -> Look:
-        """Return how a unit is now; errors of the network are part of the answer."""
+        """Return how a unit is now; errors of the network are part of the answer.
+
+        After many failures in a row that may pass, nothing is asked for before `begin_again`.
+        """
+        if len(self._failed) >= _MOST_FAILURES:
+            last = self._failed[-1]
+            detail = f"not asked for, since {len(self._failed)} before it failed, the last: {last}"
+            return Look(unit, error=HttpTransient(last.reason, unit.repository, detail))
         try:
-            return await self._look(unit)
-        except (HttpTerminal, HttpTransient) as error:
+            look = await self._look(unit)
+        except HttpTerminal as error:
+            look = Look(unit, error=error)
+        except HttpTransient as error:
+            self._failed.append(error)
             return Look(unit, error=error)
+        self._failed.clear()
+        return look
+
+    def begin_again(self) -> None:
+        """Ask once more, whatever failed before."""
+        self._failed.clear()
 
     async def _look(self, unit: Unit) -> Look:
         known = unit.known
-        same_list = known.get("listed") == unit.digest and known.get("state") == "ok"
+        same_list = known.get("listed") == unit.digest and known.get("state") in ("ok", *OPEN)
         etag = known.get("etag") if same_list and known.get("etag_key") == self._key else None
         refs, new_etag = await self._refs(unit, etag)
         as_it_was = not refs or (same_list and [r.commit for r in refs] == [known.get("commit")])
         if as_it_was:
             return Look(unit, etag=new_etag or etag)
         metadata = await self._github.metadata(unit.repository)
-        parts = tuple([await self._part(unit, ref, metadata) for ref in refs])
+        try:
+            parts = tuple([await self._part(unit, ref, metadata) for ref in refs])
+        except HttpTerminal as error:
+            if error.reason not in _OF_REPOSITORY:
+                raise
+            # The repository is there: that its tree or archive is not is no miss of it.
+            raise HttpTerminal("not-fetched", error.url, error.detail, status=error.status) from error
         return Look(unit, parts, etag=new_etag)
 
     async def _refs(self, unit: Unit, etag: str | None) -> tuple[list[_Ref], str | None]:
@@ -130,7 +168,9 @@ class Looker:
         folders: dict[str, dict[str, str]] = defaultdict(dict)
         for row in unit.listed:
             rest = tuple(p for p in row["rest"].split("/") if p)
-            ref, folder = split_by_refs((unit.ref, *rest), names) or ("HEAD", row["rest"])
+            # A branch that was merged has its skills at the same place of another one.
+            known = "/".join(row["doc_id"].split("/")[2:]) if row["doc_id"] else row["rest"]
+            ref, folder = split_by_refs((unit.ref, *rest), names) or ("HEAD", known)
             folders[ref][row["rest"]] = folder
         return [await self._at(unit, ref, wanted) for ref, wanted in folders.items()]
 
@@ -144,12 +184,14 @@ class Looker:
     async def _part(self, unit: Unit, ref: _Ref, metadata: Metadata) -> Part:
         # Under the present name: what an old one redirects to is not always the whole question.
         tree = await self._github.tree(metadata.full_name, ref.tree)
-        _require_whole(tree, metadata.full_name)
+        _require_whole(tree, ref.tree, metadata.full_name)
         rows = tuple(plan(tree.entries, metadata.full_name, self._spec))
         skills = _wanted(unit, ref, rows)
         by_id = {skill.doc_id: (row, skill) for row, skill in skills if skill is not None}
         changed = frozenset(
-            doc_id for doc_id, (row, skill) in by_id.items() if _changed(row, skill, tree, unit.known)
+            doc_id
+            for doc_id, (row, skill) in by_id.items()
+            if doc_id not in unit.ceded and _changed(row, skill, tree)
         )
         part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
         return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
@@ -161,21 +203,24 @@ class Looker:
             return replace(part, files=files)
         name = hashlib.sha256(f"{unit.repository.lower()}@{part.commit}".encode()).hexdigest()[:24]
         archive = self._folder / f"{name}.zip"
-        if archive.exists():
-            return replace(part, archive=archive)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            await self._github.archive(part.metadata.full_name, part.commit, part.ref, archive)
+            async with self._fetching[archive]:  # two refs may name one commit
+                if not archive.exists():
+                    await self._github.archive(part.metadata.full_name, part.commit, part.ref, archive)
         except HttpTerminal as error:
             few = error.reason == "too-large" and len(paths) <= _LARGE_FEW
             files = await self._single(part, paths) if few else None
             if files is None:
                 raise
             return replace(part, files=files, refused=f"{error}; its files were fetched one by one")
+        self.in_use[archive] += 1
         return replace(part, archive=archive)
 
     async def _single(self, part: Part, paths: list[str]) -> dict[str, bytes] | None:
-        """Return these files, None where one is larger than what is taken of a bundle."""
+        """Return these files, None where one is larger than what is taken of a bundle, or not to be had so.
+
+        A mirror that knows no commits has given us a tree's id, by which there are no single files.
+        """
         try:
             return {
                 path: await self._github.raw(
@@ -184,13 +229,13 @@ class Looker:
                 for path in paths
             }
         except HttpTerminal as error:
-            if error.reason != "too-large":
+            if error.reason not in ("too-large", *_OF_REPOSITORY):
                 raise
             return None
 
 
-def _require_whole(tree: Tree, repository: str) -> None:
-    """Let a tree pass that tells of every file.
+def _require_whole(tree: Tree, sha: str, repository: str) -> None:
+    """Let a tree pass that is the one asked for, and tells of every file.
 
     Git keeps no empty folders: one without files means that only the uppermost level was told, and from that
     nothing would follow for what lies below.
@@ -198,6 +243,9 @@ def _require_whole(tree: Tree, repository: str) -> None:
     Raises:
         HttpTerminal: It does not.
     """
+    if tree.sha != sha or (not tree.entries and sha not in _EMPTY_TREES):
+        found = f"holds nothing of tree {sha}" if tree.sha == sha else f"is {tree.sha}, not {sha}"
+        raise HttpTerminal("shape", repository, f"the tree of {repository} that was answered {found}")
     paths = [*(e.path for e in tree.entries), *tree.folders]
     empty = tree.folders.keys() - {path.rpartition("/")[0] for path in paths} - {""}
     if empty:
@@ -212,12 +260,17 @@ def _wanted(
     if ref.folders is None:
         known = {r["rest"]: r for r in unit.listed}
         return tuple((known.get(folder), skill) for folder, skill in skills.items())
-    loosely = {folder.casefold(): skill for folder, skill in skills.items()}
+    loosely = {_loose(folder): skill for folder, skill in skills.items()}
     found = ((r, ref.folders[r["rest"]]) for r in unit.listed if r["rest"] in ref.folders)
-    return tuple((row, skills.get(folder) or loosely.get(folder.casefold())) for row, folder in found)
+    return tuple((row, skills.get(folder) or loosely.get(_loose(folder))) for row, folder in found)
 
 
-def _changed(row: dict[str, Any] | None, skill: Skill, tree: Tree, known: dict[str, Any]) -> bool:
-    if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id or known.get("state") != "ok":
+def _loose(folder: str) -> str:
+    """Return a folder as lists may write it: in another letter case, its accents composed."""
+    return doc_key(unicodedata.normalize("NFC", folder))
+
+
+def _changed(row: dict[str, Any] | None, skill: Skill, tree: Tree) -> bool:
+    if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
         return True
     return bool(row["digest"] != skill_digest(skill, tree.folders[skill.entry.folder]))

@@ -134,7 +134,9 @@ class Reading:
             # What has been yielded is kept, also where the source breaks off.
             self._flush()
             self.report.failed = dict(Counter(d.reason for d in self.dropped))
-        whole = limit is None or (ended and (self.source.exhaustive or self.report.listed < limit))
+        # What was left out was asked for too.
+        fewer = limit is None or self.report.listed + len(self.dropped) < limit
+        whole = limit is None or (ended and (self.source.exhaustive or fewer))
         self.report.state = "complete" if whole else "limited"
         if self.source.exhaustive:
             self._depart(whole=whole)

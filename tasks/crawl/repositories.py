@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
 import polars as pl
@@ -16,6 +17,7 @@ from storage.errors import SourceError, SourceUnavailable
 from storage.root import Root
 from storage.state import ALIASES, aliases_table
 from tasks.crawl.bring import Bringer, Remembered
+from tasks.crawl.claims import Claims
 from tasks.crawl.content import Limits
 from tasks.crawl.credentials import GITHUB_TOKEN, credential
 from tasks.crawl.http import Http
@@ -64,8 +66,9 @@ class Repositories:
         self.spec, self.root, self.reach, self.now = spec, root, reach, now
         self._limits, self._token = limits, credential(GITHUB_TOKEN)
         etag_key = self._token.fingerprint() if self._token else "anonymous"
-        self.bringer, self._etag_key = Bringer(spec, now, limits, etag_key), etag_key
-        self._unreached: list[Look] = []
+        self.bringer = Bringer(spec, now, limits, etag_key, Claims(root, spec))
+        self._etag_key, self._unreached = etag_key, list[Look]()
+        self._archives_in_use: Counter[Path] = Counter()
         self._archives = f"{ARCHIVES}/{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
         self._ended = False
 
@@ -78,12 +81,14 @@ class Repositories:
         github = self.reach.github(http, self._token)
         folder = self.root.folder / self._archives
         looker = Looker(github, self.spec, folder, self._limits, self._etag_key)
+        self._archives_in_use = looker.in_use
         again: list[Unit] = []
         async for look in in_order(looker.look, units, _AHEAD):
             if isinstance(look.error, HttpTransient) and look.error.reason != "quota":
                 again.append(look.unit)
             else:
                 yield self._checked(look)
+        looker.begin_again()
         async for look in in_order(looker.look, again, _AHEAD):
             yield self._checked(look)
         self._ended = True
@@ -121,7 +126,9 @@ class Repositories:
         # Last: a repository that is remembered is not looked at again.
         upsert(repositories_table(self.root), _frame(kept.repositories, REPOSITORIES))
         for archive in kept.archives:
-            archive.unlink(missing_ok=True)
+            self._archives_in_use[archive] -= 1
+            if self._archives_in_use[archive] <= 0:  # else another ref of this commit is yet to be read
+                archive.unlink(missing_ok=True)
         if self._ended:
             self.root.delete(self._archives)  # with what runs that died have left in it
 

@@ -119,7 +119,9 @@ class SkillsMPSource:
                     yield page
             async for page in self._walked(client, self._query):
                 yield page
-            for _ in range(self._reach.sweep_keywords if self._state.cursor.rest else 0):
+            # Its keywords stand for everything: they would bring what a query does not mean.
+            swept = self._state.cursor.rest and self._query is None
+            for _ in range(self._reach.sweep_keywords if swept else 0):
                 async for page in self._walked(client, self._next_keyword()):
                     yield page
         except (HttpTerminal, HttpTransient) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +17,7 @@ from storage.crawl_state import LISTED
 Why: TypeAlias = Literal["changed", "again", "recheck"]
 _ORDER: dict[Why, int] = {"changed": 0, "again": 1, "recheck": 2}
 # States in which the last look did not tell how the repository is.
-_OPEN = ("failed", "missing", "denied")
+OPEN = ("failed", "missing", "denied")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Unit:
         row: What is known of it, a row of REPOSITORIES, None before the first look.
         digest: Of the rows listed: a list that says something new has another.
         whole: Every skill of the repository is meant; the rows are what was there at the last look.
+        ceded: The doc_ids that the list names at another ref too, which comes before this one.
     """
 
     source: str
@@ -40,6 +42,7 @@ class Unit:
     row: dict[str, Any] | None
     digest: str
     whole: bool = False
+    ceded: frozenset[str] = frozenset()
 
     @property
     def known(self) -> dict[str, Any]:
@@ -58,10 +61,14 @@ def units_of(listed: pl.DataFrame, repositories: pl.DataFrame) -> list[Unit]:
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in listed.select(LISTED.names()).sort("repository", "ref", "rest").to_dicts():
         groups.setdefault((row["repository"], row["ref"]), []).append(row)
-    return [
-        Unit(group[0]["source"], group[0]["written"], ref, tuple(group), rows.get((name, ref)), digest(group))
-        for (name, ref), group in groups.items()
-    ]
+    held: dict[str, frozenset[str]] = defaultdict(frozenset)
+    units = []
+    for (name, ref), group in groups.items():
+        source, written = group[0]["source"], group[0]["written"]
+        known, said = rows.get((name, ref)), digest(group)
+        units.append(Unit(source, written, ref, tuple(group), known, said, ceded=held[name]))
+        held[name] |= {r["doc_id"] for r in group if r["outcome"] == "ok"}
+    return units
 
 
 def digest(listed: Iterable[dict[str, Any]]) -> str:
@@ -84,7 +91,7 @@ def _why(unit: Unit, now: datetime, recheck_days: float) -> Why | None:
     row = unit.row
     if row is None or row["listed"] != unit.digest:
         return "changed"
-    if row["state"] in _OPEN:
+    if row["state"] in OPEN:
         return "again"
     oldest = now - timedelta(days=recheck_days)
     return "recheck" if row["checked_at"] is None or row["checked_at"] < oldest else None

@@ -30,8 +30,8 @@ class Contrast:
         u: Mann and Whitney's U of A, None where either side knows none.
         p: Two-sided, None likewise.
         p_adjusted: The same by Holm and Bonferroni over all measures compared.
-        effect: Cliff's delta, 2 U / (n_a n_b) - 1: 1 where every document of A is above every one of B, -1 the
-            other way round, 0 for no tendency.
+        effect: Cliff's delta, 2 U / (n_a n_b) - 1: 1 where every document of A is above every one of B,
+            -1 the other way round, 0 for no tendency.
     """
 
     measure: str
@@ -67,7 +67,13 @@ def _number(value: object) -> float | None:
 def _contrast(measure: str, a: pl.Series, b: pl.Series) -> Contrast:
     a, b = a.drop_nulls(), b.drop_nulls()
     contrast = Contrast(
-        measure, len(a), len(b), _number(a.median()), _number(b.median()), _number(a.mean()), _number(b.mean())
+        measure,
+        len(a),
+        len(b),
+        _number(a.median()),
+        _number(b.median()),
+        _number(a.mean()),
+        _number(b.mean()),
     )
     if not len(a) or not len(b):
         return contrast
@@ -89,8 +95,8 @@ def compare(a: pl.DataFrame, b: pl.DataFrame) -> Comparison:
     """Compare every structural measure of two corpora.
 
     Two-sided Mann-Whitney U tests (Mann and Whitney 1947), adjusted by Holm-Bonferroni over all measures that
-    both know, as SkillFlow's figure 2. A measure of the bundle counts only where the bundle is known. The test
-    takes documents as independent: fold copies first.
+    both know, as SkillFlow's figure 2. A measure of the bundle counts only where the bundle is known. The
+    test takes documents as independent: fold copies first.
 
     Args:
         a: One row a document, `tasks.refine.quality.QUALITY`'s columns.

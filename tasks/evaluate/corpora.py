@@ -56,7 +56,9 @@ def _parquet(path: Path) -> pl.DataFrame:
         msg = f"{path}: has no column doc_id or id, or none of content and body; found {', '.join(columns)}"
         raise WrongInput(msg)
     if "body" in columns:
-        files = pl.col("files") if "files" in columns else pl.lit(None, dtype=DOCUMENTS["files"]).alias("files")
+        files = (
+            pl.col("files") if "files" in columns else pl.lit(None, dtype=DOCUMENTS["files"]).alias("files")
+        )
         return quality_frame(pl.scan_parquet(path).select(pl.col(key).alias("doc_id"), "body", files))
     frame = pl.read_parquet(path, columns=[key, "content"])
     return quality_frame(_of_contents(frame[key], frame["content"].to_list()))
@@ -65,7 +67,9 @@ def _parquet(path: Path) -> pl.DataFrame:
 def _lines(path: Path) -> pl.DataFrame:
     records = list(read_lines(path, _FORM))
     ids = pl.Series([text_field(record, "doc_id", where) for where, record in records], dtype=pl.String)
-    return quality_frame(_of_contents(ids, [text_field(record, "content", where) for where, record in records]))
+    return quality_frame(
+        _of_contents(ids, [text_field(record, "content", where) for where, record in records])
+    )
 
 
 def load_corpus(spec: str) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from storage.errors import UnknownDocument
+from storage.errors import UnknownDocument, Withheld
 from storage.schemas import Qrel
 from tasks.evaluate.evidence import EvidenceQuery, coverage, read_queries
 from tasks.evaluate.measures import per_query
@@ -20,14 +20,14 @@ _MEASURES = ("hit@1", "hit@10", "mrr@10")
 
 
 def sample_requests(index: ServedIndex) -> list[EvidenceQuery]:
-    """Return the requests whose skills are served; none where the sample marketplace was not crawled."""
+    """Return the requests whose skills' texts are served; none where the sample was not crawled."""
     return [q for q in read_queries(REQUESTS) if _is_served(index, q.doc_id)]
 
 
 def _is_served(index: ServedIndex, doc_id: str) -> bool:
     try:
         index.find(doc_id)
-    except UnknownDocument:
+    except (UnknownDocument, Withheld):
         return False
     return True
 

@@ -87,7 +87,7 @@ def _percentiles(statistics: Array, level: float) -> tuple[float, float]:
 
 
 def holm_bonferroni(values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number, in the order given (Holm 1979, "A simple sequentially rejective").
+    """Return p-values adjusted for how many they are, in their order (Holm 1979).
 
     The i-th smallest of m, counted from 0, is multiplied by m - i; an adjusted value is no smaller than that
     of a smaller p, and at most 1.

@@ -27,9 +27,11 @@ from storage.schemas import (
     to_frame,
 )
 from tasks.crawl.forgotten import drop_forgotten
+from tasks.refine.decode import decode
 from tasks.refine.document import refine_document
 from tasks.refine.filters import Limits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, read_plan
+from tasks.refine.risks import scan_all
 
 _BARE = ("fetched_at", "run_id", "schema_version")
 
@@ -50,9 +52,14 @@ def refine_batch(
         How many documents were kept and how many dropped, by reason.
     """
     wanted = read_plan(root).filter(pl.col("action") == "refine", pl.col("raw_part").is_in(raw_parts))
+    documents = _raw_documents(raw or root, wanted)
+    # Together, texts are scanned in a fraction of the time.
+    risks = scan_all([decode(document.content or b"")[0] for document, _, _ in documents])
     results = [
-        refine_document(raw, fetched_at=fetched_at, first_seen_at=first_seen_at, limits=limits)
-        for raw, fetched_at, first_seen_at in _raw_documents(raw or root, wanted)
+        refine_document(
+            document, fetched_at=fetched_at, first_seen_at=first_seen_at, limits=limits, risks=found
+        )
+        for (document, fetched_at, first_seen_at), found in zip(documents, risks, strict=True)
     ]
     # Only the refined body tells a text that comes again under another id and another head.
     forgotten = Forgotten.load(raw or root)

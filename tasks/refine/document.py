@@ -46,7 +46,12 @@ def content_hash(name: str, description: str, body: str) -> str:
 
 
 def refine_document(
-    raw: RawDocument, *, fetched_at: datetime, first_seen_at: datetime, limits: Limits | None = None
+    raw: RawDocument,
+    *,
+    fetched_at: datetime,
+    first_seen_at: datetime,
+    limits: Limits | None = None,
+    risks: tuple[Finding, ...] | None = None,
 ) -> Document | Dropped:
     """Refine one file: decode, take apart, redact, filter, find its licence, language and risks.
 
@@ -59,6 +64,7 @@ def refine_document(
         fetched_at: When this content was fetched.
         first_seen_at: When any version of this document was first seen.
         limits: The filters' thresholds; the defaults of `Limits` where None.
+        risks: Those of its text, where many texts were scanned together; None: it is scanned here.
     """
     limits = limits or Limits()
     unreadable = too_large(raw.content, raw.size) or empty(raw.content or b"")
@@ -73,7 +79,8 @@ def refine_document(
         return _dropped(raw, ("not_text", "what was listed of this server is no JSON object"))
     language = language_of(parts.body, parts.description, min_confidence=limits.min_language_confidence)
     licence = resolve_licence(raw, parts.declared_licence)
-    document = _assembled(raw, parts, language, licence, on_bytes, scan(text), fetched_at, first_seen_at)
+    found = scan(text) if risks is None else risks
+    document = _assembled(raw, parts, language, licence, on_bytes, found, fetched_at, first_seen_at)
     unfit = _unfit(document, language, limits)
     return _dropped(raw, unfit, document.content_hash) if unfit else document
 

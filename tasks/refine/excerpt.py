@@ -8,14 +8,16 @@ import unicodedata
 from tasks.refine.redact import redact
 
 EXCERPT_CHARS = 80
-_MARKUP = str.maketrans({"<": "‹", ">": "›", "`": "'", "[": "(", "]": ")", "|": "¦", "\\": "/", "*": "∗", "#": "♯"})
+_MARKUP = str.maketrans(
+    {"<": "‹", ">": "›", "`": "'", "[": "(", "]": ")", "|": "¦", "\\": "/", "*": "∗", "#": "♯"}
+)
 # Encoded data and whatever key the rules of redaction do not know.
 _LONG_TOKEN = re.compile(r"(?=[\w+/=-]{0,200}\d)[\w+=-]{20,}|[\w+/=-]{48,}")
 _UNSEEN = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Mn"}
 
 
 def _seen(character: str) -> str:
-    if character == "\n" or character == "\t":
+    if character in {"\n", "\t"}:
         return " "
     if ord(character) < 0x7F and character >= " ":
         return character
@@ -23,10 +25,10 @@ def _seen(character: str) -> str:
 
 
 def excerpt(text: str, *, limit: int = EXCERPT_CHARS) -> str:
-    """Return the beginning of a text, safe to show: one line, nothing invisible, no markup, no keys, no links.
+    """Return the beginning of a text, safe to show: one visible line without markup, keys or links.
 
-    Key-like strings are redacted, long encoded runs cut to four characters, `http` is written `hxxp`, marks
-    of Markdown, HTML and chat turns become look-alikes, and invisible characters are named (`U+200B`).
+    Key-like strings are redacted, long encoded runs cut to four characters, `http` is written `hxxp`,
+    marks of Markdown, HTML and chat turns become look-alikes, and invisible characters are named (`U+200B`).
 
     Args:
         text: Any text; only its first 2,000 characters are looked at.

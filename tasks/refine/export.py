@@ -17,12 +17,13 @@ from typing import Literal, TypeAlias, get_args
 import polars as pl
 
 from storage.errors import WrongInput
+from storage.licences import LicenceClass
 from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.state import aliases_table, documents_table
 from tasks.refine.datasheet import datasheet, datasheet_markdown
 from tasks.refine.export_writers import FolderWriter, JsonLinesWriter, ParquetWriter, Writer
-from tasks.refine.policy import EXPORT_POLICY, LicenceClass, LicencePolicy, licence_classes, require_classes
+from tasks.refine.policy import EXPORT_POLICY, LicencePolicy, licence_classes, require_classes
 
 Format: TypeAlias = Literal["parquet", "jsonl", "folder"]
 FORMATS: tuple[Format, ...] = get_args(Format)

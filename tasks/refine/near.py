@@ -9,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.refine.clusters import Index, survivors
-from tasks.refine.shingles import Hashes, jaccard
+from tasks.refine.shingles import Hashes, jaccard, jaccards
 from tasks.refine.signatures import Bands
 
 SetsOf = Callable[[Index], Mapping[int, Hashes]]
 Similarities = npt.NDArray[np.float64]
 
-_ROUNDS, _WIDER, _MAX_HUBS = 8, 4, 2048
+# With how many of its best the texts of a large bucket are compared, round by round; the last as a reserve.
+_HUBS = (1, 4, 16, 64, 256, 1024, 2048, 2048)
+# From so many sets on a table pays; so many are looked up in it at once.
+_FEW, _SETS_AT_ONCE = 8, 1000
 # Shingles of texts held at once while pairs are verified: 8 bytes each.
 _SHINGLES_AT_ONCE = 100_000_000
 
@@ -25,13 +28,13 @@ class NearLimits:
     """What counts as a near-duplicate.
 
     `threshold` is the Jaccard similarity of word 5-shingles, 0 to 1, from which a text folds; `max_cluster`
-    how many fold onto one survivor at most; `hubs` with how many of the best of a bucket its texts are
-    compared at first.
+    how many fold onto one survivor at most; `max_bucket` how many texts that share a band are all compared
+    with each other at once.
     """
 
     threshold: float = 0.85
     max_cluster: int = 1000
-    hubs: int = 16
+    max_bucket: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,8 @@ def near_folds(
 ) -> NearFolds:
     """Fold near-duplicates onto survivors.
 
-    A bucket, the texts that share a band, may hold a template's thousands of copies. So its texts are first
-    compared with its best few only, those that survive with four times as many, and so on: up to 2,048
+    A bucket, the texts that share a band, may hold a template's thousands of copies. The texts of a large one
+    are first compared with its best only, those that survive with the best four, and so on: up to 2,048
     survivors of a bucket are all compared with each other. Where no bucket has more, the survivors are those
     that comparing all with all would give; else `uncompared` says so.
 
@@ -66,29 +69,30 @@ def near_folds(
         known: Pairs (m, 2), better first, that need not be compared again, and their similarity.
         limits: What counts as near.
     """
-    n, hubs, (pairs, similarity) = sizes.size, limits.hubs, known
-    uncompared = 0
-    for _ in range(_ROUNDS):
+    n, (pairs, similarity), uncompared = sizes.size, known, 0
+    for hubs in _HUBS:
         onto = survivors(pairs[similarity >= limits.threshold], n, max_cluster=limits.max_cluster)
         alive = np.flatnonzero((onto == np.arange(n)) & (sizes > 0))
-        codes, uncompared = _candidates(bands, sizes, alive, hubs, limits.threshold)
+        codes, uncompared = _candidates(bands, sizes, alive, hubs, limits)
         new = _decoded(np.setdiff1d(codes, pairs[:, 0] * n + pairs[:, 1], assume_unique=True), n)
-        if not len(new) and (not uncompared or hubs >= _MAX_HUBS):
+        if not len(new) and not uncompared:
             break
         pairs = np.concatenate([pairs, new])
         similarity = np.concatenate([similarity, verified(new, sizes, sets_of)])
-        hubs = min(hubs * _WIDER, _MAX_HUBS)
     onto = survivors(pairs[similarity >= limits.threshold], n, max_cluster=limits.max_cluster)
     return NearFolds(onto, pairs, similarity, uncompared)
 
 
 def verified(pairs: Index, sizes: Index, sets_of: SetsOf) -> Similarities:
-    """Return the true Jaccard similarity of each pair of texts, shape (m,)."""
+    """Return the true Jaccard similarity of each pair (m, 2) of texts, of which one text's stand together."""
     found = np.zeros(len(pairs))
     for block in _blocks(np.arange(len(pairs)), pairs, sizes):
         sets = sets_of(np.unique(pairs[block]))
-        for row, (one, other) in zip(block.tolist(), pairs[block].tolist(), strict=True):
-            found[row] = jaccard(sets[one], sets[other])
+        for rows in np.split(block, np.flatnonzero(np.diff(pairs[block, 0])) + 1):
+            for some in np.array_split(rows, -(-rows.size // _SETS_AT_ONCE)):
+                one, others = sets[int(pairs[some[0], 0])], [sets[int(at)] for at in pairs[some, 1]]
+                few = some.size < _FEW
+                found[some] = [jaccard(one, other) for other in others] if few else jaccards(one, others)
     return found
 
 
@@ -101,22 +105,24 @@ def _blocks(rows: Index, pairs: Index, sizes: Index) -> Iterator[Index]:
         yield from _blocks(half, pairs, sizes)
 
 
-def _candidates(bands: Bands, sizes: Index, alive: Index, hubs: int, threshold: float) -> tuple[Index, int]:
+def _candidates(bands: Bands, sizes: Index, alive: Index, hubs: int, limits: NearLimits) -> tuple[Index, int]:
     """Return pairs of texts to compare, as better * n + worse, and how many texts their bucket left out."""
     found, left_out = [np.zeros(0, np.int64)], np.zeros(alive.size, bool)
     for band in range(bands.shape[1]):
         values = bands[alive, band]
         order = np.argsort(values, kind="stable")
         starts = np.flatnonzero(np.diff(values[order], prepend=~values[order[:1]]) != 0)
-        place = np.arange(alive.size) - np.repeat(starts, np.diff(starts, append=alive.size))
-        partners = np.minimum(place, hubs)
-        left_out[order[place > hubs]] = True
+        members = np.diff(starts, append=alive.size)
+        place = np.arange(alive.size) - np.repeat(starts, members)
+        most = np.repeat(np.where(members <= max(limits.max_bucket, hubs), members, hubs), members)
+        partners = np.minimum(place, most)
+        left_out[order[place > most]] = True
         worse = np.repeat(np.arange(alive.size), partners)
         nth = np.arange(worse.size) - np.repeat(np.cumsum(partners) - partners, partners)
         one, other = alive[order[worse - place[worse] + nth]], alive[order[worse]]
         # The smaller set over the larger bounds the similarity of two sets from above.
         small, large = np.minimum(sizes[one], sizes[other]), np.maximum(sizes[one], sizes[other])
-        close = small >= threshold * large
+        close = small >= limits.threshold * large
         found.append(np.unique(one[close] * sizes.size + other[close]))
     return np.unique(np.concatenate(found)), int(left_out.sum())
 

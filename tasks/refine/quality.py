@@ -13,19 +13,22 @@ from storage.schemas import BundledFile
 from tasks.refine.fences import fenced
 
 # What a block's first word must be for its code to be something that runs.
-_RUNNABLE = frozenset(
-    "bash sh shell zsh console fish powershell ps1 pwsh bat cmd python python3 py javascript js jsx mjs node "
-    "typescript ts tsx ruby rb perl php go golang rust rs java kotlin kt scala swift c cpp c++ cs csharp r julia "
-    "lua sql elixir dart".split()
+_RUNNABLE = frozenset({
+    "bash", "sh", "shell", "zsh", "console", "fish", "powershell", "ps1", "pwsh", "bat", "cmd",
+    "python", "python3", "py", "javascript", "js", "jsx", "mjs", "node", "typescript", "ts", "tsx",
+    "ruby", "rb", "perl", "php", "go", "golang", "rust", "rs", "java", "kotlin", "kt", "scala", "swift",
+    "c", "cpp", "c++", "cs", "csharp", "r", "julia", "lua", "sql", "elixir", "dart"
+})  # fmt: skip
+_SCRIPT = re.compile(
+    r"\.(?:sh|bash|zsh|fish|ps1|bat|cmd|py|js|mjs|cjs|ts|rb|pl|php|go|rs|r|jl|lua)$", re.IGNORECASE
 )
-_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|fish|ps1|bat|cmd|py|js|mjs|cjs|ts|rb|pl|php|go|rs|r|jl|lua)$", re.IGNORECASE)
 _DOCUMENT = re.compile(r"\.(?:md|mdx|txt|rst|pdf|html|adoc)$", re.IGNORECASE)
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
 _ORDERED = re.compile(r"[ \t>]*\d{1,9}[.)][ \t]")
 _BULLET = re.compile(r"[ \t>]*[-*+][ \t]")
 _TABLE = re.compile(r"[ \t>]*\|.*\|[ \t]*$")
 _LANGUAGE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?:`{3,}|~{3,})[ \t]*\{?\.?([\w+#-]*)")
-_LINK = re.compile(r"(?<!!)\]\([^()\s]{1,500}|<https?://[^>\s]{1,500}>")
+_LINK = re.compile(r"(?<!!)\[[^\[\]\n]{0,200}\]\([^()\s]{1,500}|<https?://[^>\s]{1,500}>")
 _TO_SCRIPTS = re.compile(r"(?<![\w/.-])(?:\./|[\w$}{./-]{0,60}/)?scripts/[\w./-]*\w")
 _TO_REFERENCES = re.compile(r"(?<![\w/.-])(?:\./|[\w$}{./-]{0,60}/)?references?/[\w./-]*\w")
 
@@ -46,7 +49,7 @@ class Quality:
         ordered_items: Items of numbered lists outside code.
         bullet_items: Items of other lists outside code.
         table_rows: Lines of tables outside code.
-        links: Links to anywhere.
+        links: Links to anywhere outside code; pictures are none.
         script_mentions: Different paths below a folder `scripts/` that the body names, code included.
         reference_mentions: The same for `references/` or `reference/`.
         bundled_files: Files beside SKILL.md.
@@ -93,7 +96,9 @@ def _of_bundle(files: Sequence[BundledFile] | None) -> tuple[int | None, int | N
         return None, None, None
     paths = [file.path for file in files if file.path.rpartition("/")[2].lower() != "skill.md"]
     names = [(path, path.rpartition("/")[2].lower()) for path in paths]
-    documents = [path for path, name in names if _DOCUMENT.search(path) and not name.startswith(("licen", "notice"))]
+    documents = [
+        path for path, name in names if _DOCUMENT.search(path) and not name.startswith(("licen", "notice"))
+    ]
     return len(paths), sum(bool(_SCRIPT.search(path)) for path in paths), len(documents)
 
 
@@ -126,7 +131,7 @@ def measure(body: str, files: Sequence[BundledFile] | None) -> Quality:
         ordered_items=sum(bool(_ORDERED.match(line)) for line in prose),
         bullet_items=sum(bool(_BULLET.match(line)) for line in prose),
         table_rows=sum(bool(_TABLE.match(line)) for line in prose),
-        links=len(_LINK.findall(body)),
+        links=sum(len(_LINK.findall(line)) for line in prose if "](" in line or "<http" in line),
         script_mentions=len(set(_TO_SCRIPTS.findall(body))) if "scripts/" in body else 0,
         reference_mentions=len(set(_TO_REFERENCES.findall(body))) if "reference" in body else 0,
         bundled_files=bundled,

@@ -16,6 +16,7 @@ from storage.schemas import Finding
 
 _FILE = "data/secret_rules.yaml"
 _BEFORE_CHARS = 80
+_LEAST_WORD = 10
 _LEAST_PIECE = 12
 _LEAST_DISTINCT = 8
 _PIECES = re.compile(r"[^A-Za-z0-9+/=]+|/(?=[a-z]{3})")
@@ -51,8 +52,9 @@ def secret_rules_text() -> str:
 
 
 def _rule(row: dict[str, Any]) -> SecretRule:
-    compiled = {key: re.compile(row[key]) for key in ("pattern", "before", "unless") if key in row}
-    return SecretRule(**{**row, **compiled, "literals": tuple(row["literals"])})
+    given = {**row, "literals": tuple(row["literals"])}
+    given.update({key: re.compile(row[key]) for key in ("pattern", "before", "unless") if key in row})
+    return SecretRule(**given)
 
 
 @functools.cache
@@ -101,9 +103,21 @@ def _is_live(rule: SecretRule, text: str, match: re.Match[str]) -> bool:
     return len(set(secret)) >= _LEAST_DISTINCT and _entropy(secret) >= rule.bits
 
 
-def _applies(rule: SecretRule, text: str, folded: str) -> bool:
-    looked_at = folded if rule.fold else text
-    return any(literal in looked_at for literal in rule.literals)
+def _long_words(text: str) -> str:
+    """Return the words that can hold a secret with the literal that tells it; all else goes unsearched."""
+    return " ".join(word for word in text.split() if len(word) >= _LEAST_WORD)
+
+
+def _applicable(text: str) -> list[SecretRule]:
+    words, folded = _long_words(text), ""
+    applicable = []
+    for rule in _secret_rules().rules if words else ():
+        # What a secret is assigned to may stand in another word.
+        if rule.fold:
+            folded = folded or text.lower()
+        if any(literal in (folded if rule.fold else words) for literal in rule.literals):
+            applicable.append(rule)
+    return applicable
 
 
 def _redacted_by(rule: SecretRule, text: str, found: list[Finding]) -> str:
@@ -133,12 +147,11 @@ def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
     Args:
         text: Any text; lines of findings count from 1 in it.
     """
-    folded = text.lower()
     found: list[Finding] = []
-    applying = [rule for rule in _secret_rules().rules if _applies(rule, text, folded)]
-    while applying:
+    applicable = _applicable(text)
+    while applicable:
         before = text
-        for rule in applying:
+        for rule in applicable:
             text = _redacted_by(rule, text, found)
         # What is taken out may have kept its neighbour from being seen.
         if text == before:

@@ -72,7 +72,7 @@ class Surroundings:
 
     @functools.cached_property
     def _comments(self) -> list[Region]:
-        """HTML comments without their marks; one that is never closed runs to the end, as it does in a page."""
+        """HTML comments without their marks; one never closed runs to the end, as in a page."""
         found: list[Region] = []
         start = self.text.find("<!--")
         while start >= 0:
@@ -136,6 +136,4 @@ class Surroundings:
     def _negated(self, start: int) -> bool:
         """Tell whether the sentence forbids or detects what it names: the words before the hit decide."""
         before = self.lowered[max(0, start - _SENTENCE_CHARS) : start]
-        sentence = _SENTENCE_END.split(before)[-1]
-        first_of_line = before.rsplit("\n", 1)[-1]
-        return bool(self.rules.negation.search(sentence) or self.rules.negation.search(first_of_line))
+        return bool(self.rules.negation.search(_SENTENCE_END.split(before)[-1]))

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 _SEPARATOR = re.compile(r"[,;|/·•\n]")
 _WORD = re.compile(r"[^\W\d_]{4,40}")
 # Words that every description repeats.
-_COMMON = frozenset(
-    "when user users with that this from uses using used into skill skills also need needs wants asks such "
-    "your their them and for the including includes about even mentions".split()
-)
+_COMMON = frozenset({
+    "when", "user", "users", "with", "that", "this", "from", "uses", "using", "used", "into", "skill",
+    "skills", "also", "need", "needs", "wants", "asks", "such", "your", "their", "them", "and", "for",
+    "the", "including", "includes", "about", "even", "mentions"
+})  # fmt: skip
 _ITEM_WORDS = 3
 # A list of search words is mostly that: sentences that hold an enumeration have longer pieces, too.
 _SHARE = 0.7
@@ -21,7 +22,7 @@ _WORD_SHARE = 8
 
 
 def keyword_list(text: str) -> int:
-    """Return how many items of at most three words the text holds, 0 where fewer than 70 % of its items are such."""
+    """Return how many items of at most three words a text holds, 0 where fewer than 70 % of its are such."""
     items = [item for item in _SEPARATOR.split(text) if item.strip()]
     short = sum(len(item.split()) <= _ITEM_WORDS for item in items)
     return short if items and short >= _SHARE * len(items) else 0

@@ -58,7 +58,7 @@ class RiskRule:
 
 @dataclass(frozen=True, slots=True)
 class RiskRules:
-    """All rules, in the file's order, and what is weighed by: known hosts, words of security texts, negation."""
+    """All rules, in the file's order, and what weighs: known hosts, words of security texts, negation."""
 
     rules: tuple[RiskRule, ...]
     known_hosts: frozenset[str]
@@ -68,16 +68,17 @@ class RiskRules:
 
 
 def pattern_of(given: str | list[str]) -> re.Pattern[str]:
-    """Compile a rule's pattern: a list is an alternation, a blank stands for one to eight white characters."""
+    """Compile a rule's pattern: a list is an alternation, a blank means one to eight white characters."""
     joined = "|".join(given) if isinstance(given, list) else given
     return re.compile(joined.replace(" ", r"(?:\s{1,8})"))
 
 
 def _rule(row: dict[str, Any]) -> RiskRule:
-    compiled = {key: pattern_of(row[key]) for key in ("pattern", "near") if key in row}
-    listed = {key: tuple(row[key]) for key in ("literals", "hits", "near_misses") if key in row}
     contexts = frozenset(row.get("weighed_by", ()))
-    rule = RiskRule(**{**row, **compiled, **listed, "weighed_by": contexts})
+    given = {**row, "weighed_by": contexts}
+    given.update({key: pattern_of(row[key]) for key in ("pattern", "near") if key in row})
+    given.update({key: tuple(row[key]) for key in ("literals", "hits", "near_misses") if key in row})
+    rule = RiskRule(**given)
     bad = (
         rule.group not in GROUPS
         or rule.severity not in get_args(Severity)
@@ -86,7 +87,9 @@ def _rule(row: dict[str, Any]) -> RiskRule:
         or bool(rule.literals) == bool(rule.screen)
     )
     if bad:
-        msg = f"{_FILE}: rule {rule.id} has an unknown group, severity or context, no pattern, or no cheap test"
+        msg = (
+            f"{_FILE}: rule {rule.id} has an unknown group, severity or context, no pattern, or no cheap test"
+        )
         raise RiskRuleError(msg)
     return rule
 

@@ -63,6 +63,8 @@ def screened(texts: Sequence[str], rules: RiskRules) -> list[Screened]:
     screened_texts = []
     for i, found in enumerate(held):
         present = frozenset(found)
-        worth = (r for r in rules.rules if (passed[r.id][i] if r.screen else present.intersection(r.literals)))
+        worth = (
+            r for r in rules.rules if (passed[r.id][i] if r.screen else present.intersection(r.literals))
+        )
         screened_texts.append(Screened(present, tuple(worth)))
     return screened_texts

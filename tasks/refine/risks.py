@@ -19,7 +19,9 @@ __all__ = ["RULES_VERSION", "rules_digest", "scan", "scan_all"]
 _GRAVITY: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
 # Weighing looks at the surroundings of a hit; beyond so many, one more changes no reader's mind.
 _WEIGHED = 50
-_URL = re.compile(r"(?P<scheme>https?)://(?P<host>[^\s/:\"'`)<>|,]{1,253})(?P<port>:\d{1,5})?(?P<path>/[^\s\"'`)<>|]{0,200})?")
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[^\s/:\"'`)<>|,]{1,253})(?P<port>:\d{1,5})?(?P<path>/[^\s\"'`)<>|]{0,200})?"
+)
 _LOCAL = re.compile(r"localhost$|127\.|10\.|192\.168\.|\[?::1")
 _NUMBER = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$")
 # A second pattern may begin so far before the place that is near enough.
@@ -43,7 +45,9 @@ def _one_line(text: str, start: int, end: int) -> bool:
 
 def _near(rule: RiskRule, text: str, hits: list[Region]) -> list[Region]:
     """Return where the rule's second pattern matches close to its hits."""
-    around = merged([(max(0, start - rule.within - _REACH), end + rule.within + _REACH) for start, end in hits])
+    around = merged(
+        [(max(0, start - rule.within - _REACH), end + rule.within + _REACH) for start, end in hits]
+    )
     return [match.span() for region in around if rule.near for match in rule.near.finditer(text, *region)]
 
 
@@ -51,7 +55,7 @@ def _paired(rule: RiskRule, text: str, hits: list[Region]) -> Iterator[Region]:
     """Yield the hits that have the rule's second pattern near them, each with it in its span."""
     others = _near(rule, text, hits)
     starts = [start for start, _ in others]
-    for start, end in hits:
+    for start, end in hits if others else ():
         before = bisect_right(starts, start) - 1
         near_by = [others[before]] if before >= 0 and start - others[before][1] <= rule.within else []
         if rule.order == "either":

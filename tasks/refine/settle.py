@@ -63,10 +63,8 @@ def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = 
     _record_verdicts(root, plan, _pending(plan))
     _record_dropped(root, run_id, [dropped, _duplicates(newly), _departures(plan)])
     gone = held.join(_retired(plan), on="doc_id", how="semi")
-    like = nearest(root, gone["body_hash"], texts["body_hash"], limits.threshold)
-    aliases = aliases_table(root)
-    wanted = desired_aliases(aliases.read(), verdict, _as_their_like(gone, like), again)
-    write_aliases(aliases, wanted, now)
+    aliases, like = aliases_table(root), _as_their_like(root, gone, texts, limits)
+    write_aliases(aliases, desired_aliases(aliases.read(), verdict, like, again), now)
     both = set(served["doc_id"]) & was_folded
     moved = ((was_folded ^ now_folded) | both) - replaced
     place(root, replaced=replaced, moved=moved, copies=now_folded)
@@ -102,8 +100,12 @@ def _record_dropped(root: Root, run_id: str, frames: list[pl.DataFrame]) -> None
     append_dropped(root, run_id, rows.with_columns(run_id=pl.lit(run_id)).select(DROPPED.names()))
 
 
-def _as_their_like(gone: pl.DataFrame, like: pl.DataFrame) -> pl.DataFrame:
-    """Return documents that are gone with the text that is most like theirs, where there is one."""
+def _as_their_like(root: Root, gone: pl.DataFrame, texts: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
+    """Return documents that are gone, those whose text is gone too with the text that is most like it."""
+    lost = gone.join(texts, on="body_hash", how="anti")["body_hash"].drop_nulls()
+    if lost.is_empty():
+        return gone
+    like = nearest(root, lost, texts["body_hash"], near.threshold)
     joined = gone.join(like, on="body_hash", how="left")
     return joined.with_columns(body_hash=pl.coalesce("other", "body_hash"))
 

@@ -17,11 +17,12 @@ SHINGLE_WORDS = 5
 SHINGLE_RULE = "words5.1"
 
 _BLOCK_CHARACTERS = 500_000
+_SLOTS = 2**18
 _SEPARATOR, _WORD, _ALONE = 0, 1, 2
 # Scripts that put no spaces between words: kana, Han, Thai and Lao, Myanmar, Khmer.
 _UNSPACED = (
     (0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF), (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF),
+    (0x20000, 0x3FFFF), (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0xFF66, 0xFF9D),
 )  # fmt: skip
 _BASE, _CHAIN = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
@@ -52,6 +53,18 @@ def jaccard(one: Hashes, other: Hashes) -> float:
     both = np.sort(np.concatenate([one, other]))
     shared = int(np.count_nonzero(both[1:] == both[:-1]))
     return shared / max(both.size - shared, 1)
+
+
+def jaccards(one: Hashes, others: Sequence[Hashes]) -> npt.NDArray[np.float64]:
+    """Return the Jaccard similarity of a set with each of many, none empty: as `jaccard`, but faster."""
+    # A table from low bits to places in `one`: what it says is checked, so stale and shared slots do no harm.
+    slots = np.zeros(_SLOTS, np.int32)
+    slots[one & np.uint64(_SLOTS - 1)] = np.arange(one.size)
+    found, lost = np.concatenate(others), one[one[slots[one & np.uint64(_SLOTS - 1)]] != one]
+    hits = (one[slots[found & np.uint64(_SLOTS - 1)]] == found) | np.isin(found, lost)
+    sizes = np.array([other.size for other in others])
+    shared = np.add.reduceat(hits, np.cumsum(sizes) - sizes, dtype=np.int64)
+    return np.asarray(shared / (one.size + sizes - shared), dtype=np.float64)
 
 
 def _block_sets(lowered: Sequence[str]) -> Iterator[Hashes]:

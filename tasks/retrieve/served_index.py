@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import lancedb
 
-from storage.errors import ModelMismatch, StorageError, UnknownDocument, WrongInput
+from storage.errors import ModelMismatch, StorageError, UnknownDocument, Withheld, WrongInput
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.licences import Licences, require_licences
 from storage.root import Root
 from storage.schemas import Node
 from storage.served import Served, require_served
@@ -20,7 +21,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
 from tasks.retrieve.page import Page, PagedDocument, page
-from tasks.retrieve.search import search_skills
+from tasks.retrieve.search import not_denied, search_skills
 
 _T = TypeVar("_T")
 _PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
@@ -58,8 +59,11 @@ class ServedIndex:
     def search(self, query: str, k: int = 10) -> dict[str, Any]:
         """Return the `k` skills that fit a query best, as the command prints them.
 
+        Skills whose licence is denied are not among those that are ranked.
+
         Raises:
             WrongInput: The query is blank or `k` is not positive.
+            StorageError: A table or the file of licences' classes is damaged or missing.
             NotPublished: Nothing is served.
         """
         started = time.perf_counter()
@@ -67,9 +71,7 @@ class ServedIndex:
         if k < 1:
             msg = f"-k is {k}: ask for at least 1"
             raise WrongInput(msg)
-        now, ranked = self._read(
-            lambda now: search_skills(now.skills, query, now.encoder.encode([query])[0], k=k)
-        )
+        now, ranked = self._read(lambda now: self._ranked(now, query, k))
         failed = self._failed_sources()
         results = [
             {
@@ -88,8 +90,10 @@ class ServedIndex:
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
+            Withheld: The document's licence is of another class than `allow`.
             WrongInput: Query, budget or method cannot be used.
             NotPublished: Nothing is served.
+            StorageError: A table or the file of licences' classes is damaged or missing.
         """
         started = time.perf_counter()
         _require_text("query", query)
@@ -116,9 +120,10 @@ class ServedIndex:
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
+            Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        return str(self._read(lambda now: self._find(now, doc_id))[1][0]["doc_id"])
+        return str(self._read(lambda now: self._shown(now, doc_id))[1][0]["doc_id"])
 
     def _read(self, ask: Callable[[_Open], _T]) -> tuple[_Open, _T]:
         """Return what is served and what it says, asked again where its version went while it was read.
@@ -180,8 +185,21 @@ class ServedIndex:
         msg = f"no served document has the id {doc_id!r}: `skillery search` prints ids"
         raise UnknownDocument(msg)
 
-    def _found(self, now: _Open, doc_id: str) -> tuple[PagedDocument, dict[str, Any], str | None]:
+    def _ranked(self, now: _Open, query: str, k: int) -> list[tuple[dict[str, Any], float]]:
+        licences = require_licences(self._root)
+        vector = now.encoder.encode([query])[0]
+        ranked = search_skills(now.skills, query, vector, k=k, where=not_denied(licences))
+        return [(_classed(row, licences), score) for row, score in ranked]
+
+    def _shown(self, now: _Open, doc_id: str) -> tuple[dict[str, Any], str | None]:
+        """Return what `_find` does, of a document whose text may be shown."""
         row, alias_of = self._find(now, doc_id)
+        row = _classed(row, require_licences(self._root))
+        _require_shown(row)
+        return row, alias_of
+
+    def _found(self, now: _Open, doc_id: str) -> tuple[PagedDocument, dict[str, Any], str | None]:
+        row, alias_of = self._shown(now, doc_id)
         return self._document(now, row), row, alias_of
 
     def _document(self, now: _Open, row: dict[str, Any]) -> PagedDocument:
@@ -204,9 +222,32 @@ class ServedIndex:
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"])
 
 
+def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
+    return {**row, "licence_class": licences.class_of(row["licence"])}
+
+
+def _require_shown(row: dict[str, Any]) -> None:
+    """Let a document through whose text the licence policy lets be shown.
+
+    Raises:
+        Withheld: Its licence is of another class than `allow`.
+    """
+    if row["licence_class"] == "allow":
+        return
+    by = "UNKNOWN_SERVE" if row["licence"] is None else "ALLOW, ..._DENY and ..._OTHER_SERVE"
+    msg = (
+        f"{row['doc_id']} is withheld: its licence, {row['licence'] or 'unknown'}, is of class "
+        f"{row['licence_class']} by SKILLERY_LICENCES_{by}; another setting counts from the next run on"
+    )
+    raise Withheld(msg)
+
+
 def _provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
-    """Return where a text comes from and whether it may be out of date."""
-    return {**{c: row[c] for c in _PROVENANCE}, "stale": row["stale"] or row["source"] in failed}
+    """Return where a text comes from, what its licence allows, and whether it may be out of date."""
+    return {
+        **{c: row[c] for c in (*_PROVENANCE, "licence_class")},
+        "stale": row["stale"] or row["source"] in failed,
+    }
 
 
 def _printed(found: Page) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
 from tasks.models.encoder import card_of, load_encoder
+from tasks.refine.policy import LicencePolicy
 from tasks.retrieve.checks import check_index, require_passed
 from tasks.retrieve.index import Built, build
+from tasks.retrieve.licences import classify_licences
 from tasks.retrieve.publish import publish
 
 
@@ -21,6 +23,12 @@ from tasks.retrieve.publish import publish
 def build_tables(root: str, encoder: str, *, with_nodes: bool) -> dict[str, Any]:
     """Write to `skills` and `nodes` what changed since the served version."""
     return asdict(build(Root(root), encoder=load_encoder(encoder), with_nodes=with_nodes))
+
+
+@task(name="class-licences", cache_policy=NO_CACHE)
+def class_licences(root: str, built: dict[str, Any], policy: dict[str, Any]) -> list[dict[str, Any]]:
+    """Work out what each licence allows, for queries to look up; return the documents by licence."""
+    return classify_licences(Root(root), built["skills"], LicencePolicy(**policy))
 
 
 @task(name="check-tables", cache_policy=NO_CACHE)

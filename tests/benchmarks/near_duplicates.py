@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from refining import crawl, dropped, refine
 from scipy import sparse
 
 from tasks.refine.filters import Limits
+from tests.benchmarks.refining import crawl, dropped, refine
 
 THRESHOLD = 0.85
 KINDS = ("0 %", "0.5 %", "1 %", "2 %", "3 %", "block", "reordered")

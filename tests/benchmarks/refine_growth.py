@@ -24,7 +24,8 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from refining import crawl, refine
+
+from tests.benchmarks.refining import crawl, refine
 
 REPLACED_PERCENT = 30
 _WORD = re.compile(r"[^\W\d_]{2,}")

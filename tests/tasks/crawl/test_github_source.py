@@ -93,6 +93,7 @@ def test_a_repository_without_skills_is_said_to_have_none(world: World, crawler:
     world.repository("ann/empty").commit({"README.md": b"Nothing grows here.\n"})
     report = crawler.crawl("github:ann/empty")
     assert (report.state, report.failed) == ("failed", {"no-skill": 1})
+    assert crawler.crawl("github:ann/empty").failed == {"no-skill": 1}
 
 
 def test_a_refused_archive_leaves_what_was_known(garden: Repository, crawler: Crawler) -> None:

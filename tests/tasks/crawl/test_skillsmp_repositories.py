@@ -11,7 +11,7 @@ import pytest
 from storage.parquet import read_frame
 from storage.schemas import RAW_DOCUMENTS
 from tests.crawling import Crawler, grows, reach_of
-from tests.marketplace import malice
+from tests.marketplace import github, github_json, malice
 from tests.marketplace.faults import Fault, Faults
 from tests.marketplace.populate import populate
 from tests.marketplace.repository import Repository
@@ -34,6 +34,12 @@ def test_a_repository_that_cannot_be_had_is_retired_after_three_misses_over_a_we
     assert [r.state for r in reports] == ["complete"] * 3
     assert crawler.crawl().retired == 5
     assert crawler.held() == {}
+    report = crawler.crawl()  # the list still has its rows
+    assert (report.new, report.failed, crawler.held()) == (0, {"gone": 5}, {})
+    garden.restore()
+    crawler.crawl(days=8)
+    crawler.crawl()
+    assert len(crawler.held()) == 5
 
 
 def test_misses_of_one_night_do_not_retire(garden: Repository, crawler: Crawler) -> None:
@@ -54,6 +60,54 @@ def test_what_is_withdrawn_by_law_goes_at_once(garden: Repository, crawler: Craw
     report = crawler.crawl()
     assert (report.withdrawn, report.retired, crawler.held()) == (5, 0, {})
     assert "withdrawn" in crawler.dropped()
+    report = crawler.crawl()  # the list still has its rows
+    assert (report.new, report.failed, crawler.held()) == (0, {"withdrawn": 5}, {})
+
+
+@pytest.mark.parametrize("route", ["archive:*", "api:/repos/ann/garden/git/trees/*"])
+def test_an_archive_or_a_tree_that_is_not_found_is_no_miss_of_its_repository(
+    garden: Repository, faults: Faults, crawler: Crawler, route: str
+) -> None:
+    crawler.crawl()
+    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
+    faults.script(route, [Fault("html", status=404)] * 100)
+    reports = [crawler.crawl(days=8) for _ in range(5)]
+    assert [(r.retired, r.failed) for r in reports] == [(0, {"not-fetched": 5})] * 5
+    assert len(crawler.stale()) == 5
+
+
+@pytest.mark.parametrize("answer", [{"tree": []}, {"sha": "0" * 40}])
+def test_a_tree_that_is_not_the_one_asked_for_retires_nothing(
+    garden: Repository, crawler: Crawler, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
+) -> None:
+    crawler.crawl(days=8)
+    garden.commit({"README.md": b"A garden.\n"})
+    honest = github_json.tree_json
+    monkeypatch.setattr(github, "tree_json", lambda *a, **k: {**honest(*a, **k), **answer})
+    report = crawler.crawl()
+    assert (report.retired, report.failed, len(crawler.stale())) == (0, {"shape": 5}, 5)
+
+
+def test_a_repository_emptied_to_the_last_file_has_lost_its_skills(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(days=8)
+    garden.commit(dict.fromkeys(garden.head.files))
+    assert crawler.crawl().retired == 5
+
+
+def test_a_merged_branch_that_is_gone_leaves_its_skills_where_they_were_merged_to(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    world.rows.clear()
+    garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
+    world.list_skill(garden, "beds/leek", ref="feature/late")
+    crawler.crawl(days=8)
+    world.lists_new_skills = False
+    garden.commit({"beds/leek/SKILL.md": grows("leek")})
+    garden.drop_branch("feature/late")
+    report = crawler.crawl()
+    assert (report.unchanged, report.retired, list(crawler.held())) == (1, 0, ["ann/garden/beds/leek"])
 
 
 def test_a_renamed_repository_keeps_its_documents_under_its_new_name(
@@ -108,6 +162,17 @@ def test_a_malicious_archive_is_refused_named_and_the_run_goes_on(
     assert sorted(crawler.held()) == ["bo/herbs/mint"]
 
 
+def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl()
+    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
+    garden.archive_override = malice.climbing()
+    assert crawler.crawl().failed == {"archive-path": 5}
+    report = crawler.crawl()
+    assert (report.unchanged, report.failed, len(crawler.stale())) == (0, {"refused": 5}, 5)
+
+
 def test_a_repository_over_the_limit_is_taken_file_by_file_where_that_is_enough(
     garden: Repository, market: Marketplace, tmp_path: Path
 ) -> None:
@@ -150,6 +215,43 @@ def test_a_repository_that_fails_all_night_leaves_its_documents_stale_and_the_ru
     faults._scripts.clear()
     report = crawler.crawl()
     assert (report.state, report.changed, crawler.stale()) == ("complete", 1, set())
+
+
+def test_a_repository_that_failed_and_is_as_it_was_costs_one_request(
+    garden: Repository, faults: Faults, crawler: Crawler, market: Marketplace
+) -> None:
+    crawler.crawl(days=8)
+    faults.script("api:/repos/ann/garden*", [Fault("500")] * 20)
+    crawler.crawl()
+    faults._scripts.clear()
+    market.clear_requests()
+    assert (crawler.crawl().unchanged, crawler.stale()) == (5, set())
+    assert [(r.kind, r.status) for r in market.requests if r.service != "skillsmp"] == [("commit", 304)]
+
+
+def test_rows_listed_while_a_repository_failed_are_not_taken_for_known(
+    world: World, garden: Repository, faults: Faults, crawler: Crawler
+) -> None:
+    world.lists_new_skills = False
+    garden.commit({"beds/leek/SKILL.md": grows("leek")})
+    crawler.crawl()
+    world.list_skill(garden, "beds/leek")
+    faults.script("api:/repos/ann/garden*", [Fault("500")] * 20)
+    crawler.crawl()
+    faults._scripts.clear()
+    assert crawler.crawl().new == 1
+
+
+def test_a_forge_that_tells_us_to_stop_is_not_asked_for_every_repository(
+    world: World, faults: Faults, crawler: Crawler, market: Marketplace
+) -> None:
+    populate(world, repositories=45, skills=45)
+    faults.script("api:*", [Fault("secondary")] * 10_000)
+    report = crawler.crawl()
+    assert (report.state, report.listed, report.new) == ("partial", 45, 0)
+    assert market.count(service="api") < 200
+    faults._scripts.clear()
+    assert crawler.crawl().new == 45
 
 
 def test_a_wall_of_html_blocks_the_source_and_touches_nothing(

@@ -75,6 +75,17 @@ def test_a_branch_that_is_gone_stands_for_the_default_branch(
     assert (report.failed, sorted(crawler.held())) == ({}, ["ann/garden/beds/dill"])
 
 
+def test_a_mirror_that_knows_no_commits_has_its_skills_read_all_the_same(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    world.github.commits_route = False
+    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
+    report = crawler.crawl(days=8)
+    assert (report.new, report.failed) == (6, {})
+    garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it in May.")})
+    assert crawler.crawl().changed == 1
+
+
 def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
     world: World, garden: Repository, crawler: Crawler
 ) -> None:
@@ -194,6 +205,14 @@ def test_a_limit_takes_the_newest_rows_and_leaves_the_cursor_alone(world: World,
     assert crawler.crawl().new == 143
 
 
+def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    world.list_skill(garden, "beds/absent")
+    report = crawler.crawl(limit=3)
+    assert (report.state, report.listed, report.failed) == ("limited", 2, {"not-found": 1})
+
+
 def test_a_marketplace_that_shows_only_a_part_is_swept_by_keywords(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
@@ -203,6 +222,15 @@ def test_a_marketplace_that_shows_only_a_part_is_swept_by_keywords(
     assert first.state == "complete"
     assert any("search" in r.query for r in market.requests)
     assert first.listed >= 200
+
+
+def test_a_query_is_not_swept_by_keywords(world: World, market: Marketplace, crawler: Crawler) -> None:
+    for number in range(120):
+        world.repository(f"bo/herbs-{number}").commit({"mint/SKILL.md": grows("mint")})
+    world.skillsmp.listing_depth = 100
+    crawler.crawl("skillsmp:mint")
+    crawler.crawl("skillsmp:mint")
+    assert {r.query.get("search") for r in market.requests if r.kind == "listing"} == {"mint"}
 
 
 def test_a_change_of_a_hundredth_costs_what_changed(

@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.refine.shingles import Hashes, jaccard, shingle_sets
+from tasks.refine.shingles import Hashes, jaccard, jaccards, shingle_sets
 
 TEXTS = st.lists(st.sampled_from(["flour", "Water", "salt", "héron", "x_1", "7", ".", "\n", "--"])).map(
     " ".join
@@ -25,6 +25,7 @@ def tuples(text: str) -> set[tuple[str, ...]]:
 
 
 @given(TEXTS, TEXTS)
+@settings(deadline=None)
 def test_hashes_are_as_alike_as_the_words_they_stand_for(one: str, other: str) -> None:
     sets = tuples(one), tuples(other)
     assert (shingles(one).size, shingles(other).size) == (len(sets[0]), len(sets[1]))
@@ -33,6 +34,7 @@ def test_hashes_are_as_alike_as_the_words_they_stand_for(one: str, other: str) -
 
 
 @given(st.lists(TEXTS, max_size=5))
+@settings(deadline=None)
 def test_a_text_has_the_same_shingles_whatever_stands_beside_it(texts: list[str]) -> None:
     together = list(shingle_sets(texts))
     assert len(together) == len(texts)
@@ -92,3 +94,12 @@ def test_the_hashes_are_what_they_always_were() -> None:
 def test_two_hundred_thousand_shingles_share_no_hash() -> None:
     text = " ".join(f"{a}{b}" for a in range(450) for b in range(450))
     assert shingles(text).size == len(tuples(text))
+
+
+def test_one_set_is_compared_with_many_as_with_each() -> None:
+    # Of 5,000 hashes some share their place in the table.
+    texts = [" ".join(f"w{n * k}" for n in range(5000)) for k in (1, 1, 2, 3)]
+    texts += [" ".join(f"w{n}" for n in range(start, start + 5)) for start in range(2000)]
+    one, *others = shingle_sets(texts)
+    assert jaccards(one, others).tolist() == [jaccard(one, other) for other in others]
+    assert jaccards(others[-1], others).tolist() == [jaccard(others[-1], other) for other in others]

@@ -22,7 +22,10 @@ Make = Callable[[dict[str, str]], SkillRoot]
 
 BEES = "local/market/bees"
 MITES = "what helps against mites in winter"
-PROVENANCE = {"kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale", "index_version"}
+PROVENANCE = {
+    "kind", "source", "url", "commit", "content_hash", "licence", "licence_class", "risks", "stale",
+    "index_version",
+}  # fmt: skip
 
 
 def page(index: ServedIndex, doc_id: str, query: str = MITES, budget: float | None = None) -> dict[str, Any]:

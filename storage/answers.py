@@ -1,0 +1,226 @@
+"""Answers of LLMs, kept for good: one SQLite file below the root, a row an answer.
+
+SQLite rather than Parquet parts: an answer that was paid for is safe as soon as it is kept, whatever kills
+the process afterwards, for one small write: neither a file an answer, nor a batch that may be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from storage.errors import Locked, SchemaMismatch, StorageError
+from storage.root import Root
+
+FILE = "state/answers/answers.sqlite"
+SCHEMA_VERSION = 1
+
+_TABLES = """
+CREATE TABLE answers (
+    key TEXT PRIMARY KEY, model TEXT NOT NULL, prompt TEXT NOT NULL, attempt INTEGER NOT NULL,
+    text TEXT NOT NULL, rejected TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, made_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE documents (doc_id TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (doc_id, key)) WITHOUT ROWID;
+CREATE TABLE offers (endpoint TEXT NOT NULL, feature TEXT NOT NULL, offered TEXT NOT NULL,
+    PRIMARY KEY (endpoint, feature)) WITHOUT ROWID;
+"""
+_COLUMNS = "key, model, prompt, attempt, text, rejected, prompt_tokens, completion_tokens, made_at"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """An answer as the server gave it.
+
+    Args:
+        key: What was asked: a digest of model, prompt version, sampling, payload and attempt.
+        model: The model asked.
+        prompt: Name and version of the prompt.
+        attempt: Which of several answers to the same question, from 0.
+        text: The answer; empty where the question was too long for the model.
+        rejected: Why the answer failed its checks; None: it passed, and may be used again.
+        prompt_tokens: As the server counted; None: it did not say.
+        completion_tokens: Likewise.
+        made_at: UTC time in ISO form.
+    """
+
+    key: str
+    model: str
+    prompt: str
+    attempt: int
+    text: str
+    rejected: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    made_at: str
+
+
+class Answers:
+    """The answers kept below a root; usable from several threads, and by several processes in turn.
+
+    An answer is on disk when `keep` returns: a killed process loses none. The first that is kept under a key
+    stays. Close it, or use it in a `with` statement.
+
+    Args:
+        root: Where they lie; nothing is made before something is kept or looked up.
+        wait: Seconds to wait for another process that is writing.
+
+    Raises:
+        StorageError: The file is damaged.
+        SchemaMismatch: It was written by a newer version.
+    """
+
+    def __init__(self, root: Root, *, wait: float = 30.0) -> None:
+        self.place = root.at(FILE)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        with self._errors():
+            (root.folder / FILE).parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.place, timeout=wait, check_same_thread=False)
+            self._open(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; the last to do so folds the journal into it."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def find(self, key: str) -> KeptAnswer | None:
+        """Return what was answered under a key, rejected or not; None: nothing is known."""
+        rows = self._read(f"SELECT {_COLUMNS} FROM answers WHERE key = ?", (key,))  # noqa: S608 - constants
+        return KeptAnswer(*rows[0]) if rows else None
+
+    def keep(self, answer: KeptAnswer, doc_ids: Collection[str]) -> None:
+        """Keep an answer, and with it the documents whose text was in the question.
+
+        Args:
+            answer: Where its key has one already, that one stays.
+            doc_ids: Added to those that are known; `forget` goes by them.
+        """
+        row = tuple(getattr(answer, name) for name in KeptAnswer.__slots__)
+        with self._writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO answers VALUES (?,?,?,?,?,?,?,?,?)", row)
+            pairs = [(doc_id, answer.key) for doc_id in sorted(set(doc_ids))]
+            connection.executemany("INSERT OR IGNORE INTO documents VALUES (?, ?)", pairs)
+
+    def rejected(self) -> list[KeptAnswer]:
+        """Return every rejected answer, for reading, oldest first."""
+        return self._kept("rejected IS NOT NULL")
+
+    def accepted(self) -> list[KeptAnswer]:
+        """Return every answer that passed its checks, oldest first."""
+        return self._kept("rejected IS NULL")
+
+    def offered(self, endpoint: str) -> dict[str, str]:
+        """Return what is known of an endpoint's features, as `learn` was told."""
+        rows = self._read("SELECT feature, offered FROM offers WHERE endpoint = ?", (endpoint,))
+        return dict(rows)
+
+    def learn(self, endpoint: str, feature: str, offered: str) -> None:
+        """Remember what an endpoint offers, so that no later process has to try."""
+        with self._writing() as connection:
+            row = (endpoint, feature, offered)
+            connection.execute("INSERT OR REPLACE INTO offers VALUES (?, ?, ?)", row)
+
+    def forget(self, covered: Callable[[str], bool]) -> int:
+        """Remove every answer to a question that held text of a document covered; return how many.
+
+        Its bytes are overwritten, in the file and in its journal.
+
+        Args:
+            covered: Tells of a doc_id whether it is to be forgotten.
+        """
+        found = [d for (d,) in self._read("SELECT DISTINCT doc_id FROM documents", ()) if covered(d)]
+        with self._writing() as connection:
+            connection.execute("CREATE TEMP TABLE gone (doc_id TEXT)")
+            connection.executemany("INSERT INTO gone VALUES (?)", [(d,) for d in found])
+            keys = "SELECT key FROM documents WHERE doc_id IN (SELECT doc_id FROM gone)"
+            count = connection.execute(f"DELETE FROM answers WHERE key IN ({keys})").rowcount  # noqa: S608
+            connection.execute(f"DELETE FROM documents WHERE key IN ({keys})")  # noqa: S608 - constants
+            connection.execute("DROP TABLE gone")
+        if found:
+            with self._lock, self._errors():
+                self._connected().execute("VACUUM")
+                self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return count
+
+    def _kept(self, condition: str) -> list[KeptAnswer]:
+        order = f"SELECT {_COLUMNS} FROM answers WHERE {condition} ORDER BY made_at, key"  # noqa: S608
+        return [KeptAnswer(*row) for row in self._read(order, ())]
+
+    def _open(self, connection: sqlite3.Connection) -> None:
+        connection.isolation_level = None
+        # The journal keeps each commit through a kill of the process; a power cut may take the last few.
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        with self._writing():
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version > SCHEMA_VERSION:
+                msg = (
+                    f"{self.place} has schema version {version}, this program knows {SCHEMA_VERSION}: upgrade"
+                )
+                raise SchemaMismatch(msg)
+            if version == 0:
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _read(self, statement: str, values: tuple[object, ...]) -> list[Any]:
+        with self._lock, self._errors():
+            return self._connected().execute(statement, values).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold one transaction: all of it is kept, or nothing."""
+        connection = self._connected()
+        with self._lock, self._errors():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            msg = f"{self.place} has been closed"
+            raise StorageError(msg)
+        return self._connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                msg = f"{self.place} cannot be used ({error})"
+                raise StorageError(msg) from error
+            msg = f"another process writes to {self.place}: wait until it has ended"
+            raise Locked(msg) from error
+        except (sqlite3.DatabaseError, OSError) as error:
+            msg = f"{self.place} cannot be read ({error}): delete it, and the answers are asked for again"
+            raise StorageError(msg) from error
+
+
+def forget_answers(root: Root, covered: Callable[[str], bool]) -> int:
+    """Remove the answers below a root that came of documents covered, as `Answers.forget`; 0 without any.
+
+    Raises:
+        StorageError: The file is damaged.
+    """
+    if not root.exists(FILE):
+        return 0
+    with Answers(root) as answers:
+        return answers.forget(covered)

@@ -210,7 +210,9 @@ def export(
     """Write the clean corpus with a datasheet, by what its licences allow."""
     from flows.exporting import export_root  # noqa: PLC0415
 
-    found = export_root(_root(load_settings(), root), out, form.value, licence or ["allow"])
+    settings = load_settings()
+    policy = settings.licence_policies()["export"]
+    found = export_root(_root(settings, root), out, form.value, licence or ["allow"], policy)
     _print_json(found) if as_json else printing.print_export(found)
 
 

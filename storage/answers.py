@@ -66,7 +66,7 @@ class Answers:
     stays. Close it, or use it in a `with` statement.
 
     Args:
-        root: Where they lie; nothing is made before something is kept or looked up.
+        root: Where they lie; the file is made where there is none.
         wait: Seconds to wait for another process that is writing.
 
     Raises:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from storage.answers import Answers
-from tasks.models.llm import Endpoint
 from tasks.models.llm_answers import AnswerBook, open_book
 from tasks.models.llm_budget import Ledger
+from tasks.models.llm_endpoint import Endpoint
 from tasks.models.llm_retry import LlmRetryPolicy
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.llm import LlmClassifier

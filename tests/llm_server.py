@@ -74,7 +74,7 @@ class LlmServer:
     """Runs in a thread of its own while entered.
 
     Args:
-        fault: Names what goes wrong with a request, one of the keys of `_ANSWERS` or `_REFUSALS`; None: nothing.
+        fault: Names what goes wrong with a request, a key of `_ANSWERS` or `_REFUSALS`; None: nothing.
         say: The model's words.
         delay: Seconds that each answer takes.
     """

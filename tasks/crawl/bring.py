@@ -198,7 +198,7 @@ class Bringer:
                 yield Unchanged((skill.doc_id,))
             taken.add(skill.doc_id)
             yield from self._moved(unit, part, row, skill.doc_id)
-            digest = skill_digest(skill, part.tree.folders[skill.entry.folder])
+            digest = skill_digest(skill, part.tree.folders.get(skill.entry.folder, ""))
             known = {"outcome": outcomes.get(skill.doc_id, OK), "doc_id": skill.doc_id}
             rows.append({**row, **known, "digest": None if skill.doc_id in unit.ceded else digest})
         if unit.whole:

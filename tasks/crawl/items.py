@@ -41,7 +41,7 @@ Item: TypeAlias = RawDocument | Dropped | Listing | Unchanged | Missed | Gone
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a reading cost: requests sent, retries included; quota left of the day, None where there is none."""
+    """What a reading cost: requests sent, retries included; quota left of the day, None for no quota."""
 
     requests: int = 0
     quota_left: int | None = None

@@ -82,7 +82,10 @@ class _Ref(NamedTuple):
 
 
 def skill_digest(skill: Skill, folder_sha: str) -> str:
-    """Return the digest of a skill's files: git's ids of its folder and of the licences above it."""
+    """Return the digest of a skill's files: git's ids of its folder, its files and the licences above it.
+
+    A mirror may leave folders out of its trees; the ids of the files tell the same.
+    """
     parts = [folder_sha, skill.entry.key, *(f"{e.path} {e.key}" for e in (*skill.files, *skill.licences))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
@@ -273,4 +276,4 @@ def _loose(folder: str) -> str:
 def _changed(row: dict[str, Any] | None, skill: Skill, tree: Tree) -> bool:
     if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
         return True
-    return bool(row["digest"] != skill_digest(skill, tree.folders[skill.entry.folder]))
+    return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, "")))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
+import logging
 import random as chances
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,51 +17,17 @@ from typing import TYPE_CHECKING, Any
 from storage.errors import SkilleryError, WrongInput
 from tasks.models.llm_budget import Ledger, Usage, guessed_tokens
 from tasks.models.llm_dialect import Dialect
+from tasks.models.llm_endpoint import Endpoint
 from tasks.models.llm_errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable
 from tasks.models.llm_failures import of_status
 from tasks.models.llm_question import Question
 from tasks.models.llm_reply import Reply, read_reply
-from tasks.models.llm_retry import LlmRetryPolicy, retrying
+from tasks.models.llm_retry import retrying
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a model is served, and how it is asked.
-
-    Args:
-        base_url: With the version: `http://127.0.0.1:8000/v1`.
-        model: The model's name there.
-        api_key: Never shown or logged; empty sends none.
-        timeout: Seconds that one request may take in all, its answer read to the end.
-        concurrency: Questions under way at once.
-        retry: When a question without an answer is sent again.
-        give_up_after: Questions in a row without an answer after which the server is asked nothing more.
-
-    Raises:
-        WrongInput: URL or model is missing, or a number is out of its range.
-    """
-
-    base_url: str
-    model: str
-    api_key: str = field(default="", repr=False)
-    timeout: float = 120.0
-    concurrency: int = 4
-    retry: LlmRetryPolicy = field(default_factory=LlmRetryPolicy)
-    give_up_after: int = 8
-
-    def __post_init__(self) -> None:
-        if not self.base_url.startswith(("http://", "https://")) or not self.model:
-            msg = (
-                f"LLM base URL {self.base_url!r}, model {self.model!r}: "
-                "set SKILLERY_LLM_BASE_URL to http(s)://.../v1 and SKILLERY_LLM_MODEL to a model's name"
-            )
-            raise WrongInput(msg)
-        if not (self.timeout > 0 and self.concurrency >= 1 and self.give_up_after >= 1):
-            msg = f"{self}: timeout must be above 0, concurrency and give_up_after at least 1"
-            raise WrongInput(msg)
+log = logging.getLogger(__name__)
 
 
 class LlmClient:
@@ -136,8 +104,9 @@ class LlmClient:
             except ContextOverflow:
                 self.ledger.counts["overflows"] += 1
                 raise
-            except (LlmRefused, LlmUnavailable):
+            except (LlmRefused, LlmUnavailable) as failure:
                 self._failures += 1
+                log.warning("%s: a question had no answer: %s", self.endpoint.model, failure)
                 raise
             except BudgetSpent:
                 self.ledger.spent = True
@@ -245,8 +214,16 @@ def _connect(openai: ModuleType, endpoint: Endpoint) -> AsyncOpenAI:
         api_key=endpoint.api_key or "none",
         timeout=endpoint.timeout,
         max_retries=0,
+        http_client=openai.DefaultAsyncHttpxClient(verify=_trusted(), timeout=endpoint.timeout),
     )
     return client
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Return the certificates that are trusted, read once: that takes a quarter of a second."""
+    context: ssl.SSLContext = importlib.import_module("httpx").create_ssl_context()
+    return context
 
 
 def _guess(question: Question, reply: Reply) -> Usage:

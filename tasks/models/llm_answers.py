@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from storage.answers import Answers, KeptAnswer
-from tasks.models.llm import Endpoint, LlmClient
+from tasks.models.llm import LlmClient
 from tasks.models.llm_budget import Ledger
 from tasks.models.llm_dialect import Dialect
+from tasks.models.llm_endpoint import Endpoint
 from tasks.models.llm_errors import CUT, FILTERED, TOO_LONG, ContextOverflow, Rejected
 from tasks.models.llm_question import Question
 from tasks.models.llm_reply import Reply

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.models.llm_errors import Rejected
 
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_OVER = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _START = re.compile(r"[{\[]")
 _LONGEST = 200_000  # characters of an answer that are looked at; what is longer is no answer
 _MOST_BRACKETS = 500  # where a value may begin: nonsense costs a bounded time
@@ -17,13 +17,14 @@ _MOST_BRACKETS = 500  # where a value may begin: nonsense costs a bounded time
 def find_json(text: str) -> Any:  # noqa: ANN401
     """Return the object or list in an answer: bare, in a fence, or in the midst of prose.
 
-    Thoughts in tags of their own are passed over. Values inside the outermost ones are part of these.
+    What stands before the end of a thought in tags of its own is passed over. Values inside the outermost
+    ones are part of these.
 
     Raises:
         Rejected: There is none, or several that differ; or a key twice in one object, or NaN, is in it.
     """
     found: list[Any] = []
-    said = _THOUGHT.sub("", text[:_LONGEST])
+    said = _THOUGHT_OVER.split(text[:_LONGEST])[-1]
     decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_number)
     position = 0
     for _ in range(_MOST_BRACKETS):

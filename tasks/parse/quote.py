@@ -11,16 +11,24 @@ from collections.abc import Mapping, Sequence
 # not seen (controls, joiners, directions, tags, private use, halves of pairs) is what text hides in.
 _MARKS = re.compile(
     "[<>\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\ue000-\uf8ff\U000e0000-\U000e0fff]"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\ue000-\uf8ff\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U000f0000-\U0010ffff]"
     r"|\[(?=/?[A-Z_]{3,}\])"
 )
 # Reads like a word to whoever is labelling: such a fragment is asked about alone, and no neighbour shows it.
+_KIND = r"(?:concept|step|param(?:eter)?|example|precondition|error[_ -]?handling)s?"
+_VERBS = (
+    "label classify categorise categorize annotate sort mark treat answer reply respond output return say use"
+)
+_ANSWER = rf"\b(?:{_VERBS.replace(' ', '|')})\b"
+_MANY = r"\b(?:all|any|each|every|everything|others?|rest|following|above|previous|next|fragments?|ids?)\b"
 _ADDRESS = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:instruction|prompt|rule|guideline|direction)s?\b"
-    r"|\b(?:label|classify|categori[sz]e|annotate|tag|mark|treat|answer|reply|respond|output|return)\b[^.\n]{0,60}"
-    r"\b(?:fragment|id|node|label|item|entr(?:y|ie)|one|everything)s?\b[^.\n]{0,40}"
-    r"\b(?:as|with|to be|concept|step|param|example|precondition|error[_ ]handling)\b"
-    r"|\b(?:language model|classifier|annotator|labell?er|system prompt)s?\b",
+    rf"|{_ANSWER}(?=[^\n]{{0,80}}{_MANY})[^\n]{{0,80}}(?:\bas|\bwith|\bto be|[\"'`*:])\W{{0,3}}{_KIND}\b"
+    rf"|{_ANSWER}\W{{1,3}}{_KIND}\b(?=[^\n]{{0,80}}{_MANY})"
+    rf"|[\"']\w{{1,6}}[\"']\s*:\s*[\"']{_KIND}[\"']"
+    r"|\b(?:language model|annotator|labell?er|system prompt)s?\b|\b(?:begin|end) data\b",
     re.IGNORECASE,
 )
 

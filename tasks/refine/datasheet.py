@@ -100,6 +100,6 @@ def datasheet_markdown(sheet: Mapping[str, Any]) -> str:
 def _policy_text(policy: Mapping[str, Any]) -> str:
     allowed, denied = ", ".join(policy["allow"]), ", ".join(policy["deny"])
     return (
-        f"Licence policy: allowed are {allowed}; denied are {denied}; any other goes without its text;"
-        f" unknown is {policy['unknown']}."
+        f"Licence policy: allowed are {allowed}; denied are {denied};"
+        f" any other is {policy['other']}, unknown is {policy['unknown']}."
     )

@@ -97,8 +97,10 @@ def verified(pairs: Index, sizes: Index, sets_of: SetsOf) -> Similarities:
 
 
 def _blocks(rows: Index, pairs: Index, sizes: Index) -> Iterator[Index]:
-    """Cut rows of pairs into runs whose texts' shingles can be held at once."""
-    if rows.size < 2 or sizes[np.unique(pairs[rows])].sum() <= _SHINGLES_AT_ONCE:
+    """Cut rows of pairs into runs whose texts' shingles can be held at once; none where there are none."""
+    if not rows.size:
+        return
+    if rows.size == 1 or sizes[np.unique(pairs[rows])].sum() <= _SHINGLES_AT_ONCE:
         yield rows
         return
     for half in np.array_split(rows, 2):

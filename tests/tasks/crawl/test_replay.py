@@ -83,8 +83,8 @@ def test_replaying_again_changes_nothing_but_what_raw_parts_no_longer_hold(night
 
 
 def test_the_past_is_refined_out_of_the_root_it_was_crawled_into(nights: Nights) -> None:
-    nights.run(HandSource("dir:d", skill("a", "one"), skill("b", "one")))
-    nights.run(HandSource("dir:d", skill("a", "two")))
+    nights.run(HandSource("dir:d", skill("a", "Feed it once."), skill("b", "Feed it once.")))
+    nights.run(HandSource("dir:d", skill("a", "Feed it twice.")))
     before = nights.times("documents", "state")
     past = Nights(nights.folder / "backfill/past")
     replay_seen(nights.root, "2026-03-02", past.root)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from storage.errors import WrongInput
-from tasks.models.llm import Endpoint, LlmClient
+from tasks.models.llm import LlmClient
 from tasks.models.llm_budget import Ceiling, Ledger, Prices
+from tasks.models.llm_dialect import Dialect
+from tasks.models.llm_endpoint import Endpoint
 from tasks.models.llm_errors import BudgetSpent, ContextOverflow, LlmDenied, LlmRefused, LlmUnavailable
 from tasks.models.llm_question import Question, Sampling
 from tasks.models.llm_reply import Reply
 from tasks.models.llm_retry import LlmRetryPolicy
-from tests.llm_server import Asked, LlmServer
+from tests.llm_server import Asked, Fault, LlmServer
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCHEMA = {"type": "object", "properties": {"1": {"enum": ["yes", "no"]}}, "required": ["1"]}
@@ -45,11 +47,11 @@ def server() -> Iterator[LlmServer]:
         yield running
 
 
-def question(number: int = 0, schema: dict[str, Any] | None = None, **sampling: Any) -> Question:
+def question(number: int = 0, schema: dict[str, Any] | None = None, **sampling: Any) -> Question:  # noqa: ANN401
     return Question("ask-1", (("user", f"Is {number} even?"),), Sampling(**sampling), schema)
 
 
-def client_of(server: LlmServer, time: Time | None = None, **settings: Any) -> LlmClient:
+def client_of(server: LlmServer, time: Time | None = None, **settings: Any) -> LlmClient:  # noqa: ANN401
     ledger = settings.pop("ledger", None) or Ledger()
     options = {k: settings.pop(k) for k in ("learnt", "slot") if k in settings}
     endpoint = Endpoint(server.url, "small-model", **{"timeout": 10.0, **settings})
@@ -72,7 +74,7 @@ def ask(client: LlmClient, asked: Question) -> Reply:
     return answer
 
 
-def in_turn(*faults: str | None) -> Any:
+def in_turn(*faults: str | None) -> Fault:
     left = list(faults)
     return lambda _: left.pop(0) if left else None
 
@@ -88,7 +90,8 @@ def test_a_question_is_sent_as_it_is_and_its_answer_counted(server: LlmServer) -
     assert sent == {"model": "small-model", "temperature": 0.3, "seed": 7, "max_tokens": 50, "top_p": 0.9}
     assert "response_format" not in asked.body
     assert asked.headers["Authorization"] == "Bearer sk-hush"
-    assert (ledger.tokens, ledger.cost) == (110, pytest.approx(0.0003))
+    assert ledger.tokens == 110
+    assert ledger.cost == pytest.approx(0.0003)
 
 
 def test_no_key_is_sent_where_none_is_given_and_nothing_of_another_account(
@@ -199,7 +202,8 @@ def test_a_response_format_that_is_not_offered_is_left_out_from_then_on(server: 
     def fault(asked: Asked) -> str | None:
         return "no-format" if "response_format" in asked.body else None
 
-    server.fault, learnt = fault, []
+    server.fault = fault
+    learnt: list[Dialect] = []
     client = client_of(server, learnt=learnt.append)
     answers = ask_all(client, *(question(k, SCHEMA) for k in range(4)))
     assert all(isinstance(answer, Reply) for answer in answers)
@@ -255,7 +259,7 @@ def test_a_limit_across_processes_is_entered_around_each_question(server: LlmSer
     entered = []
 
     @asynccontextmanager
-    async def slot() -> Any:
+    async def slot() -> AsyncIterator[None]:
         entered.append("in")
         yield
         entered.append("out")
@@ -306,9 +310,16 @@ def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any]) -> None:
         Endpoint(**{"base_url": "http://host/v1", "model": "m", **wrong})
 
 
+@pytest.mark.parametrize("key", ["sk-hush\n", " sk-hush", "sk-h\u00fcsh"])
+def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
+    with pytest.raises(WrongInput, match="SKILLERY_LLM_API_KEY") as caught:
+        Endpoint("http://host/v1", "m", key)
+    assert "sk-h" not in str(caught.value)
+
+
 def test_without_the_package_the_message_says_what_to_install(
-    server: LlmServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "openai", None)
+    monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(WrongInput, match=r"skillery\[llm\]"):
         ask(client_of(server), question())

@@ -94,7 +94,18 @@ def test_what_was_compared_before_is_not_compared_again() -> None:
     texts.asked.clear()
     again = texts.folds(known=before)
     assert again.onto.tolist() == before.onto.tolist()
-    assert [numbers for numbers in texts.asked if numbers] == []
+    assert texts.asked == []
+
+
+def test_a_large_bucket_of_survivors_is_as_it_was_another_night() -> None:
+    rng = random.Random(12)
+    texts = Texts(copies(rng, [f"w{n}" for n in range(300)], [4] * 30))
+    limits = NearLimits(threshold=0.95, max_bucket=2)
+    before = texts.folds(limits)
+    texts.asked.clear()
+    again = texts.folds(limits, known=before)
+    assert (again.onto.tolist(), len(again.pairs)) == (list(range(30)), len(before.pairs))
+    assert texts.asked == []
 
 
 def test_only_what_is_new_is_compared() -> None:

@@ -300,7 +300,7 @@ def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:
     root = skill_root({'baker\'s "best"': BREAD, "o'; DROP": SKILLS["bees"]})
     assert isinstance(DirectorySource(str(root.market)).version(), str)
     root.publish()
-    root.write("o'; DROP", MORE_BREAD)
+    root.write("o'; DROP", SKILLS["bees"].replace("\n# ", "\nOne more word on it.\n\n# ", 1))
 
     built = root.publish()
 

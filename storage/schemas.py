@@ -42,7 +42,8 @@ LISTINGS = pl.Schema(_LISTINGS)
 _RAW_DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, **_ORIGIN, "content": pl.Binary, "size": pl.Int64,
     "raw_hash": pl.String, "files": pl.List(FILE), "licence_files": pl.List(LICENCE_FILE),
-    "repo_licence": pl.String, "findings": pl.List(FINDING), "fetched_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
+    "repo_licence": pl.String, "findings": pl.List(FINDING), "fetched_at": _TIME, "run_id": pl.String,
+    "schema_version": pl.Int32,
 }  # fmt: skip
 RAW_DOCUMENTS = pl.Schema(_RAW_DOCUMENTS)
 

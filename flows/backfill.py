@@ -48,7 +48,7 @@ def _rebuild(root: str, day: str, run: str, limits: dict[str, Any], encoder: str
         plan = plan_refining(place, limits=limits)
         for parts in plan["batches"]:
             refine_raw_parts(place, parts, run_id=run, limits=limits, raw=root)
-        counts = settle_corpus(place, run_id=run, now=datetime.now(UTC))
+        counts = settle_corpus(place, run_id=run, now=datetime.now(UTC), near=load_settings().near())
         for partitions in plan_parsing(place, encoder, with_vectors=False)["batches"]:
             parse_batch(place, partitions, encoder, with_vectors=False)
     return {"day": day, "refined now": plan["todo"], "unchanged, skipped": plan["unchanged"], **counts}

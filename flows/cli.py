@@ -22,6 +22,7 @@ evaluate_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(evaluate_app, name="evaluate")
 
 
+_OR_BATCH = ", or --batch and --out"
 _INTERRUPTED = 130  # what Typer itself returns for Ctrl-C
 
 
@@ -130,7 +131,7 @@ def search(
     if batch is not None or out is not None:
         search_batch(index, batch, out, k=k)
         return
-    answer = index.search(_given(query, "QUERY"), k)
+    answer = index.search(_given(query, "QUERY", _OR_BATCH), k)
     _print_json(answer) if as_json else printing.print_search(answer)
 
 
@@ -154,7 +155,9 @@ def page(
     if batch is not None or out is not None:
         page_batch(index, batch, out, budget=budget, method=method)
         return
-    answer = index.page(_given(doc_id, "DOC_ID"), _given(query, "QUERY"), budget=budget, method=method)
+    answer = index.page(
+        _given(doc_id, "DOC_ID", _OR_BATCH), _given(query, "QUERY", _OR_BATCH), budget=budget, method=method
+    )
     if as_json:
         _print_json(answer)
     elif markdown:
@@ -163,9 +166,9 @@ def page(
         printing.print_page(answer)
 
 
-def _given(value: str | None, name: str) -> str:
+def _given(value: str | None, name: str, instead: str = "") -> str:
     if value is None:
-        msg = f"{name} is missing: give it, or --batch and --out"
+        msg = f"{name} is missing: give it{instead}"
         raise WrongInput(msg)
     return value
 
@@ -234,8 +237,19 @@ def evaluate_paging(
 
 
 @evaluate_app.command("corpus")
-def evaluate_corpus(root: RootOption = None, as_json: JsonOption = False) -> None:
-    """Run the evaluation flow on what is served: seeded probes, and the sample's requests where they fit."""
+def evaluate_corpus(
+    a: Annotated[str | None, typer.Argument(help="A corpus: a root, a Parquet file or JSON lines.")] = None,
+    b: Annotated[str | None, typer.Argument(help="Another, to be compared with it.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the structure of two corpora; without them, run the evaluation flow on what is served."""
+    if a is not None:
+        from flows.bench import corpora_bench  # noqa: PLC0415
+
+        compared = corpora_bench(a, _given(b, "B"))
+        _print_json(compared) if as_json else printing.print_comparison(compared)
+        return
     from flows.run import run_evaluation  # noqa: PLC0415
 
     found = run_evaluation(_root(load_settings(), root))

@@ -128,6 +128,17 @@ def print_paging(found: dict[str, Any]) -> None:
     _table(title, ["method", *measures.values(), "nodes", "ms"], rows)
 
 
+def print_comparison(found: dict[str, Any]) -> None:
+    """Print two corpora's measures side by side: medians, means, p adjusted by Holm and Bonferroni."""
+    columns = ["median_a", "median_b", "mean_a", "mean_b", "p_adjusted", "effect"]
+    rows = [
+        [c["measure"], *("" if c[name] is None else f"{c[name]:.3g}" for name in columns)]
+        for c in found["contrasts"]
+    ]
+    title = f"A: {found['documents_a']} documents, B: {found['documents_b']}; two-sided Mann-Whitney U"
+    _table(title, ["measure", *columns], rows)
+
+
 def print_evaluation(found: dict[str, Any]) -> None:
     """Print the figures of an evaluation of what is served."""
     rows = [[p["probe"], p["leg"], p["queries"], p["measure"], f"{p['value']:.3f}"] for p in found["probes"]]

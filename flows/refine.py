@@ -32,7 +32,7 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
         log.info("refine: %(todo)d documents to refine, %(gone)d gone, %(unchanged)d unchanged", plan)
         for parts in plan["batches"]:
             refine_raw_parts(root, parts, run_id=run, limits=limits)
-        counts = settle_corpus(root, run_id=run, now=now)
+        counts = settle_corpus(root, run_id=run, now=now, near=settings.near())
     work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}
     rows = counted(work) + [
         {"what": k if k == "documents" else f"dropped: {k}", "count": n} for k, n in counts.items()

@@ -56,6 +56,10 @@ class Settings(BaseSettings):
     drop_risks: Literal["error", "warning", "info"] | None = Field(
         None, description="Drop what has a risk finding at least so grave; none: findings are advice alone."
     )
+    near_threshold: float = Field(
+        0.85, ge=0.5, le=1, description="Jaccard similarity of word 5-shingles from which a text folds."
+    )
+    near_max_cluster: int = Field(1000, ge=1, description="Texts that fold onto one survivor at most.")
     git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
     skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
     github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
@@ -101,6 +105,10 @@ class Settings(BaseSettings):
             *lists, unknown=self.licences_unknown_export, other=self.licences_other_export
         )
         return {"serve": asdict(serve), "export": asdict(export)}
+
+    def near(self) -> dict[str, Any]:
+        """Return what counts as a near-duplicate."""
+        return {"threshold": self.near_threshold, "max_cluster": self.near_max_cluster}
 
     def reach(self) -> dict[str, Any]:
         """Return what crawls are told of the network; credentials are not among it."""

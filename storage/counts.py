@@ -29,11 +29,14 @@ def corpus_counts(root: Root) -> CorpusCounts:
     """
     parsed = parsed_table(root).read(columns=["n_nodes", "n_edges"])
     outcomes = Counter(refined_table(root).read(columns=["outcome"])["outcome"])
-    folded = folded_table(root).read(columns=["doc_id"]).height
+    documents = documents_table(root).read(columns=["doc_id", "body_hash"])
+    folded = folded_table(root).read(columns=["doc_id", "body_hash"])
+    near = folded.join(documents, on="body_hash", how="anti").height
+    copies = {"duplicate": folded.height - near, "near_duplicate": near}
     dropped = {reason: n for reason, n in sorted(outcomes.items()) if reason not in _NOT_DROPPED}
     return CorpusCounts(
-        documents=documents_table(root).read(columns=["doc_id"]).height,
+        documents=documents.height,
         nodes=int(parsed["n_nodes"].sum()),
         edges=int(parsed["n_edges"].sum()),
-        dropped={**dropped, **({"duplicate": folded} if folded else {})},
+        dropped={**dropped, **{reason: n for reason, n in copies.items() if n}},
     )

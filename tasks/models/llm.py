@@ -134,11 +134,9 @@ class LlmClient:
         while True:
             try:
                 reply = await self._persistently(question, tried)
-            except ContextOverflow:
-                raise
             except LlmRefused as refusal:
                 poorer = tried.poorer(str(refusal), question)
-                if poorer is None:
+                if poorer is None or isinstance(refusal, ContextOverflow):
                     raise
                 tried = poorer
                 continue
@@ -159,6 +157,15 @@ class LlmClient:
     async def _send(self, question: Question, dialect: Dialect) -> Reply:
         await self._pause()
         self.ledger.counts["requests"] += 1
+        try:
+            return await self._exchange(question, dialect)
+        except LlmUnavailable as failure:
+            # The model was at work, and its server will say so on the bill.
+            if failure.reason in ("timeout", "cut"):
+                self.ledger.spend_unseen(question.n_bytes())
+            raise
+
+    async def _exchange(self, question: Question, dialect: Dialect) -> Reply:
         messages = [{"role": role, "content": content} for role, content in question.messages]
         create: Any = self._connection.chat.completions.with_raw_response.create
         try:

@@ -127,6 +127,12 @@ class Ledger:
         if not usage.counted:
             self.counts["tokens_guessed"] += usage.prompt_tokens + usage.completion_tokens
 
+    def spend_unseen(self, prompt_bytes: int) -> None:
+        """Count a question that the server took and did not answer to the end: its prompt, by our guess."""
+        guess = guessed_tokens(prompt_bytes)
+        self.counts["prompt_tokens"] += guess
+        self.counts["tokens_guessed"] += guess
+
     def report(self) -> dict[str, Any]:
         """Return the counts with `tokens`, `cost` and `spent` (whether the ceiling was reached)."""
         names = (

@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import limits_from
+from tasks.refine.near import NearLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.settle import settle
 
@@ -32,6 +33,6 @@ def refine_raw_parts(
 
 
 @task(name="settle-corpus", cache_policy=NO_CACHE)
-def settle_corpus(root: str, *, run_id: str, now: datetime) -> dict[str, int]:
-    """Fold duplicates, retire what is gone, put the corpus in place."""
-    return settle(Root(root), run_id=run_id, now=now)
+def settle_corpus(root: str, *, run_id: str, now: datetime, near: dict[str, Any]) -> dict[str, int]:
+    """Fold duplicates, retire what is gone, put the corpus in place; `near` are fields of `NearLimits`."""
+    return settle(Root(root), run_id=run_id, now=now, near=NearLimits(**near))

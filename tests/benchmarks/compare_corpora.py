@@ -1,4 +1,4 @@
-"""Two corpora's structural measures side by side, as `skillery evaluate corpus A B` prints them.
+"""Two corpora's structural measures side by side, as `skillery evaluate corpus A B` prints them too.
 
 Run by hand: `python tests/benchmarks/compare_corpora.py A B`; each a root, a Parquet file or JSON lines.
 """

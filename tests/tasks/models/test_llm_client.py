@@ -111,6 +111,14 @@ def test_tokens_that_the_server_does_not_count_are_guessed_and_said_to_be(server
     assert client.ledger.counts["tokens_guessed"] == client.ledger.tokens > 0
 
 
+@pytest.mark.parametrize(("fault", "paid"), [("cut-stream", True), ("500", False), ("rate", False)])
+def test_an_answer_that_is_lost_half_way_is_paid_for(server: LlmServer, fault: str, *, paid: bool) -> None:
+    server.fault = in_turn(fault)
+    client = client_of(server)
+    ask(client, question())
+    assert (client.ledger.tokens > 110) == (client.ledger.counts["tokens_guessed"] > 0) == paid
+
+
 @pytest.mark.parametrize("fault", ["rate", "500", "cut", "cut-stream", "html"])
 def test_what_may_pass_is_tried_again_with_growing_waits(server: LlmServer, fault: str) -> None:
     server.fault, time = in_turn(fault, fault), Time()

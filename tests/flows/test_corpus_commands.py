@@ -1,0 +1,67 @@
+"""What the command does with a corpus besides asking it: export, forget, compare, count."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.bench import corpora_bench
+from flows.exporting import export_root
+from flows.forgetting import forget_target
+from flows.settings import load_settings
+from flows.status import root_status
+from storage.errors import UnknownDocument, WrongInput
+from tests.hand_written import SKILLS
+from tests.skill_root import SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+BREAD = f"{SKILLS['bread']}\nA loaf keeps for three days in a linen bag, away from the sun.\n" * 3
+
+
+def test_a_near_copy_is_told_from_an_exact_one(skill_root: Make) -> None:
+    near = BREAD.replace("three days", "four days", 1)
+    root = skill_root({"a": BREAD, "b": BREAD, "c": near, "bees": SKILLS["bees"]})
+    root.publish()
+    assert root_status(root.root)["dropped"] == {"duplicate": 1, "near_duplicate": 1}
+
+
+def test_an_export_goes_by_the_settings_policy(
+    skill_root: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = skill_root({"bread": SKILLS["bread"]})
+    root.publish()
+    policy = load_settings().licence_policies()["export"]
+    assert export_root(root.root, tmp_path / "none", "jsonl", ["allow"], policy)["documents"] == 0
+    monkeypatch.setenv("SKILLERY_LICENCES_UNKNOWN_EXPORT", "allow")
+    policy = load_settings().licence_policies()["export"]
+    report = export_root(root.root, tmp_path / "all", "jsonl", ["allow"], policy)
+    assert (report["documents"], report["with_text"]) == (1, 1)
+    with pytest.raises(WrongInput, match="all"):
+        export_root(root.root, tmp_path / "all", "jsonl", ["allow"], policy)
+
+
+def test_what_is_forgotten_is_not_served_and_not_crawled_again(skill_root: Make) -> None:
+    root = skill_root({"bread": SKILLS["bread"], "bees": SKILLS["bees"]})
+    root.publish()
+    found = forget_target(root.root, "local/market/bread")
+    assert found["doc_ids"] == ("local/market/bread",)
+    root.publish()
+    with pytest.raises(UnknownDocument):
+        root.ask().find("local/market/bread")
+    assert root.ask().find("local/market/bees") == "local/market/bees"
+
+
+def test_two_corpora_are_compared_measure_by_measure(tmp_path: Path) -> None:
+    files = []
+    for name, text in (("steps", "1. Knead.\n2. Bake.\n"), ("code", "```sh\nbake\n```\n")):
+        file = tmp_path / f"{name}.jsonl"
+        lines = [{"doc_id": f"{name}-{n}", "content": SKILLS["bread"] + text * n} for n in range(1, 9)]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        files.append(str(file))
+    found = corpora_bench(*files)
+    assert (found["documents_a"], found["documents_b"]) == (8, 8)
+    effects = {c["measure"]: c["effect"] for c in found["contrasts"]}
+    assert effects["fenced_share"] == -1

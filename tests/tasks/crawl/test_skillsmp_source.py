@@ -7,6 +7,7 @@ from storage.crawl_state import repositories_table
 from storage.parquet import read_frame
 from storage.schemas import LISTINGS
 from tests.crawling import Crawler, grows
+from tests.marketplace.faults import Fault, Faults
 from tests.marketplace.populate import change, populate
 from tests.marketplace.repository import Repository
 from tests.marketplace.server import Marketplace
@@ -247,3 +248,21 @@ def test_a_change_of_a_hundredth_costs_what_changed(
 
 def _repositories(crawler: Crawler) -> list[dict[str, object]]:
     return repositories_table(crawler.root).read().to_dicts()
+
+
+def test_a_redirect_to_another_host_is_refused_with_a_token_set_and_named(
+    world: World,
+    garden: Repository,
+    faults: Faults,
+    crawler: Crawler,
+    market: Marketplace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
+    monkeypatch.setenv("GITHUB_TOKEN", "ghp-garden-secret")
+    elsewhere = Fault("redirect", location=f"{market.url('elsewhere')}/repos/ann/garden")
+    faults.script("api:/repos/ann/garden/*", [elsewhere] * 9)
+    report = crawler.crawl()
+    assert (report.state, report.new, report.failed) == ("complete", 1, {"redirect": 5})
+    assert "ann/garden" in crawler.dropped()["redirect"]
+    assert market.count(service="elsewhere") == 0

@@ -32,6 +32,7 @@ class Cursor:
         walking: Whether a walk is under way.
         sweep: How many keywords have been asked for in all.
         rest: Whether the marketplace has more than it showed when it was walked from end to end.
+        full: When it was last walked from end to end.
     """
 
     watermark: str | None = None
@@ -42,6 +43,7 @@ class Cursor:
     walking: bool = False
     sweep: int = 0
     rest: bool = False
+    full: str | None = None
 
 
 class ListingState:

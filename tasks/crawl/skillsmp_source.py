@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -149,7 +149,7 @@ class SkillsMPSource:
         if not (state.cursor.walking and state.cursor.query == query):
             begun = replace(state.cursor, newest=None, query=query, page=0, after=None, walking=True)
             state.move(begun)
-        tries, until = 0, as_time(state.cursor.watermark) if main else None
+        tries, until = 0, self._until() if main else None
         while True:
             at, capped = max(1, state.cursor.page), False
             try:
@@ -164,9 +164,22 @@ class SkillsMPSource:
                     raise
         done = replace(state.cursor, walking=False, query=None, page=0, after=None)
         if main:
-            rest = capped if until is None else done.rest
-            done = replace(done, watermark=done.newest or done.watermark, rest=rest)
+            if until is None:
+                done = replace(done, rest=capped, full=self._now.isoformat())
+            done = replace(done, watermark=done.newest or done.watermark)
         state.move(done)
+
+    def _until(self) -> datetime | None:
+        """Return the watermark, or None where the list is to be walked from end to end again.
+
+        A row may come into the list long after it was updated, below the watermark. Where all rows are shown,
+        a walk through them now and then meets it; where they are not, the sweep may.
+        """
+        cursor = self._state.cursor
+        full, oldest = as_time(cursor.full), self._now - timedelta(days=self._reach.recheck_days)
+        if not cursor.rest and (full is None or full < oldest):
+            return None
+        return as_time(cursor.watermark)
 
     def _units(self, places: pl.DataFrame) -> tuple[list[Unit], list[Unit]]:
         """Return the units that are to be looked at, and of the others the rows that tonight's pages had."""

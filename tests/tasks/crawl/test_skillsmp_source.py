@@ -134,6 +134,19 @@ def test_a_repository_that_its_list_forgot_is_looked_at_again_after_a_while(
     assert crawler.crawl().changed == 1
 
 
+def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_whole_again(
+    world: World, crawler: Crawler
+) -> None:
+    populate(world, repositories=30, skills=250)
+    crawler.crawl()
+    world.lists_new_skills = False
+    late = world.repository("cy/late")
+    late.commit({"sage/SKILL.md": grows("sage")})
+    world.list_skill(late, "sage", updated_at=min(row.updated_at for row in world.rows) - 60)
+    assert crawler.crawl(days=7).new == 0
+    assert crawler.crawl().new == 1
+
+
 def test_a_look_that_finds_the_same_commit_costs_one_request(
     garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ from flows.progress import progress
 from flows.queries import require_page_options
 from flows.settings import Settings
 from storage.root import Root
-from tasks.evaluate.compare import compare
-from tasks.evaluate.corpora import load_corpus
 from tasks.evaluate.evidence import read_documents, read_queries
 from tasks.evaluate.paging import evaluate_paging
 from tasks.models.encoder import OnnxEncoder
@@ -50,16 +47,3 @@ def paging_bench(
             classifier=RuleClassifier(),
             progress=report,
         )
-
-
-def corpora_bench(a: str, b: str) -> dict[str, Any]:
-    """Compare two corpora by SkillFlow's measures of structure (section 4.3, figure 2).
-
-    Args:
-        a: A root, a Parquet file or JSON lines.
-        b: Another.
-
-    Raises:
-        WrongInput: One is none of these, or holds no document.
-    """
-    return asdict(compare(load_corpus(a), load_corpus(b)))

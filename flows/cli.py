@@ -245,9 +245,9 @@ def evaluate_corpus(
 ) -> None:
     """Compare the structure of two corpora; without them, run the evaluation flow on what is served."""
     if a is not None:
-        from flows.bench import corpora_bench  # noqa: PLC0415
+        from flows.comparing import compare_corpora  # noqa: PLC0415
 
-        compared = corpora_bench(a, _given(b, "B"))
+        compared = compare_corpora(a, _given(b, "B"))
         _print_json(compared) if as_json else printing.print_comparison(compared)
         return
     from flows.run import run_evaluation  # noqa: PLC0415

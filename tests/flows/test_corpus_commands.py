@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.bench import corpora_bench
+from flows.comparing import compare_corpora
 from flows.exporting import export_root
 from flows.forgetting import forget_target
 from flows.settings import load_settings
@@ -61,7 +61,7 @@ def test_two_corpora_are_compared_measure_by_measure(tmp_path: Path) -> None:
         lines = [{"doc_id": f"{name}-{n}", "content": SKILLS["bread"] + text * n} for n in range(1, 9)]
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         files.append(str(file))
-    found = corpora_bench(*files)
+    found = compare_corpora(*files)
     assert (found["documents_a"], found["documents_b"]) == (8, 8)
     effects = {c["measure"]: c["effect"] for c in found["contrasts"]}
     assert effects["fenced_share"] == -1

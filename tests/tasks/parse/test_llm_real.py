@@ -45,7 +45,6 @@ TEXTS = [
     "Light the smoker before you open the hive.",
     "A frame is a wooden rectangle that holds comb.",
     "Never open a hive in the rain.",
-    "```\nhive --depth 3\n```",
 ]
 
 
@@ -99,7 +98,7 @@ def test_every_fragment_ends_typed_and_the_second_run_is_free(url: str, model: P
         for _ in range(2):
             ledger = Ledger()
             endpoint = Endpoint(url, str(model), timeout=300, concurrency=1)
-            sampling = Sampling(max_tokens=60)
+            sampling = Sampling(max_tokens=40)
             classifier = LlmClassifier(
                 open_book(endpoint, kept, ledger), RuleClassifier(), sampling=sampling, batch=2
             )

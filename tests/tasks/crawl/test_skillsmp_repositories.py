@@ -274,7 +274,7 @@ def test_a_wrong_token_is_said_once_and_not_sent_to_every_repository(
     world.github.tokens = frozenset({"right"})
     monkeypatch.setenv("GITHUB_TOKEN", "wrong-token")
     report = crawler.crawl()
-    assert report.state == "failed" or report.new == 0
+    assert (report.new, report.failed) == (0, {"unauthorised": 1})
     assert "GITHUB_TOKEN" in (report.message or "")
     assert "wrong-token" not in (report.message or "")
     assert market.count(service="api") <= 10

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from typing import Any, cast
 
 from prefect import flow
+from prefect.futures import PrefectFuture
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.artifacts import counted, show_table
 from flows.record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
+from tasks.refine.processes import batch_processes
 from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
 
 log = logging.getLogger(__name__)
 
 
-@flow(name="refine", flow_run_name="refine {root}")
+# Its threads only wait for the processes that refine, of which there are as many as the settings say.
+IN_THREADS = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=64))
+
+
+@flow(name="refine", flow_run_name="refine {root}", task_runner=IN_THREADS)
 def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     """Refine what is new or changed; return the corpus' size and how many are dropped for each reason.
 
@@ -30,8 +38,7 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     with writer_lock(Root(root)):
         plan = plan_refining(root, limits=limits)
         log.info("refine: %(todo)d documents to refine, %(gone)d gone, %(unchanged)d unchanged", plan)
-        for parts in plan["batches"]:
-            refine_raw_parts(root, parts, run_id=run, limits=limits)
+        refine_batches(root, plan["batches"], run)
         counts = settle_corpus(root, run_id=run, now=now, near=settings.near())
     work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}
     rows = counted(work) + [
@@ -39,3 +46,12 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     ]
     show_table("skillery-refine", rows, "The corpus now, and why documents are not in it.")
     return counts
+
+
+def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | None = None) -> None:
+    """Refine the batches of a plan, on all cores; `raw` is where the raw parts lie (None: the same root)."""
+    settings = load_settings()
+    given = {"run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
+    with batch_processes(len(batches), settings.workers) as executor:
+        for done in [refine_raw_parts.submit(root, parts, given, executor) for parts in batches]:
+            done.result()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.errors import WrongInput
@@ -21,6 +21,9 @@ class Settings(BaseSettings):
     root: Path = Field(Path("data"), description="Folder of all that Skillery keeps.")
     encoder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2", description="Hugging Face id, or a model's folder."
+    )
+    encoder_precision: Literal["float32", "int8"] = Field(
+        "float32", description="Numbers the encoder computes with: int8 is faster and its vectors are coarser."
     )
     query_threads: int = Field(1, ge=1, description="Threads that encode one query.")
     max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
@@ -60,6 +63,9 @@ class Settings(BaseSettings):
         0.85, ge=0.5, le=1, description="Jaccard similarity of word 5-shingles from which a text folds."
     )
     near_max_cluster: int = Field(1000, ge=1, description="Texts that fold onto one survivor at most.")
+    workers: int | None = Field(
+        None, ge=1, description="Processes that refine side by side; none: as many as there are cores."
+    )
     git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
     skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
     github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
@@ -78,6 +84,28 @@ class Settings(BaseSettings):
     )
     sweep_keywords: int = Field(
         3, ge=0, description="Keywords asked for a night where a marketplace does not list all it has."
+    )
+    classifier: Literal["local", "llm", "hybrid"] | None = Field(
+        None, description="What types nodes in a run; none: hybrid where an LLM is set up, else local."
+    )
+    llm_base_url: str = Field("", description="An OpenAI-compatible endpoint, its version included.")
+    llm_model: str = Field("", description="The model's name there.")
+    llm_api_key: SecretStr = Field(SecretStr(""), description="Its key; empty sends none.")
+    llm_batch: int = Field(20, ge=1, description="Fragments that one question asks about at most.")
+    llm_concurrency: int = Field(4, ge=1, description="Questions under way at once in one process.")
+    llm_timeout: float = Field(120.0, gt=0, description="Seconds that one answer may take in all.")
+    llm_max_tokens: int = Field(1024, ge=1, description="The longest answer, in tokens.")
+    llm_temperature: float = Field(0.0, ge=0, description="How far an answer may stray from the likeliest.")
+    llm_seed: int = Field(0, description="Sent along where the server takes one.")
+    llm_max_total_tokens: int | None = Field(None, ge=0, description="Tokens that one run may spend.")
+    llm_max_cost: float | None = Field(None, ge=0, description="Money that one run may spend.")
+    llm_prompt_price: float = Field(0.0, ge=0, description="Money for a million tokens of questions.")
+    llm_completion_price: float = Field(0.0, ge=0, description="Money for a million tokens of answers.")
+    llm_accuracy: float = Field(
+        0.79, gt=0, lt=1, description="How often the model is right: the confidence of its labels."
+    )
+    llm_threshold: float | None = Field(
+        None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
     )
     probes: int = Field(100, ge=1, description="Seeded probes of each kind that evaluate asks.")
 

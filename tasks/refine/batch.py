@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from datetime import datetime
 from typing import Any
@@ -12,6 +11,7 @@ import polars as pl
 from storage.errors import StorageError
 from storage.forgotten import Forgotten
 from storage.parquet import read_frame, write_frame
+from storage.refine_state import SIGNATURES
 from storage.root import Root
 from storage.schemas import (
     DOCUMENTS,
@@ -30,29 +30,37 @@ from tasks.crawl.forgotten import drop_forgotten
 from tasks.refine.decode import decode
 from tasks.refine.document import refine_document
 from tasks.refine.filters import Limits
-from tasks.refine.plan import STAGED, STAGED_DROPPED, read_plan
+from tasks.refine.near import NearLimits
+from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
 from tasks.refine.risks import scan_all
+from tasks.refine.signatures import SignatureRule, signatures
 
 _BARE = ("fetched_at", "run_id", "schema_version")
 
 
 def refine_batch(
-    root: Root, raw_parts: list[str], *, run_id: str, limits: Limits, raw: Root | None = None
+    root: Root,
+    raw_parts: list[str],
+    *,
+    run_id: str,
+    limits: Limits,
+    raw: Root | None = None,
+    near: NearLimits | None = None,
 ) -> dict[str, int]:
-    """Refine what the plan wants of these raw parts, stage what is kept and what is dropped.
+    """Refine a batch of the plan; stage what is kept, its texts' signatures, and what is dropped.
 
     Args:
         root: Where the corpus lies.
-        raw_parts: Files of raw documents.
+        raw_parts: Files of raw documents, a batch of the plan.
         run_id: The run that refines.
         limits: The filters' thresholds.
         raw: The root of the raw parts; None: `root`.
+        near: What will count as a near-duplicate; the defaults of `NearLimits` where None.
 
     Returns:
         How many documents were kept and how many dropped, by reason.
     """
-    wanted = read_plan(root).filter(pl.col("action") == "refine", pl.col("raw_part").is_in(raw_parts))
-    documents = _raw_documents(raw or root, wanted)
+    documents = _raw_documents(raw or root, read_batch(root, raw_parts))
     # Together, texts are scanned in a fraction of the time.
     risks = scan_all([decode(document.content or b"")[0] for document, _, _ in documents])
     results = [
@@ -66,11 +74,18 @@ def refine_batch(
     results = [(drop_forgotten(forgotten, r) or r) if isinstance(r, Document) else r for r in results]
     kept = [r for r in results if isinstance(r, Document)]
     dropped = [r for r in results if isinstance(r, Dropped)]
-    name = hashlib.sha256("\n".join(raw_parts).encode()).hexdigest()[:16]
+    name = f"{batch_name(raw_parts)}.parquet"
     frame = to_frame(kept, DOCUMENTS, run_id=run_id, schema_version=SCHEMA_VERSION)
-    write_frame(root, f"{STAGED}/{name}.parquet", frame, DOCUMENTS)
-    write_frame(root, f"{STAGED_DROPPED}/{name}.parquet", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
+    write_frame(root, f"{STAGED}/{name}", frame, DOCUMENTS)
+    write_frame(root, f"{STAGED_SIGNATURES}/{name}", _signed(frame, near or NearLimits()), SIGNATURES)
+    write_frame(root, f"{STAGED_DROPPED}/{name}", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
     return {"kept": len(kept), **Counter(d.reason for d in dropped)}
+
+
+def _signed(documents: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
+    rule = SignatureRule.for_threshold(near.threshold)
+    texts = documents.filter(pl.col("kind") == "skill").unique("body_hash", maintain_order=True)
+    return texts.select("body_hash", rule=pl.lit(rule.name)).hstack(signatures(texts["body"], rule))
 
 
 def _raw_documents(root: Root, wanted: pl.DataFrame) -> list[tuple[RawDocument, datetime, datetime]]:

@@ -79,7 +79,8 @@ def canonical(text: str) -> tuple[str, tuple[Finding, ...]]:
         )
     # Removing first, composing after: a removed character may have kept a letter and its accent apart.
     if not text.isascii():
-        unstacked = _MAYBE_STACKED.sub(_unstacked, text)
+        foreign = len(text) - len(text.encode("ascii", "ignore"))
+        unstacked = _MAYBE_STACKED.sub(_unstacked, text) if foreign > MAX_STACKED_MARKS else text
         found.extend([finding("document.stacked-marks")] if unstacked != text else [])
         text = unicodedata.normalize("NFC", unstacked)
     return _LEADING_BLANK.sub("", _without_trailing_space(text)).rstrip(), tuple(found)

@@ -75,13 +75,14 @@ def _by_name() -> dict[str, str]:
 
 
 @functools.cache
-def _spdx() -> Licensing:
+def spdx_licensing() -> Licensing:
+    """Return SPDX's licences and their parser, built once: building takes a tenth of a second."""
     return get_spdx_licensing()
 
 
 @functools.cache
 def _spdx_keys() -> frozenset[str]:
-    return frozenset(key.lower() for key in _spdx().known_symbols)
+    return frozenset(key.lower() for key in spdx_licensing().known_symbols)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -96,7 +97,7 @@ def spdx_expression(text: str) -> str | None:
     if ours or not _EXPRESSION.fullmatch(text) or len(text.split()) > _MAX_EXPRESSION_WORDS:
         return ours
     try:
-        parsed = _spdx().parse(text, validate=True, strict=True)
+        parsed = spdx_licensing().parse(text, validate=True, strict=True)
     except (
         ExpressionError,
         ValueError,

@@ -8,11 +8,13 @@ from functools import partial
 import numpy as np
 import polars as pl
 
+from storage.parquet import read_frame
 from storage.refine_state import SIGNATURES, compared_table, signatures_table
 from storage.root import Root
 from tasks.refine.clusters import Index
 from tasks.refine.corpus_files import read_bodies
 from tasks.refine.near import NearFolds, NearLimits, Similarities, near_folds
+from tasks.refine.plan import STAGED_SIGNATURES
 from tasks.refine.shingles import SHINGLE_RULE, Hashes, shingle_sets
 from tasks.refine.signatures import BANDS, Bands, SignatureRule, signatures
 
@@ -78,15 +80,24 @@ def forget_texts(root: Root, held: pl.Series) -> None:
 def _signed(root: Root, texts: pl.DataFrame, rule: SignatureRule) -> pl.DataFrame:
     """Return the signature of every text, in their order, after computing those that are missing."""
     table = signatures_table(root)
-    known = table.read().filter(pl.col("rule") == rule.name)
+    held = table.read().filter(pl.col("rule") == rule.name)
+    staged = _staged_signatures(root).filter(pl.col("rule") == rule.name)
+    fresh = staged.join(held, on="body_hash", how="anti").join(texts, on="body_hash", how="semi")
+    known = pl.concat([held, fresh])
     missing = texts.join(known, on="body_hash", how="anti")
     made = [
         frame.select("body_hash", rule=pl.lit(rule.name)).hstack(signatures(frame["body"], rule))
         for frame in read_bodies(root, missing.select("body_hash", "file"))
     ]
-    new = pl.concat([pl.DataFrame(schema=SIGNATURES), *made])
+    new = pl.concat([fresh, *made])
     table.replace(new["body_hash"].to_list(), new)
-    return texts.select("body_hash").join(pl.concat([known, new]), on="body_hash", maintain_order="left")
+    return texts.select("body_hash").join(pl.concat([held, new]), on="body_hash", maintain_order="left")
+
+
+def _staged_signatures(root: Root) -> pl.DataFrame:
+    """Return the signatures that were made with the batches of this run, one a text."""
+    frames = [read_frame(root, f, SIGNATURES) for f in root.files(STAGED_SIGNATURES, ".parquet")]
+    return pl.concat([pl.DataFrame(schema=SIGNATURES), *frames]).unique("body_hash", maintain_order=True)
 
 
 def _matrix(signed: pl.DataFrame) -> Bands:

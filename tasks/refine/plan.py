@@ -17,8 +17,10 @@ from tasks.refine.duplicates import preferred
 from tasks.refine.filters import Limits
 from tasks.refine.risks import rules_digest
 
-STAGED, STAGED_DROPPED = "state/staged/kept", "state/staged/dropped"
-PARTS_PER_BATCH = 5
+STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
+    "state/staged/kept", "state/staged/dropped", "state/staged/signatures"
+)  # fmt: skip
+PARTS_PER_BATCH = 10
 
 # `action` is `refine` (new, changed, or refined by other rules before), `remove` (no source has it any
 # more under this id), `lose` (since this run another source's copy counts, named in `lost_to_source`) or
@@ -27,7 +29,7 @@ _PLAN: dict[str, Any] = {
     **SEEN, "action": pl.String, "lost_to": pl.String, "lost_to_source": pl.String,
 }  # fmt: skip
 PLAN = pl.Schema(_PLAN)
-_PLAN_FILE = "state/plans/refine.parquet"
+_PLAN_FILE, _BATCHES = "state/plans/refine.parquet", "state/plans/refine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,37 @@ def plan_refine(root: Root, limits: Limits) -> RefinePlan:
     elsewhere = refined.join(winners, on="doc_id", how="semi").join(seen, on=["doc_id", "source"], how="anti")
     steps = [(todo, "refine"), (gone, "remove"), (newly_lost, "lose"), (elsewhere, "forget")]
     rows = pl.concat([f.with_columns(action=pl.lit(a)) for f, a in steps], how="diagonal")
-    for folder in (STAGED, STAGED_DROPPED):
+    for folder in (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, _BATCHES):
         root.delete(folder)
     write_frame(root, _PLAN_FILE, rows.select(PLAN.names()), PLAN)
+    batches = _write_batches(root, rows.filter(pl.col("action") == "refine").select(PLAN.names()))
+    return RefinePlan(batches, todo.height, gone["doc_id"].n_unique(), winners.height - todo.height)
+
+
+def _write_batches(root: Root, todo: pl.DataFrame) -> list[list[str]]:
+    """Write each batch's share of the plan: a batch that read all of it would make time quadratic."""
     parts = sorted(todo["raw_part"].unique())
     batches = [parts[i : i + PARTS_PER_BATCH] for i in range(0, len(parts), PARTS_PER_BATCH)]
-    return RefinePlan(batches, todo.height, gone["doc_id"].n_unique(), winners.height - todo.height)
+    of_part = {str(part): rows for (part,), rows in todo.group_by("raw_part", maintain_order=True)}
+    for batch in batches:
+        write_frame(
+            root, f"{_BATCHES}/{batch_name(batch)}.parquet", pl.concat([of_part[p] for p in batch]), PLAN
+        )
+    return batches
+
+
+def batch_name(raw_parts: list[str]) -> str:
+    """Return the name of a batch's files: 16 hexadecimal digits that depend on its raw parts alone."""
+    return hashlib.sha256("\n".join(raw_parts).encode()).hexdigest()[:16]
+
+
+def read_batch(root: Root, raw_parts: list[str]) -> pl.DataFrame:
+    """Return what this run's plan wants of one of its batches: documents to refine.
+
+    Raises:
+        StorageError: The plan has no such batch.
+    """
+    return read_frame(root, f"{_BATCHES}/{batch_name(raw_parts)}.parquet", PLAN)
 
 
 def read_plan(root: Root) -> pl.DataFrame:

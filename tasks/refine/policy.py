@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import polars as pl
 from boolean import Expression
-from license_expression import AND, OR, ExpressionError, LicenseWithExceptionSymbol, get_spdx_licensing
+from license_expression import AND, OR, ExpressionError, LicenseWithExceptionSymbol
 
 from storage.errors import WrongInput
 from storage.licences import CLASSES, LicenceClass
-from tasks.refine.licence_names import PROPRIETARY
+from tasks.refine.licence_names import PROPRIETARY, spdx_licensing
 
 # Passing on needs a notice at most. Copyleft, non-commercial and no-derivatives terms ask for more than a
 # mixed corpus can promise: they are not listed here, so that they are `other` licences.
@@ -96,7 +97,7 @@ def licence_policy(
 
 
 def _spdx(setting: str, name: str) -> str:
-    licensing = get_spdx_licensing()
+    licensing = spdx_licensing()
     try:
         tree = licensing.parse(name)
         unknown = [key for key in licensing.unknown_license_keys(tree) if not key.startswith("LicenseRef-")]
@@ -106,6 +107,11 @@ def _spdx(setting: str, name: str) -> str:
         msg = f"{setting}: {name!r} is no SPDX identifier; those are listed at https://spdx.org/licenses"
         raise WrongInput(msg)
     return str(tree)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(licence: str) -> Expression | None:
+    return spdx_licensing().parse(licence)
 
 
 def _rank(licence_class: LicenceClass) -> int:
@@ -137,7 +143,7 @@ def licence_class(licence: str | None, policy: LicencePolicy) -> LicenceClass:
     if not licence:
         return policy.unknown
     try:
-        tree = get_spdx_licensing().parse(licence)
+        tree = _parsed(licence)
     except ExpressionError:
         return policy.unknown
     return policy.unknown if tree is None else _of_tree(tree, policy)

@@ -24,7 +24,7 @@ from tasks.refine.duplicates import fold, ranked, texts_of
 from tasks.refine.near import NearLimits
 from tasks.refine.near_texts import forget_texts, near_texts, nearest
 from tasks.refine.placing import SORTED, place
-from tasks.refine.plan import STAGED, STAGED_DROPPED, read_plan
+from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, read_plan
 
 _LIGHT = (
     "doc_id", "kind", "source", "repo", "body_hash", "content_hash", "stars", "first_seen_at", "licence"
@@ -70,7 +70,7 @@ def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = 
     place(root, replaced=replaced, moved=moved, copies=now_folded)
     _record_verdicts(root, plan, _verdicts(plan, staged, dropped))
     forget_texts(root, texts["body_hash"])
-    for folder in (STAGED, STAGED_DROPPED, SORTED):
+    for folder in (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, SORTED):
         root.delete(folder)
     return _counts(root, verdict)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from prefect import task
@@ -14,6 +16,7 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.filters import limits_from
 from tasks.refine.near import NearLimits
 from tasks.refine.plan import plan_refine
+from tasks.refine.processes import run_in
 from tasks.refine.settle import settle
 
 
@@ -25,11 +28,18 @@ def plan_refining(root: str, *, limits: dict[str, Any]) -> dict[str, Any]:
 
 @task(name="refine-batch", cache_policy=NO_CACHE)
 def refine_raw_parts(
-    root: str, raw_parts: list[str], *, run_id: str, limits: dict[str, Any], raw: str | None = None
+    root: str, raw_parts: list[str], given: dict[str, Any], executor: Executor | None = None
 ) -> dict[str, int]:
-    """Refine the documents of a few raw parts, which lie below the root `raw` (None: the same root)."""
-    given = limits_from(limits)
-    return refine_batch(Root(root), raw_parts, run_id=run_id, limits=given, raw=Root(raw or root))
+    """Refine the documents of a few raw parts.
+
+    `given` holds run_id, the fields of `limits` and `near`, and raw, the root of the parts (None: the same).
+    """
+    limits, near = limits_from(given["limits"]), NearLimits(**given["near"])
+    places = {"root": Root(root), "raw": Root(given["raw"] or root)}
+    batch = partial(
+        refine_batch, raw_parts=raw_parts, run_id=given["run_id"], limits=limits, near=near, **places
+    )
+    return run_in(executor, batch)
 
 
 @task(name="settle-corpus", cache_policy=NO_CACHE)

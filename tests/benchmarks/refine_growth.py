@@ -12,6 +12,7 @@ near-duplicates keep their sizes. Each measurement is a process of its own; craw
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import subprocess
@@ -77,11 +78,13 @@ def grow(corpus: Path, more: Path) -> None:
 
 
 def measured(folder: Path, night: int) -> dict[str, float | dict[str, int]]:
-    """Refine and return the corpus' counts, seconds, CPU seconds and peak memory in GiB of this process."""
+    """Refine and return the corpus' counts, seconds, CPU seconds and peak memory in GiB of all processes."""
     began = time.process_time()
     counts, seconds, settling = refine(folder, night)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    cpu = time.process_time() - began
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = time.process_time() - began + children.ru_utime + children.ru_stime
+    # The processes that refine run at once, each with the peak of the largest at most.
+    peak = (own.ru_maxrss + len(os.sched_getaffinity(0)) * children.ru_maxrss) / 2**20
     return {"counts": counts, "seconds": seconds, "settling": settling, "cpu": cpu, "peak": peak}
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +16,7 @@ from tasks.crawl.parquet_file import ParquetSource
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
+from tasks.refine.processes import batch_processes
 from tasks.refine.settle import settle
 
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -25,12 +28,16 @@ def crawl(folder: Path, corpus: Path, night: int = 0) -> None:
     collect(ParquetSource(str(corpus)), Root(folder), run_id=f"{now:%Y%m%d}", now=now)
 
 
-def refine(folder: Path, night: int = 0, limits: Limits | None = None) -> tuple[dict[str, int], float, float]:
+def refine(
+    folder: Path, night: int = 0, limits: Limits | None = None, workers: int | None = None
+) -> tuple[dict[str, int], float, float]:
     """Refine what was crawled; return the corpus' counts, the seconds it took, and those of settling."""
     root, now, limits = Root(folder), FIRST_NIGHT + timedelta(days=night), limits or Limits()
     began = time.perf_counter()
-    for parts in plan_refine(root, limits).batches:
-        refine_batch(root, parts, run_id=f"{now:%Y%m%d}", limits=limits)
+    batches = plan_refine(root, limits).batches
+    work = partial(refine_batch, root, run_id=f"{now:%Y%m%d}", limits=limits)
+    with batch_processes(len(batches), workers) as executor:
+        deque((executor.map if executor else map)(work, batches), maxlen=0)
     settling = time.perf_counter()
     counts = settle(root, run_id=f"{now:%Y%m%d}", now=now)
     return counts, time.perf_counter() - began, time.perf_counter() - settling

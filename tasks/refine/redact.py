@@ -153,12 +153,10 @@ def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
         text: Any text; lines of findings count from 1 in it.
     """
     found: list[Finding] = []
-    applicable = _applicable(text)
-    while applicable:
+    before = ""
+    # What is taken out may have kept its neighbour from being seen, and leaves a mark that rules read too.
+    while text != before:
         before = text
-        for rule in applicable:
+        for rule in _applicable(text):
             text = _redacted_by(rule, text, found)
-        # What is taken out may have kept its neighbour from being seen.
-        if text == before:
-            break
     return text, tuple(found)

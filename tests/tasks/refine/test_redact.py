@@ -6,7 +6,7 @@ import hashlib
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasks.refine.redact import redact, secret_kinds
@@ -130,6 +130,7 @@ PIECES += [
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@example("xoxb-2048102401-k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fbot583910274:AAk9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Y/send")
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once, _ = redact(text)
 

@@ -53,5 +53,9 @@ def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | Non
     settings = load_settings()
     given = {"run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
     with batch_processes(len(batches), settings.workers) as executor:
+        if executor is None:  # threads would hold many batches in memory, and no core more would work
+            for parts in batches:
+                refine_raw_parts(root, parts, given)
+            return
         for done in [refine_raw_parts.submit(root, parts, given, executor) for parts in batches]:
             done.result()

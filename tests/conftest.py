@@ -22,6 +22,13 @@ sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transform
 """
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests with one worker, and with one all that share a Prefect server."""
+    for item in items:
+        group = "prefect" if item.get_closest_marker("prefect") else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def minilm_export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     models = tmp_path_factory.mktemp("models")

@@ -10,10 +10,11 @@ _ATX = re.compile(r" {0,3}#{1,6}(?:[ \t].*)?$")
 # One line of text and its underline; a list item, quote, table or fence above dashes is no heading.
 _TEXT = re.compile(r" {0,3}(?![-*+>|`~ \t]|\d+[.)])")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
-# A link or several, as a list item or not; a reference's target; an address; a file to include.
-_LINK_LINE = re.compile(
-    r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(?:(?:!?\[[^\[\]]*\]\([^()]*\)|\[[^\[\]]+\]:[ \t]*\S+"
-    r"|<?https?://[^\s,;|]+|@[\w./-]+)(?:[ \t,;|.]+|$))+$"
+_LIST_MARK = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?")
+# A link, a reference's target, an address, a file to include; taken out one by one: a pattern of a line of
+# them takes time exponential in their number.
+_LINK = re.compile(
+    r"!?\[[^\[\]]*\]\([^()]*\)|\[[^\[\]]+\]:[ \t]*\S+|<?https?://[^\s,;|]+|(?<![\w.])@[\w./-]+"
 )
 _HEAD_CHARS = 500
 _WORD = re.compile(r"[^\W_]+")
@@ -25,13 +26,20 @@ def _only_headings(lines: list[str], *, or_links: bool = False) -> bool:
     """Tell whether a document has headings, marked or underlined, links if they count, and nothing else."""
     at = 0
     while at < len(lines):
-        if not lines[at].strip() or _ATX.match(lines[at]) or (or_links and _LINK_LINE.match(lines[at])):
+        if not lines[at].strip() or _ATX.match(lines[at]) or (or_links and _only_links(lines[at])):
             at += 1
         elif _TEXT.match(lines[at]) and at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]):
             at += 2
         else:
             return False
     return True
+
+
+def _only_links(line: str) -> bool:
+    """Tell whether a line is a link or several, as a list item or not, and nothing else."""
+    mark = _LIST_MARK.match(line)
+    rest, links = _LINK.subn(" ", line[mark.end() if mark else 0 :])
+    return links > 0 and not rest.strip(" \t,;|.")
 
 
 def no_body(body: str) -> Verdict:

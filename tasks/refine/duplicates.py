@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from importlib.resources import files
+
 import polars as pl
+import yaml
 
 # Where a text is nearest to its origin: a repository's history, its archive, a copy in a file, a folder.
 SOURCE_RANKS: tuple[tuple[str, ...], ...] = (
@@ -23,17 +27,27 @@ def _source_rank(source: pl.Expr) -> pl.Expr:
     return rank
 
 
+@functools.cache
+def _aggregators() -> str:
+    """Return one pattern of all repositories that publish others' skills again, lower-cased names in mind."""
+    text = (files("tasks.refine") / "data" / "aggregators.yaml").read_text(encoding="utf-8")
+    return "^(?:" + "|".join(yaml.safe_load(text)["repositories"]) + ")$"
+
+
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """Return documents with the one that is to stand for its likes first.
 
-    What comes from nearer to its origin (`SOURCE_RANKS`) stands before copies, of a known repository before
+    What is not from a repository known to publish others' skills again stands first; then what comes from
+    nearer to its origin (`SOURCE_RANKS`), of a known repository before
     none, with a known licence before none, then by most stars, first seen, smallest doc_id (lower-cased, then
     as written); unknown stars and times come last. The order of rows has no influence.
 
     Args:
         frame: Columns doc_id (unique), source, repo, licence, stars and first_seen_at, among others.
     """
+    again = pl.col("repo").str.to_lowercase().str.contains(_aggregators()).fill_null(value=False)
     return frame.sort(
+        again,
         _source_rank(pl.col("source")),
         pl.col("repo").is_null(),
         pl.col("licence").is_null(),

@@ -31,6 +31,9 @@ CODES: dict[str, Meaning] = {
     ),
     "frontmatter.lines": Meaning("error", "no YAML; only single `key: value` lines could be read"),
     "frontmatter.requoted": Meaning("warning", "no valid YAML until its single-line values were quoted"),
+    "frontmatter.comment": Meaning(
+        "warning", "YAML takes the rest of a description for a comment; it was kept"
+    ),
     "frontmatter.block-indicator": Meaning("warning", "a block indicator with its text on the same line"),
     "frontmatter.duplicate-key": Meaning("warning", "a key occurs twice; the last value counts"),
     "name.missing": Meaning("error", "no name; taken from the folder"),

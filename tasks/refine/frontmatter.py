@@ -16,6 +16,7 @@ SPEC_KEYS = frozenset({"name", "description", "license", "compatibility", "metad
 MAX_FRONTMATTER_CHARS = 64 * 1024
 
 _OPENING = re.compile(r"\A(?:[ \t]*\n)*---[ \t]*(?:\n|\Z)")
+_DESCRIPTION = re.compile(r"^description:[ \t]+(?P<value>\S.*)$", re.MULTILINE)
 # Only a line of its own closes; three dashes inside a value do not.
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
 
@@ -41,10 +42,23 @@ def _mapping(text: str) -> _Read:
     return _Read(value, tuple(finding("frontmatter.duplicate-key", key) for key in duplicates))
 
 
+def _with_rest(read: _Read, block: str) -> _Read:
+    """Give a description back what YAML takes for a comment: whoever writes `issue #12` means a number."""
+    line = _DESCRIPTION.search(block)
+    value = line["value"].rstrip() if line else ""
+    cut = value.find(" #")
+    if cut < 0 or not value[cut + 2 :].strip(" #") or value[cut + 2] in " #":
+        return read
+    if read.fields.get("description") != value[:cut].rstrip():
+        return read
+    fields = {**read.fields, "description": value}
+    return _Read(fields, (*read.findings, finding("frontmatter.comment", value[cut + 1 : cut + 81])))
+
+
 def _read_yaml(block: str) -> _Read:
     """Read a block as YAML: as it stands, then with its values quoted; raise the first complaint."""
     try:
-        return _mapping(block)
+        return _with_rest(_mapping(block), block)
     except StrictYamlError as refused:
         complaint = str(refused)
     requoted = requote(block)

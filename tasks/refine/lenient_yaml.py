@@ -13,7 +13,7 @@ _INDICATED_TEXT = re.compile(r"[|>][-+0-9]*[ \t]+(?P<text>\S.*)", re.DOTALL)
 _QUOTED = re.compile(
     r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^']|'')*)')[ \t]*(?:[ \t]#.*)?$""", re.DOTALL
 )
-_FLOW = re.compile(r"(?:\[[^\[\]{}:]*\]|\{[^\[\]{}]*:[ \t][^\[\]{}]*\}|\{\})$")
+_FLOW = re.compile(r"(?:\[[^\[\]{}:]*\]|\{(?=[^\[\]{}]*:[ \t])[^\[\]{}]*\}|\{\})$")
 
 
 class Requoted(NamedTuple):

@@ -52,6 +52,10 @@ ROWS = st.lists(
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
+        (
+            ("z", "parquet:x", "h", "o/kilns", None, 0, day(9)),
+            ("a", "git+x", "h", "x/Awesome-Agent-Skills", "MIT", 99, day(1)),
+        ),
         (("z", "git+x", "h", None, None, 0, day(9)), ("a", "parquet:x", "h", "o/r", "MIT", 99, day(1))),
         (("z", "s", "h", "o/r", None, 0, day(9)), ("a", "s", "h", None, "MIT", 99, day(1))),
         (("z", "s", "h", None, "MIT", 0, day(9)), ("a", "s", "h", None, None, 99, day(1))),
@@ -63,6 +67,7 @@ ROWS = st.lists(
         (("A", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(1))),
     ],
     ids=[
+        "not from an aggregator",
         "origin",
         "repository known",
         "licence",
@@ -78,6 +83,25 @@ def test_the_survivor_is_chosen_by_rule(better: Row, worse: Row) -> None:
     expected = {better[0]: better[0], worse[0]: better[0]}
     assert survivors([better, worse]) == expected
     assert survivors([worse, better]) == expected
+
+
+@pytest.mark.parametrize(
+    ("repo", "is_aggregator"),
+    [
+        ("Majiayu000/claude-skill-registry", True),
+        ("o/awesome-claude-skills", True),
+        ("o/my-awesome-skills-list", True),
+        ("o/agent-skills-mirror", True),
+        ("o/skills", False),
+        ("o/skill-registry-client", False),
+        ("awesome-skills/kilns", False),
+    ],
+)
+def test_a_repository_that_publishes_again_what_others_wrote_is_known(repo: str, is_aggregator: bool) -> None:
+    theirs: Row = ("a", "git+x", "h", repo, "MIT", 99, day(1))
+    assert survivors([theirs, ("z", "dir:x", "h", None, None, None, None)])["a"] == (
+        "z" if is_aggregator else "a"
+    )
 
 
 @given(st.data(), ROWS)

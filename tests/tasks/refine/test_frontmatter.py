@@ -112,6 +112,33 @@ def test_a_value_that_strict_yaml_refuses_is_quoted_and_read_whole(line: str, de
     assert codes(text) == ["frontmatter.requoted"]
 
 
+@pytest.mark.parametrize(
+    ("line", "description", "found"),
+    [
+        ("description: Fire batch #12 again", "Fire batch #12 again", ["frontmatter.comment"]),
+        ("description: Fire #a and #b", "Fire #a and #b", ["frontmatter.comment"]),
+        ("description: Fire it # by night", "Fire it", []),
+        ("description: Fire it ## by night", "Fire it", []),
+        ("description: Fire it #", "Fire it", []),
+        ('description: "Fire it" #12', "Fire it", []),
+        ("description: Fire#12", "Fire#12", []),
+        ("description: |\n  Fire #12", "Fire #12", []),
+    ],
+)
+def test_a_number_after_a_hash_belongs_to_its_description(
+    line: str, description: str, found: list[str]
+) -> None:
+    text = f"---\nname: kiln\n{line}\n---\nFire it."
+    assert str(parse_frontmatter(text).fields["description"]).rstrip() == description
+    assert codes(text) == found
+
+
+@pytest.mark.timeout(30)
+def test_braces_that_never_close_are_read_in_linear_time() -> None:
+    text = f"---\nname: kiln\ndescription: {{{': ' * 30_000}\n---\nFire it."
+    assert "frontmatter.requoted" in codes(text)
+
+
 @pytest.mark.parametrize("indicator", ["|", ">", "|-", ">+", "|2"])
 def test_text_on_the_line_of_a_block_indicator_is_the_value(indicator: str) -> None:
     text = f"---\ndescription: {indicator} Use when the kiln is cold.\n  And dry.\nname: kiln\n---\nFire it."

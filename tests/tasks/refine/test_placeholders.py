@@ -26,6 +26,10 @@ def test_a_placeholder_is_known(line: str) -> None:
     [
         "Fires clay.", "Finds TODO comments and files them as issues.", "Add water to the clay.", "",
         "Write the description of each pot into the log.", "Render {{name}} with the template engine.",
+        "Write a commit message for the diff below.", "WIP limits for Kanban boards",
+        "TODO comment triage: finds stale TODOs and opens issues", "Add unit tests for the function below",
+        "The right way to write a PR description.", "Lorem ipsum generator for layouts", "Todo: lists in SQLite",
+        "TODO: write tests for the parser, then run them with pytest -q until all of them pass",
         "The todo list app stores its items in SQLite.", "---", "Descriptions are read by the router.",
     ],
 )  # fmt: skip

@@ -81,6 +81,8 @@ def test_the_share_of_control_characters_is_a_parameter() -> None:
         ("@shared/kilns.md", "no_instructions"),
         ("![kiln](kiln.png)", "no_instructions"),
         ("See [gas](https://a.example)", None),
+        ("1. https://a.example, https://b.example.\n> @kilns.md @clay.md", "no_instructions"),
+        ("Ask potter@clay", None),
         ("- [gas](https://a.example): heats fast", None),
         ("- [ ] fire the pot", None),
         ("```\nhttps://example.org\n```", None),
@@ -88,6 +90,12 @@ def test_the_share_of_control_characters_is_a_parameter() -> None:
 )
 def test_a_list_of_links_instructs_nobody(body: str, expected: str | None) -> None:
     assert reason(no_instructions(body)) == expected
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("item", ["@a....", "https://a.", "[a]:x.", "[a](b) ", "[a](", "![", "- ", "> "])
+def test_a_line_of_many_links_is_read_in_linear_time(item: str) -> None:
+    assert no_instructions(f"{item * 20_000} !") is None
 
 
 @pytest.mark.parametrize(

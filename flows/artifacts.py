@@ -17,3 +17,13 @@ def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) ->
 def counted(counts: Mapping[str, Any], name: str = "what", value: str = "count") -> list[dict[str, Any]]:
     """Return counts as rows of a table of two columns."""
     return [{name: key, value: count} for key, count in counts.items()]
+
+
+def flat(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return counts with those that stand by reason beside the others, as `fallbacks: budget`."""
+    found: dict[str, Any] = {}
+    for key, value in counts.items():
+        found |= (
+            {f"{key}: {name}": n for name, n in value.items()} if isinstance(value, dict) else {key: value}
+        )
+    return found

@@ -41,12 +41,23 @@ class ExportForm(str, Enum):  # noqa: UP042
     folder = "folder"
 
 
+class PageForm(str, Enum):  # noqa: UP042
+    """How a page is printed."""
+
+    json = "json"
+    markdown = "markdown"
+
+
 RootOption = Annotated[Path | None, typer.Option("--root", help="Folder of all that Skillery keeps [data].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answers go, a line each.")]
 BudgetOption = Annotated[
     float | None, typer.Option("--budget", help="Up to 1 a share of the document's tokens, else a number.")
+]
+
+ClassifierOption = Annotated[
+    str, typer.Option("--classifier", help="local, llm, or hybrid: the LLM where the local one is unsure.")
 ]
 
 
@@ -140,10 +151,11 @@ def page(
     doc_id: Annotated[str | None, typer.Argument(help="A skill's id, as search prints it.")] = None,
     query: Annotated[str | None, typer.Argument(help="The request.")] = None,
     budget: BudgetOption = None,
-    method: Annotated[str, typer.Option("--method", help="How nodes are chosen.")] = "mmr",
+    method: Annotated[str, typer.Option("--method", help="How nodes are chosen.")] = "facets",
     batch: BatchOption = None,
     out: OutOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the context alone.")] = False,
+    form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -158,9 +170,9 @@ def page(
     answer = index.page(
         _given(doc_id, "DOC_ID", _OR_BATCH), _given(query, "QUERY", _OR_BATCH), budget=budget, method=method
     )
-    if as_json:
+    if as_json or form == PageForm.json:
         _print_json(answer)
-    elif markdown:
+    elif markdown or form == PageForm.markdown:
         sys.stdout.write(answer["context"] + "\n")
     else:
         printing.print_page(answer)
@@ -177,12 +189,31 @@ def _given(value: str | None, name: str, instead: str = "") -> str:
 def classify(
     fragments: Annotated[Path, typer.Argument(help="JSON lines of fragments.")],
     out: Annotated[Path, typer.Option("--out", help="Where their types go, a line each.")],
-    classifier: Annotated[str, typer.Option("--classifier", help="local: the embedded rules.")] = "local",
+    classifier: ClassifierOption = "local",
+    root: RootOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Type fragments: step, example, param, precondition, error_handling or concept."""
-    from flows.queries import classify_file  # noqa: PLC0415
+    from flows.classifying import classify_file  # noqa: PLC0415
 
-    classify_file(fragments, out, classifier)
+    settings = load_settings()
+    found = classify_file(_root(settings, root), settings, fragments, out, classifier)
+    _print_json(found) if as_json else printing.print_classified(found)
+
+
+@app.command()
+def graph(
+    doc_id: Annotated[str, typer.Argument(help="A skill's id, as search prints it.")],
+    out: Annotated[Path, typer.Option("--out", help="The picture: a file named .svg, .png or .pdf.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw one skill's graph: its typed nodes in order, and the edges between them."""
+    from flows.graph import draw_graph  # noqa: PLC0415
+
+    settings = load_settings()
+    found = draw_graph(_root(settings, root), settings, doc_id, out)
+    _print_json(found) if as_json else printing.print_graph(found)
 
 
 @app.command()
@@ -205,7 +236,7 @@ def export(
         ExportForm, typer.Option("--format", help="How documents are written.")
     ] = ExportForm.parquet,
     licence: Annotated[
-        list[str] | None, typer.Option("--licence", help="allow, metadata-only or deny; repeatable [allow].")
+        list[str] | None, typer.Option("--licence", help="allow or metadata-only; repeatable [allow].")
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -225,6 +256,10 @@ def evaluate_paging(
     queries: Annotated[Path, typer.Option("--queries", help="JSON lines with evidence.")],
     method: Annotated[list[str] | None, typer.Option("--method", help="Repeatable.")] = None,
     budget: Annotated[list[float] | None, typer.Option("--budget", help="Repeatable.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
+    ] = None,
+    all_methods: Annotated[bool, typer.Option("--all", help="All methods; goes with --report.")] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -232,8 +267,38 @@ def evaluate_paging(
     from flows.bench import paging_bench  # noqa: PLC0415
 
     settings = load_settings()
-    found = paging_bench(_root(settings, root), settings, documents, queries, method, budget)
+    methods = ["all"] if all_methods else method
+    found = paging_bench(_root(settings, root), settings, documents, queries, methods, budget, report)
     _print_json(found) if as_json else printing.print_paging(found)
+
+
+@evaluate_app.command("nodes")
+def evaluate_nodes(
+    gold: Annotated[Path, typer.Argument(help="JSON lines of fragments with their node_type.")],
+    classifier: ClassifierOption = "local",
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a classifier on labelled fragments: accuracy, F1, confusion, calibration, thresholds."""
+    from flows.evaluating_nodes import nodes_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = nodes_bench(_root(settings, root), settings, gold, classifier)
+    _print_json(found) if as_json else printing.print_nodes(found)
+
+
+@evaluate_app.command("look-alikes")
+def evaluate_look_alikes(
+    threshold: Annotated[float, typer.Option("--threshold", help="Cosine, above 0, at most 1.")] = 0.95,
+    out: Annotated[Path | None, typer.Option("--out", help="Parquet file for all pairs.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Report served skills that mean nearly the same in other words; nothing is folded for it."""
+    from flows.look_alikes import served_look_alikes  # noqa: PLC0415
+
+    found = served_look_alikes(_root(load_settings(), root), threshold, out)
+    _print_json(found) if as_json else printing.print_look_alikes(found)
 
 
 @evaluate_app.command("corpus")

@@ -40,7 +40,7 @@ def index(
     run, settings = run_id or new_run_id(), load_settings()
     policy = settings.licence_policies()["serve"]
     with writer_lock(Root(root)):
-        encoder = prepare_encoder(root, settings.encoder)
+        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
         built = build_tables(root, encoder, with_nodes=index == "all")
         licences = class_licences(root, built, policy)
         show_table("skillery-licences", licence_table(licences), "What licences allow, by documents.")

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from prefect import flow
 
-from flows.artifacts import counted, show_table
+from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
 from flows.index import index as index_tables
+from flows.llm_settings import run_llm
 from flows.parse import parse
 from flows.record import new_run_id, recorded
 from flows.refine import refine
@@ -37,7 +38,10 @@ def nightly(
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         run_id: Name of this run; made up where empty.
     """
-    load_settings().licence_policies()  # what is misspelt there is said now, not after hours of crawling
+    # What is misspelt there is said now, not after hours of crawling.
+    settings = load_settings()
+    settings.licence_policies()
+    run_llm(settings)
     place, run = Root(root), run_id or new_run_id()
     specs = [normal_spec(s) for s in sources or last_specs(place)]
     with writer_lock(place), recorded(place, run, specs) as record:
@@ -46,7 +50,8 @@ def nightly(
         with record.stage("refine"):
             refine(root, run)
         with record.stage("parse"):
-            record.vectors_new = parse(root, index)["vectors"]
+            parsed = parse(root, index)
+            record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
         with record.stage("index"):
             indexed = index_tables(root, index, run)
         record.vectors_new += indexed["built"]["vectors_new"]
@@ -58,11 +63,12 @@ def nightly(
 
 def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a run's record as rows of a table a person reads: what, and how much."""
-    shown = ("state", "published", "served", "documents", "nodes", "edges", "vectors_new")
-    flat = {k: record[k] for k in shown}
+    names = ("state", "published", "served", "documents", "nodes", "edges", "vectors_new")
+    shown = {k: record[k] for k in names}
+    llm = {f"llm: {name}": value for name, value in flat(record["llm"] or {}).items()}
     dropped = {f"dropped: {reason}": n for reason, n in record["dropped"].items()}
     seconds = {f"seconds: {stage}": s for stage, s in record["seconds"].items()}
-    return counted({**flat, **dropped, **seconds}, value="value")
+    return counted({**shown, **llm, **dropped, **seconds}, value="value")
 
 
 def last_specs(root: Root) -> list[str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import Literal
+from typing import Any, Literal
 
 from prefect import flow
 
-from flows.artifacts import counted, show_table
+from flows.artifacts import counted, flat, show_table
+from flows.llm_settings import run_llm
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
+from tasks.parse.choose import llm_report
 from tasks.parse.mix import node_type_mix
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 
@@ -19,23 +21,37 @@ log = logging.getLogger(__name__)
 
 
 @flow(name="parse", flow_run_name="parse {root}")
-def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[str, int]:
-    """Take apart the documents that are new or changed; return what was parsed now.
+def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[str, Any]:
+    """Take apart the documents that are new or changed; return what was parsed now, and what an LLM cost.
+
+    Where an LLM takes part and its ceiling is reached, or it does not answer, the rest is typed locally, and
+    the next run asks about those documents again.
 
     Args:
         root: Folder of all that Skillery keeps.
         index: `skills` leaves the nodes' vectors, and edges that need them, for later.
     """
-    with_vectors = index == "all"
+    with_vectors, settings = index == "all", load_settings()
+    llm, account = run_llm(settings), None
     with writer_lock(Root(root)):
-        encoder = prepare_encoder(root, load_settings().encoder)
-        plan = plan_parsing(root, encoder, with_vectors=with_vectors)
+        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+        plan = plan_parsing(root, encoder, with_vectors=with_vectors, llm=llm)
         log.info("parse: %(todo)d documents to parse, %(gone)d gone, %(unchanged)d unchanged", plan)
-        done: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
+        done: Counter[str] = Counter()
         for partitions in plan["batches"]:
-            done.update(parse_batch(root, partitions, encoder, with_vectors=with_vectors))
+            batch = parse_batch(root, partitions, encoder, with_vectors=with_vectors, llm=llm, before=account)
+            done.update(batch["done"])
+            account = batch["account"]
             log.info("parse: %d of %d documents, %d nodes", done["documents"], plan["todo"], done["nodes"])
-    work = {f"{k} parsed now": n for k, n in done.items()} | {"unchanged, skipped": plan["unchanged"]}
-    show_table("skillery-parse", counted(work), "What was taken apart.")
+    found = {k: done[k] for k in ("documents", "nodes", "edges", "vectors")}
+    report = llm_report(plan["classifier"], llm, done, account)
+    _show(found, plan["unchanged"], report)
     show_table("skillery-node-types", node_type_mix(Root(root)), "Node types beside SkillPager's table 3.")
-    return dict(done)
+    return {**found, "llm": report}
+
+
+def _show(found: dict[str, int], unchanged: int, llm: dict[str, Any] | None) -> None:
+    work = {f"{k} parsed now": n for k, n in found.items()} | {"unchanged, skipped": unchanged}
+    show_table("skillery-parse", counted(work), "What was taken apart.")
+    if llm is not None:
+        show_table("skillery-llm", counted(flat(llm)), "What the LLM was asked, and what it cost.")

@@ -40,12 +40,34 @@ def print_run(record: dict[str, Any]) -> None:
         _sources(f"run {record['run_id']}: {record['state']}", record["sources"])
     _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
     _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    if record["llm"]:
+        _llm(record["llm"])
     if record["message"]:
         _say(f"{record['state']}: {record['message']}", style="red")
     passed = sum(c["passed"] for c in record["checks"])
     news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
     _say(f"checks passed {passed} of {len(record['checks'])}; served: {record['served']} ({news})")
     _say(f"seconds: {_counts(record['seconds'])}")
+
+
+def _llm(report: dict[str, Any]) -> None:
+    """Print what a language model was asked and what that cost."""
+    asked = f"{report['asked']} fragments, typed locally after all: {_counts(report['fallbacks'])}"
+    _say(f"asked of {report['classifier']}: {asked}")
+    sent = f"{report['requests']} requests, {report['cached']} answers known before"
+    _say(f"{sent}, {report['tokens']} tokens, cost {report['cost']:g}")
+    if report["partial"]:
+        why = "the budget is spent" if report["spent"] else "the LLM did not answer"
+        left = f" of {report['unfinished']} documents" if report["unfinished"] else ""
+        _say(f"partial: {why}; the rest{left} is typed locally until the next run asks", style="red")
+
+
+def print_classified(found: dict[str, Any]) -> None:
+    """Print how many fragments were typed, by whom and as what."""
+    _say(f"{found['fragments']} fragments typed by {_counts(found['classifiers'])}")
+    _say(f"as {_counts(found['types'])}; in {found['out']}")
+    if found["llm"]:
+        _llm(found["llm"])
 
 
 def _sources(title: str, sources: list[dict[str, Any]]) -> None:
@@ -128,6 +150,32 @@ def print_paging(found: dict[str, Any]) -> None:
     _table(title, ["method", *measures.values(), "nodes", "ms"], rows)
 
 
+def print_nodes(found: dict[str, Any]) -> None:
+    """Print how a classifier of fragments agrees with people, and the table of a hybrid's thresholds."""
+    _say(f"{found['classifier']}: {_agreement(found)}, expected calibration error {found['ece']:.3f}")
+    if found["sure"]:
+        _say(f"where people were sure: {_agreement(found['sure'])}")
+    names = list(found["confusion"])
+    figures = ("precision", "recall", "f1")
+    rows = [
+        [name, *found["confusion"][name].values(), *(f"{found['types'][name][x]:.3f}" for x in figures)]
+        for name in names
+        if name in found["types"]
+    ]
+    _table("what people said, by what was answered", ["", *names, *figures], rows)
+    columns = ("threshold", "sent", "kept_accuracy", "sent_accuracy", "accuracy")
+    shares = [["" if row[c] is None else f"{row[c]:.3f}" for c in columns] for row in found["thresholds"]]
+    how = "measured" if found["measured"] else "expected of an LLM as accurate as SKILLERY_LLM_ACCURACY"
+    _table(f"asking an LLM below a threshold of local confidence, accuracy {how}", [*columns], shares)
+    if found["llm"]:
+        _llm(found["llm"])
+
+
+def _agreement(found: dict[str, Any]) -> str:
+    figures = f"accuracy {found['accuracy']:.3f}, macro-F1 {found['macro_f1']:.3f}"
+    return f"{figures} on {found['fragments']} fragments"
+
+
 def print_comparison(found: dict[str, Any]) -> None:
     """Print two corpora's measures side by side: medians, means, p adjusted by Holm and Bonferroni."""
     columns = ["median_a", "median_b", "mean_a", "mean_b", "p_adjusted", "effect"]
@@ -137,6 +185,21 @@ def print_comparison(found: dict[str, Any]) -> None:
     ]
     title = f"A: {found['documents_a']} documents, B: {found['documents_b']}; two-sided Mann-Whitney U"
     _table(title, ["measure", *columns], rows)
+    if found["without_text_a"] or found["without_text_b"]:
+        _say(
+            f"without text, not measured: A {found['without_text_a']}, B {found['without_text_b']} documents"
+        )
+
+
+def print_look_alikes(found: dict[str, Any]) -> None:
+    """Print which served skills mean nearly the same."""
+    rows = [[g["size"], g["name"], " ".join(g["doc_ids"][:3])] for g in found["largest"]]
+    _table("the largest groups", ["skills", "name", "ids, the first three"], rows)
+    alike = [[f"{p['similarity']:.3f}", p["doc_id"], p["other"]] for p in found["closest"]]
+    _table("the closest pairs", ["cosine", "skill", "other"], alike)
+    pairs = f"{found['pairs']:,} pairs" + (", cut off there" if found["truncated"] else "")
+    grouped = f"{found['groups']:,} groups, {found['documents_in_groups']:,} of {found['documents']:,} skills"
+    _say(f"{pairs} of cosine {found['threshold']} or more, by name and description: {grouped}")
 
 
 def print_evaluation(found: dict[str, Any]) -> None:
@@ -145,3 +208,12 @@ def print_evaluation(found: dict[str, Any]) -> None:
     _table(f"evaluation of {found['version']}", ["probe", "leg", "queries", "measure", "value"], rows)
     if found.get("paging"):
         print_paging({"methods": found["paging"]})
+
+
+def print_graph(found: dict[str, Any]) -> None:
+    """Print what a picture shows, and where it is."""
+    nodes, edges = found["counts"]["nodes"], found["counts"]["edges"]
+    _say(f"{found['doc_id']}: drawn to {found['out']}")
+    _say(f"{sum(nodes.values())} nodes: {_counts(nodes)}")
+    joined = f"{found['density']:.2%} of ordered pairs of nodes are joined"
+    _say(f"{sum(edges.values())} edges: {_counts(edges)}; {joined}")

@@ -13,12 +13,9 @@ from flows.settings import Settings
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.parse.classify import FragmentInContext, Typed, read_fragments, write_typed
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 from tasks.retrieve.page import METHODS
 from tasks.retrieve.served_index import ServedIndex
-
-_FRAGMENTS_AT_ONCE = 512
 
 Line = dict[str, Any]
 
@@ -26,7 +23,7 @@ Line = dict[str, Any]
 def open_index(root: Root, settings: Settings) -> ServedIndex:
     """Return what the root serves, opened at the first question."""
     return ServedIndex(
-        root, encoder=settings.encoder, classifier=RuleClassifier, threads=settings.query_threads
+        root, encoder=settings.encoder, classifier=LocalClassifier, threads=settings.query_threads
     )
 
 
@@ -130,25 +127,3 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "budget": (_is_budget, "a positive number or null"),
     "k": (lambda v: _is_integer(v) and v >= 1, "an integer of at least 1"),
 }
-
-
-def classify_file(fragments: Path, out: Path, classifier: str) -> None:
-    """Type a file of fragments.
-
-    Raises:
-        WrongInput: A file or the classifier cannot be used.
-    """
-    if classifier != "local":
-        msg = f"classifier {classifier!r} is not known: known is local"
-        raise WrongInput(msg)
-    rows = list(read_fragments(fragments))
-    with progress("typed") as report:
-        write_typed(out, _typed(rows, report))
-
-
-def _typed(rows: list[FragmentInContext], report: Report) -> Iterator[tuple[str, Typed]]:
-    classifier = RuleClassifier()
-    for start in range(0, len(rows), _FRAGMENTS_AT_ONCE):
-        some = rows[start : start + _FRAGMENTS_AT_ONCE]
-        yield from zip((row.fragment_id for row in some), classifier.classify(some), strict=True)
-        report(start + len(some), len(rows))

@@ -27,7 +27,8 @@ class RunRecord:
     """What is known of a run so far, with the keys that `run --json` prints.
 
     `documents`, `dropped`, `nodes` and `edges` count what the root holds now; `vectors_new` what this run
-    encoded; `published` tells whether this run's version is what `served` names; `seconds` is by stage.
+    encoded; `llm` what this run asked of a language model and what that cost, null where none takes part;
+    `published` tells whether this run's version is what `served` names; `seconds` is by stage.
     """
 
     run_id: str
@@ -43,6 +44,7 @@ class RunRecord:
     nodes: int = 0
     edges: int = 0
     vectors_new: int = 0
+    llm: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -73,6 +75,7 @@ def recorded(root: Root, run_id: str, specs: list[str]) -> Iterator[RunRecord]:
         raise
     else:
         good = all(s["state"] in ("complete", "limited") for s in record.sources)
+        good = good and not (record.llm or {}).get("partial")
         record.state = "complete" if good else "partial"
     finally:
         _count(root, record)

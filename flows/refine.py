@@ -13,8 +13,11 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows.artifacts import counted, show_table
 from flows.record import new_run_id
 from flows.settings import load_settings
+from storage.licences import LicenceClass
 from storage.locks import writer_lock
 from storage.root import Root
+from storage.state import documents_table
+from tasks.refine.policy import LicencePolicy, count_classes
 from tasks.refine.processes import batch_processes
 from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
 
@@ -44,8 +47,15 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     rows = counted(work) + [
         {"what": k if k == "documents" else f"dropped: {k}", "count": n} for k, n in counts.items()
     ]
+    rows += [{"what": f"licence class: {k}", "count": n} for k, n in _licence_classes(root).items()]
     show_table("skillery-refine", rows, "The corpus now, and why documents are not in it.")
     return counts
+
+
+def _licence_classes(root: str) -> dict[LicenceClass, int]:
+    """Count the corpus by what its licences let an export pass on."""
+    policy = LicencePolicy(**load_settings().licence_policies()["export"])
+    return count_classes(documents_table(Root(root)).read(columns=["licence"])["licence"], policy)
 
 
 def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | None = None) -> None:

@@ -23,7 +23,8 @@ class Settings(BaseSettings):
         "sentence-transformers/all-MiniLM-L6-v2", description="Hugging Face id, or a model's folder."
     )
     encoder_precision: Literal["float32", "int8"] = Field(
-        "float32", description="Numbers the encoder computes with: int8 is faster and its vectors are coarser."
+        "float32",
+        description="Numbers the encoder computes with: int8 is faster and its vectors are coarser.",
     )
     query_threads: int = Field(1, ge=1, description="Threads that encode one query.")
     max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")

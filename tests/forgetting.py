@@ -9,13 +9,14 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
+from storage.answers import Answers, KeptAnswer
 from storage.lance import connect, open_at, table_names
 from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, Listing, to_frame
 from tasks.crawl.replay import replay_seen
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
@@ -81,7 +82,7 @@ def _rebuild(root: SkillRoot) -> None:
             past,
             partitions,
             rules=rules,
-            classifier=RuleClassifier(),
+            classifier=LocalClassifier(),
             tokenizer=root.encoder,
             encoder=None,
             dimension=384,
@@ -89,7 +90,10 @@ def _rebuild(root: SkillRoot) -> None:
 
 
 def _strew(root: Root) -> None:
-    """Put it where other stages may: an archive, a list, what a killed write left, a table not thought of."""
+    """Put it where other stages may: an archive, a list, an answer, a killed write's rest, any table."""
+    with Answers(root) as answers:
+        for doc_id, said in ((TARGET, LAST), (COPY, SECOND), ("local/market/bees", "hum")):
+            answers.keep(KeptAnswer(doc_id, "m", "p", 0, said, None, 1, 1, "2025-03-01"), [doc_id])
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("market/rye/SKILL.md", rye(LAST))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from storage.answers import Answers
@@ -11,7 +16,12 @@ from tasks.models.llm_endpoint import Endpoint
 from tasks.models.llm_retry import LlmRetryPolicy
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.llm import LlmClassifier
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
+from tests.llm_server import Asked, LlmServer
+
+_MISCHIEF = ("short", "extra", "prose", "wrong-ids", "twice", "seventh", "fenced", "no-json", "length", None)
+_MISHAPS = ("rate", "500", "cut", "cut-stream", "stream", None, None)
+FAULTS = {*_MISCHIEF, *_MISHAPS} - {None}
 
 IMPATIENT = LlmRetryPolicy(wait_min=0.0, wait_max=0.0)
 
@@ -28,7 +38,28 @@ def classifier_of(
     ledger: Ledger | None = None,
     **settings: Any,  # noqa: ANN401
 ) -> LlmClassifier:
-    return LlmClassifier(book_of(url, answers, ledger, **settings), RuleClassifier())
+    return LlmClassifier(book_of(url, answers, ledger, **settings), LocalClassifier())
+
+
+def mischief(asked: Asked) -> str | None:
+    """Answer each batch wrongly in its own way, the question that names the error rightly at times."""
+    digest = hashlib.sha256(asked.key.encode()).digest()
+    if asked.before == 0 and (mishap := _MISHAPS[digest[0] % len(_MISHAPS)]):
+        return mishap
+    return None if asked.corrected and digest[1] % 2 else _MISCHIEF[digest[2] % len(_MISCHIEF)]
+
+
+def write_fragments(path: Path, fragments: Iterable[FragmentInContext], **fields: Any) -> Path:  # noqa: ANN401
+    """Write fragments as the command takes them, each line with some fields more."""
+    lines = [{"id": f.fragment_id, **asdict(f), **fields} for f in fragments]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+def settings_of(server: LlmServer, **more: object) -> dict[str, str]:
+    """Return the variables that name a server, with others (`MAX_COST=1`), and no waiting."""
+    given = {"BASE_URL": server.url, "MODEL": "small-model", **more}
+    return {**{f"SKILLERY_LLM_{k}": str(v) for k, v in given.items()}, "SKILLERY_RETRY_WAIT_MAX": "0"}
 
 
 def fragments_of(documents: int, each: int) -> list[FragmentInContext]:

@@ -19,8 +19,9 @@ from tasks.crawl.collect import collect
 from tasks.crawl.directory import DirectorySource
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
+from tasks.parse.classify import Classifier
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
@@ -110,9 +111,9 @@ class SkillRoot:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits)
         settle(self.root, run_id=self.run_id, now=self.now)
 
-    def parse(self, *, vectors: bool = True, classifier: RuleClassifier | None = None) -> dict[str, int]:
+    def parse(self, *, vectors: bool = True, classifier: Classifier | None = None) -> dict[str, int]:
         """Bring nodes and edges in step with the corpus; return what was done."""
-        types = classifier or RuleClassifier()
+        types: Classifier = classifier or LocalClassifier()
         revision = self.encoder.card["revision"]
         rules = rules_digest(types.name, revision, revision if vectors else None)
         done: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
@@ -156,4 +157,4 @@ class SkillRoot:
         return require_served(self.root)
 
     def ask(self) -> ServedIndex:
-        return ServedIndex(self.root, encoder=self.encoder.card["name"], classifier=RuleClassifier)
+        return ServedIndex(self.root, encoder=self.encoder.card["name"], classifier=LocalClassifier)

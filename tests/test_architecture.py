@@ -97,7 +97,11 @@ def test_prefect_is_known_to_flows_and_shells_alone(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["flows/cli.py", "flows/queries.py", "flows/printing.py", "flows/settings.py"]
+    "source",
+    [
+        *("flows/cli.py", "flows/queries.py", "flows/printing.py", "flows/settings.py"),
+        *("flows/classifying.py", "flows/evaluating_nodes.py", "flows/llm_settings.py"),
+    ],
 )
 def test_the_command_loads_no_prefect_by_itself(source: str) -> None:
     assert not roots(imported_on_loading(tree(source))) & set(HEAVY)
@@ -166,7 +170,13 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
     served_bakery: SkillRoot, tmp_path: Path
 ) -> None:
     given: dict[str, dict[str, Any]] = {
-        "fragments": {"id": "a", "heading_path": [], "block": "prose", "text": "Open the hive."},
+        "fragments": {
+            "id": "a",
+            "heading_path": [],
+            "block": "prose",
+            "text": "Open the hive.",
+            "node_type": "step",
+        },
         "documents": {"doc_id": "d", "content": "# Bees\n\nTreat mites with acid.\n"},
         "queries": {"query_id": "q", "doc_id": "d", "query": "mites?", "evidence": [{"any_of": ["acid"]}]},
     }
@@ -180,6 +190,7 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
         ["page", "local/market/bees", "mites in winter", *root],
         ["classify", files["fragments"], "--out", files["typed"]],
         ["evaluate", "paging", *bench, *root],
+        ["evaluate", "nodes", files["fragments"], *root],
     ]
 
     script = _ASK.format(heavy=(*HEAVY, *FOR_RUNS))
@@ -192,9 +203,10 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
     )
 
     assert done.returncode == 0, done.stderr
-    (found, *_), (paged, *_), _, (measured, *_) = answers = json.loads(done.stdout)
-    assert [loaded for _, loaded in answers] == [[]] * 4
+    (found, *_), (paged, *_), _, (measured, *_), (agreed, *_) = answers = json.loads(done.stdout)
+    assert [loaded for _, loaded in answers] == [[]] * 5
     assert json.loads(found)["results"][0]["name"] == "bees"
     assert "oxalic acid" in json.loads(paged)["context"]
     assert json.loads(Path(files["typed"]).read_text("utf-8"))["id"] == "a"
+    assert json.loads(agreed)["fragments"] == 1
     assert {m["sufficient"] for m in json.loads(measured)["methods"]} == {1.0}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -16,7 +19,7 @@ from tasks.refine.boilerplate import strip_boilerplate
 from tasks.refine.canonical import canonical
 from tasks.refine.quality import QUALITY, quality_frame
 
-_FORM = "{doc_id, content}"
+_FORM = "{doc_id, content or body}"
 _COLUMNS: tuple[str, ...] = ("doc_id", "body", "files")
 _BODY_OF = re.compile(r"\A\s*---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
 _SCHEMA = {name: DOCUMENTS[name] for name in _COLUMNS}
@@ -29,23 +32,42 @@ def _body(content: str) -> str:
     return canonical(body)[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The measures of a corpus's documents (`tasks.refine.quality.QUALITY`), and how many have no text.
+
+    An export holds documents without text where their licence keeps it back: they are counted, not measured.
+    """
+
+    measures: pl.DataFrame
+    without_text: int
+
+
+def _measured(frames: Iterable[pl.DataFrame]) -> Corpus:
+    measures, without_text = [QUALITY.to_frame()], 0
+    for frame in frames:
+        with_text = frame.filter(pl.col("body").is_not_null())
+        without_text += frame.height - with_text.height
+        measures.append(quality_frame(with_text))
+    return Corpus(pl.concat(measures), without_text)
+
+
 def _of_contents(ids: pl.Series, contents: list[str | None]) -> pl.DataFrame:
-    bodies = [_body(content or "") for content in contents]
+    bodies = [None if content is None else _body(content) for content in contents]
     columns = {"doc_id": ids.cast(pl.String), "body": bodies, "files": [None] * len(bodies)}
     return pl.DataFrame(columns, schema=_SCHEMA)
 
 
-def _root(path: Path) -> pl.DataFrame:
+def _root(path: Path) -> Corpus:
     root = Root(path)
     if not root.exists("documents"):
         msg = f"{path}: no root, it has no documents/; give a root, a Parquet file or JSON lines {_FORM}"
         raise WrongInput(msg)
     table = PartitionedTable(root, "documents", DOCUMENTS)
-    parts = (quality_frame(table.read([part], _COLUMNS)) for part in range(PARTITIONS))
-    return pl.concat([QUALITY.to_frame(), *parts])
+    return _measured(table.read([part], _COLUMNS) for part in range(PARTITIONS))
 
 
-def _parquet(path: Path) -> pl.DataFrame:
+def _parquet(path: Path) -> Corpus:
     try:
         columns = pl.read_parquet_schema(path)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -59,38 +81,60 @@ def _parquet(path: Path) -> pl.DataFrame:
         files = (
             pl.col("files") if "files" in columns else pl.lit(None, dtype=DOCUMENTS["files"]).alias("files")
         )
-        return quality_frame(pl.scan_parquet(path).select(pl.col(key).alias("doc_id"), "body", files))
+        lazy = pl.scan_parquet(path).select(pl.col(key).alias("doc_id"), "body", files)
+        without_text = lazy.select(pl.col("body").null_count()).collect(engine="streaming").item()
+        return Corpus(quality_frame(lazy.filter(pl.col("body").is_not_null())), without_text)
     frame = pl.read_parquet(path, columns=[key, "content"])
-    return quality_frame(_of_contents(frame[key], frame["content"].to_list()))
+    return _measured([_of_contents(frame[key], frame["content"].to_list())])
 
 
-def _lines(path: Path) -> pl.DataFrame:
-    records = list(read_lines(path, _FORM))
-    ids = pl.Series([text_field(record, "doc_id", where) for where, record in records], dtype=pl.String)
-    return quality_frame(
-        _of_contents(ids, [text_field(record, "content", where) for where, record in records])
-    )
+def _lines(path: Path) -> Corpus:
+    rows: list[dict[str, Any]] = []
+    for where, record in read_lines(path, _FORM):
+        doc_id = text_field(record, "doc_id", where)
+        if "body" not in record:
+            body: str | None = _body(text_field(record, "content", where))
+        else:
+            body = None if record["body"] is None else text_field(record, "body", where)
+        rows.append({"doc_id": doc_id, "body": body, "files": _files(record.get("files"), where)})
+    return _measured([pl.DataFrame(rows, schema=_SCHEMA)])
 
 
-def load_corpus(spec: str) -> pl.DataFrame:
-    """Return the quality measures of a corpus's documents, as `tasks.refine.quality.QUALITY` has them.
+def _files(given: object, where: str) -> list[dict[str, Any]] | None:
+    """Return the bundle that an exported line has, None where it has none.
+
+    Raises:
+        WrongInput: It is no list of files.
+    """
+    if given is None:
+        return None
+    if isinstance(given, list) and all(isinstance(f, dict) and isinstance(f.get("path"), str) for f in given):
+        return [{"path": file["path"], "size": None, "sha256": None} for file in given]
+    msg = f"{where}: `files` is no list of objects {{path, ...}}; leave it out where the bundle is unknown"
+    raise WrongInput(msg)
+
+
+def load_corpus(spec: str) -> Corpus:
+    """Return the quality measures of a corpus's documents, and how many have no text to measure.
 
     Args:
         spec: A root (its current `documents/`), a Parquet file with doc_id or id and body or content, or a
-            file of JSON lines `{doc_id, content}`. `content` is a whole SKILL.md; its bundle is unknown.
+            file of JSON lines with the same. `content` is a whole SKILL.md, its bundle unknown; `body` is
+            what an export has, `files` beside it its bundle.
 
     Raises:
-        WrongInput: There is nothing of the kind at `spec`, or it holds no document.
+        WrongInput: There is nothing of the kind at `spec`, or it holds no document with text.
     """
     path = Path(spec).expanduser()
     if path.is_dir():
-        frame = _root(path)
+        corpus = _root(path)
     elif not path.is_file():
         msg = f"{spec}: not found; give a root, a Parquet file or JSON lines {_FORM}"
         raise WrongInput(msg)
     else:
-        frame = _parquet(path) if path.suffix == ".parquet" else _lines(path)
-    if frame.is_empty():
-        msg = f"{spec}: holds no documents"
+        corpus = _parquet(path) if path.suffix == ".parquet" else _lines(path)
+    if corpus.measures.is_empty():
+        withheld = f" with text ({corpus.without_text} without)" if corpus.without_text else ""
+        msg = f"{spec}: holds no documents{withheld}"
         raise WrongInput(msg)
-    return frame
+    return corpus

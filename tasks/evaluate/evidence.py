@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from storage.errors import WrongInput
@@ -44,6 +46,23 @@ def coverage(context: str, evidence: Sequence[Item]) -> float:
     folded = fold_text(context)
     covered = sum(any(fold_text(span) in folded for span in item) for item in evidence)
     return covered / len(evidence)
+
+
+def spans_in(body: str, span: str) -> list[tuple[int, int]]:
+    """Return where a body holds a span, both folded by `fold_text`: `(start, end)` of each occurrence."""
+    words = [m.span() for m in re.finditer(r"\w+", body)]
+    folded = [body[start:end].lower() for start, end in words]
+    wanted = fold_text(span).split(" ")
+    if wanted == [""]:
+        return []
+    starts = [0, *accumulate(len(word) + 1 for word in folded)]
+    length = len(" ".join(wanted))
+    found = []
+    for match in re.finditer(f"(?={re.escape(' '.join(wanted))})", " ".join(folded)):
+        first = bisect(starts, match.start()) - 1
+        last = bisect(starts, match.start() + length - 1) - 1
+        found.append((words[first][0], words[last][1]))
+    return found
 
 
 def sufficient(context: str, evidence: Sequence[Item]) -> bool:

@@ -14,7 +14,7 @@ from tasks.evaluate.health import probe_index
 from tasks.evaluate.history import append_history
 from tasks.evaluate.sample import page_sample, route_sample, sample_requests
 from tasks.models.encoder import load_encoder
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 
 
@@ -33,7 +33,7 @@ def probe_served(root: str, *, count: int) -> dict[str, Any]:
 @task(name="ask-sample", cache_policy=NO_CACHE)
 def ask_sample(root: str, encoder: str) -> dict[str, list[dict[str, Any]]]:
     """Ask the sample's requests where its skills are served."""
-    index = ServedIndex(Root(root), encoder=encoder, classifier=RuleClassifier)
+    index = ServedIndex(Root(root), encoder=encoder, classifier=LocalClassifier)
     requests = sample_requests(index)
     if not requests:
         return {"paging": [], "probes": []}

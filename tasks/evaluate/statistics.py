@@ -53,11 +53,51 @@ def bootstrap_ratio_interval(
     return _percentiles(sums[:, 0] / sums[:, 1], level)
 
 
+def clustered_interval(
+    values: Sequence[float],
+    clusters: Sequence[str],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 42,
+) -> tuple[float, float]:
+    """Return the percentile interval of the mean of `values`, whole clusters drawn with replacement.
+
+    Values of one cluster (the queries of one document) are alike, so that this interval is the wider and
+    the more honest one for other documents. Arguments and errors as above; `clusters` names each value's.
+    """
+    _check_pairs(values, clusters)
+    sums: dict[str, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        total = sums.setdefault(cluster, [0.0, 0.0])
+        total[0] += value
+        total[1] += 1
+    pairs = np.array(list(sums.values())).reshape(len(sums), 2)
+    drawn = _resampled(pairs, level, resamples, seed)
+    return _percentiles(drawn[:, 0] / drawn[:, 1], level)
+
+
+def paired_bootstrap(
+    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
+) -> tuple[float, float, float, float]:
+    """Return the mean of `a - b` over queries, its percentile interval, and a two-sided p-value.
+
+    Queries are drawn with both their values. p is twice the smaller share of resampled differences on
+    either side of 0, at least `1 / resamples` and at most 1. Arguments and errors as above.
+    """
+    _check_pairs(a, b)
+    difference = _column(a) - _column(b)
+    means = _resampled(difference, level, resamples, seed)[:, 0] / max(len(a), 1)
+    low, high = _percentiles(means, level)
+    side = min(float((means <= 0).mean()), float((means >= 0).mean()))
+    return float(difference.mean()), low, high, min(1.0, max(2 * side, 1 / resamples))
+
+
 def _column(values: Sequence[float]) -> Array:
     return np.asarray(values, dtype=np.float64).reshape(-1, 1)
 
 
-def _check_pairs(a: Sequence[float], b: Sequence[float]) -> None:
+def _check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
     if len(a) != len(b):
         msg = f"both sides must have one value a query, got {len(a)} and {len(b)}"
         raise ValueError(msg)

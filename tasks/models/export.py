@@ -29,7 +29,7 @@ _MODULES = ("Transformer", "Pooling", "Normalize")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
-def exported_encoder(models: Path, name: str) -> Path:
+def exported_encoder(models: Path, name: str, precision: str = "float32") -> Path:
     """Return the folder of an encoder's ONNX export below `models`, exporting it where it is not there.
 
     The export runs in a process of its own, so that torch's memory is given back.
@@ -37,6 +37,7 @@ def exported_encoder(models: Path, name: str) -> Path:
     Args:
         models: Folder of exports.
         name: A folder with a sentence-transformers model, a packaged model's name, or a hub id.
+        precision: `float32`, or `int8` for weights quantised out of that export.
 
     Raises:
         ModelMismatch: Packaged weights are not those that this program expects.
@@ -46,21 +47,31 @@ def exported_encoder(models: Path, name: str) -> Path:
     # By name too: two models may share the last part of theirs, and the card holds the name.
     digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
     target = models / f"{Path(name).resolve().name}-{digest}"
-    if (target / "encoder.json").is_file():
+    _ensure(target, "tasks.models.export", [name, source, weights], f"exporting encoder {name} to ONNX")
+    if precision == "float32":
         return target
+    small = target.with_name(f"{target.name}-{precision}")
+    _ensure(small, "tasks.models.quantise", [str(target)], f"quantising encoder {name} to {precision}")
+    return small
+
+
+def _ensure(target: Path, module: str, arguments: list[str], what: str) -> None:
+    """Have `target` made by a module that is run with a scratch folder last, and leaves `export` in it."""
+    if (target / "encoder.json").is_file():
+        return
+    models = target.parent
     models.mkdir(parents=True, exist_ok=True)
-    log.info("exporting encoder %s to ONNX, once for this root", name)
+    log.info("%s, once for this root", what)
     with tempfile.TemporaryDirectory(dir=models, prefix="export-") as scratch:
         # -P: the folder that the user stands in may hold a module named like one of ours.
-        command = [sys.executable, "-P", "-m", "tasks.models.export", name, source, weights, scratch]
+        command = [sys.executable, "-P", "-m", module, *arguments, scratch]
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
-            msg = f"exporting encoder {name} to ONNX failed: {done.stderr.strip()[-800:]}"
+            msg = f"{what} failed: {done.stderr.strip()[-800:]}"
             raise TerminalError(msg)
         shutil.rmtree(target, ignore_errors=True)  # a folder without a card is what a crash left
         (Path(scratch) / "export").rename(target)
-    return target
 
 
 def resolve(name: str) -> tuple[str, str]:

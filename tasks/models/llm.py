@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import importlib.util
 import logging
 import random as chances
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import SkilleryError, WrongInput
-from tasks.models.llm_budget import Ledger, Usage, guessed_tokens
+from tasks.models.llm_budget import Ledger, Reservation, Usage, guessed_tokens
 from tasks.models.llm_dialect import Dialect
 from tasks.models.llm_endpoint import Endpoint
 from tasks.models.llm_errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable
@@ -60,7 +61,6 @@ class LlmClient:
         self._learnt, self._slot = learnt, slot
         self._clock, self._sleep, self._random = clock, sleep, random
         self._plain: Dialect | None = None
-        self._failures = 0
         self._resume_at: datetime | None = None
 
     @asynccontextmanager
@@ -79,7 +79,7 @@ class LlmClient:
         ]
         self._headers = {name: self._openai.Omit() for name in names}
         self._room = asyncio.Semaphore(self.endpoint.concurrency)
-        self._first = asyncio.Lock()
+        self._first, self._released = asyncio.Lock(), asyncio.Event()
         async with _connect(self._openai, self.endpoint) as connection:
             self._connection: AsyncOpenAI = connection
             yield
@@ -95,17 +95,17 @@ class LlmClient:
             LlmUnavailable: No answer came, or too many questions in a row had none.
         """
         async with self._room, self._slot():
-            if self._failures >= self.endpoint.give_up_after:
-                reason = f"{self._failures} questions in a row had no answer; nothing more is asked"
+            if self.ledger.unanswered >= self.endpoint.give_up_after:
+                reason = f"{self.ledger.unanswered} questions in a row had no answer; nothing more is asked"
                 raise LlmUnavailable("given-up", reason)
-            reserved = self.ledger.reserve(question.n_bytes(), question.sampling.max_tokens)
+            reserved = await self._reserve(question)
             try:
                 reply = await self._in_dialect(question)
             except ContextOverflow:
                 self.ledger.counts["overflows"] += 1
                 raise
             except (LlmRefused, LlmUnavailable) as failure:
-                self._failures += 1
+                self.ledger.unanswered += 1
                 log.warning("%s: a question had no answer: %s", self.endpoint.model, failure)
                 raise
             except BudgetSpent:
@@ -113,9 +113,20 @@ class LlmClient:
                 raise
             finally:
                 self.ledger.release(reserved)
-            self._failures = 0
+                self._released.set()
+            self.ledger.unanswered = 0
             self.ledger.spend(reply.usage or _guess(question, reply))
             return reply
+
+    async def _reserve(self, question: Question) -> Reservation:
+        """Set aside what a question may cost, after others where it does not fit beside them."""
+        size, most = question.n_bytes(), question.sampling.max_tokens
+        while (reserved := self.ledger.reserve(size, most)) is None:
+            self._released.clear()
+            # Another client of this ledger tells its own waiters alone: so look again after a second.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._released.wait(), timeout=1.0)
+        return reserved
 
     async def _in_dialect(self, question: Question) -> Reply:
         if self._known(question) is None:
@@ -207,12 +218,20 @@ class LlmClient:
         return text.replace(key, "***") if key else text
 
 
-def _library() -> ModuleType:
-    try:
-        return importlib.import_module("openai")
-    except ImportError as error:
+def require_openai() -> None:
+    """Let pass where the package is installed through which a model is asked.
+
+    Raises:
+        WrongInput: It is not.
+    """
+    if importlib.util.find_spec("openai") is None:
         msg = "an LLM is asked through the package openai: pip install 'skillery[llm]'"
-        raise WrongInput(msg) from error
+        raise WrongInput(msg)
+
+
+def _library() -> ModuleType:
+    require_openai()
+    return importlib.import_module("openai")
 
 
 def _connect(openai: ModuleType, endpoint: Endpoint) -> AsyncOpenAI:

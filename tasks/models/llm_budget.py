@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from storage.errors import WrongInput
@@ -68,6 +69,15 @@ class Reservation:
     money: float
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A ledger's account between two parts of a run, which may be two processes; arguments as its fields."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    spent: bool = False
+    unanswered: int = 0
+
+
 class Ledger:
     """The counts of one run, and its ceiling: shared by every client and stage of the run.
 
@@ -75,17 +85,22 @@ class Ledger:
     ceiling, so that the ceiling holds as far as the guesses of prompt lengths do. Once it is reached nothing
     is let through any more. `counts` has `requests` (retries included), `retries`, `answered`, `accepted`,
     `rejected`, `overflows`, `cached` (answers reused), `replayed` (known to have been rejected),
-    `prompt_tokens`, `completion_tokens`, `tokens_guessed` (of these, not counted by the server).
+    `prompt_tokens`, `completion_tokens`, `tokens_guessed` (of these, not counted by the server); `unanswered`
+    is how many questions in a row had no answer.
 
     Args:
         prices: What tokens cost.
         ceiling: What may be spent.
+        before: What an earlier part of the run has `carried`; None: this is its first.
     """
 
-    def __init__(self, prices: Prices | None = None, ceiling: Ceiling | None = None) -> None:
+    def __init__(
+        self, prices: Prices | None = None, ceiling: Ceiling | None = None, before: Carried | None = None
+    ) -> None:
         self.prices, self.ceiling = prices or Prices(), ceiling or Ceiling()
-        self.counts: Counter[str] = Counter()
-        self.spent = False
+        earlier = before or Carried()
+        self.counts: Counter[str] = Counter(earlier.counts)
+        self.spent, self.unanswered = earlier.spent, earlier.unanswered
         self._under_way: Counter[Reservation] = Counter()
 
     @property
@@ -98,22 +113,29 @@ class Ledger:
         """Money spent so far."""
         return self.prices.of(self.counts["prompt_tokens"], self.counts["completion_tokens"])
 
-    def reserve(self, prompt_bytes: int, max_tokens: int) -> Reservation:
+    def reserve(self, prompt_bytes: int, max_tokens: int) -> Reservation | None:
         """Set aside what a question may cost; give it back with `release`.
+
+        Returns:
+            None where it fits the ceiling, but not beside what is under way: ask again after a `release`.
 
         Raises:
             BudgetSpent: It does not fit the ceiling, or an earlier one did not.
         """
         guess = guessed_tokens(prompt_bytes)
         wanted = Reservation(guess + max_tokens, self.prices.of(guess, max_tokens))
-        under_way = list(self._under_way.elements())
-        tokens = self.tokens + wanted.tokens + sum(r.tokens for r in under_way)
-        money = self.cost + wanted.money + sum(r.money for r in under_way)
-        self.spent = self.spent or _over(tokens, self.ceiling.tokens) or _over(money, self.ceiling.money)
+        self.spent = self.spent or self._passes([wanted])
         if self.spent:
             raise BudgetSpent(self._said())
+        if self._passes([wanted, *self._under_way.elements()]):
+            return None
         self._under_way[wanted] += 1
         return wanted
+
+    def _passes(self, reserved: Sequence[Reservation]) -> bool:
+        tokens = self.tokens + sum(r.tokens for r in reserved)
+        money = self.cost + sum(r.money for r in reserved)
+        return _over(tokens, self.ceiling.tokens) or _over(money, self.ceiling.money)
 
     def release(self, reservation: Reservation) -> None:
         """Give back what a question had set aside, whatever became of it."""
@@ -132,6 +154,10 @@ class Ledger:
         guess = guessed_tokens(prompt_bytes)
         self.counts["prompt_tokens"] += guess
         self.counts["tokens_guessed"] += guess
+
+    def carried(self) -> Carried:
+        """Return the account as it stands, for the next part of the run to go on from."""
+        return Carried(dict(self.counts), self.spent, self.unanswered)
 
     def report(self) -> dict[str, Any]:
         """Return the counts with `tokens`, `cost` and `spent` (whether the ceiling was reached)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,3 +26,11 @@ class Tokenizer(Protocol):
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return each token's character span in `text`, in order."""
+
+
+class IndexEncoder(Encoder, Tokenizer, Protocol):
+    """What an index is built with: an encoder with its tokenizer and its card."""
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """What identifies its vectors: name, revision, dimension, max_tokens, pooling."""

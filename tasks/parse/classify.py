@@ -62,12 +62,13 @@ def read_fragments(path: Path) -> Iterator[FragmentInContext]:
         )
 
 
-def write_typed(path: Path, rows: Iterable[tuple[str, Typed]]) -> None:
-    """Write `{id, node_type, confidence}` a line for each `(id, Typed)`, in order, all or nothing.
+def write_typed(path: Path, rows: Iterable[tuple[str, Typed, str]]) -> None:
+    """Write `{id, node_type, confidence, classifier}` a line for each row, in order, all or nothing.
 
     Args:
         path: The file to write or replace; its folder must exist.
-        rows: May be lazy; when it raises, `path` stays as it was.
+        rows: Id, type, and the name of the classifier that gave it; may be lazy: when it raises, `path` stays
+            as it was.
 
     Raises:
         WrongInput: The file cannot be written.
@@ -75,8 +76,13 @@ def write_typed(path: Path, rows: Iterable[tuple[str, Typed]]) -> None:
     write_lines(
         path,
         (
-            {"id": fragment_id, "node_type": node_type, "confidence": round(confidence, 4)}
-            for fragment_id, (node_type, confidence) in rows
+            {
+                "id": fragment_id,
+                "node_type": node_type,
+                "confidence": round(confidence, 4),
+                "classifier": classifier,
+            }
+            for fragment_id, (node_type, confidence), classifier in rows
         ),
     )
 

@@ -17,7 +17,7 @@ from storage.state import PARSED, documents_table, edges_table, nodes_table, par
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse import STAGE_VERSION
 from tasks.parse.classify import Classifier
-from tasks.parse.document import parse_document
+from tasks.parse.document import parse_documents
 from tasks.parse.edges import infer_edges
 
 VECTORS = "state/vectors"
@@ -41,7 +41,7 @@ def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
     A parse with vectors serves where one without is asked for, never the reverse.
 
     Args:
-        classifier: The classifier's versioned name.
+        classifier: The classifier's versioned name, and what else types depend on.
         tokenizer: Revision of the tokenizer that counts tokens.
         encoder: Revision of the encoder whose vectors make semantic edges; None parses without vectors.
     """
@@ -101,13 +101,13 @@ def parse_partitions(
         root: Where the corpus lies.
         partitions: Partitions, 0 to 63.
         rules: As `rules_digest` gives it.
-        classifier: Types the nodes.
+        classifier: Types the nodes; documents that it leaves unfinished are parsed again by the next run.
         tokenizer: Counts their tokens.
         encoder: Makes the nodes' vectors, for semantic edges and the index; None leaves both for later.
         dimension: The vectors' length.
 
     Returns:
-        `documents`, `nodes` and `edges` parsed anew, and `vectors` made.
+        `documents`, `nodes` and `edges` parsed anew, `vectors` made, and `Typing.counts`.
     """
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
@@ -117,15 +117,22 @@ def parse_partitions(
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
     for chunk in documents.iter_slices(_DOCUMENTS_PER_WRITE):
-        parsed = {
-            doc_id: parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer)
-            for doc_id, body in chunk.iter_rows()
-        }
+        found = parse_documents(dict(chunk.iter_rows()), classifier=classifier, tokenizer=tokenizer)
+        parsed = found.nodes
         nodes = [n for rows in parsed.values() for n in rows]
         vectors = None if encoder is None else encoder.encode([n.text for n in nodes])
         edges = _edges(parsed, vectors)
-        writer.write({d: digests[d] for d in parsed}, parsed, edges, nodes, vectors)
+        late = found.typing.unfinished
+        done = {d: _unfinished(digests[d], parsed[d]) if d in late else digests[d] for d in parsed}
+        writer.write(done, parsed, edges, nodes, vectors)
+        writer.counts.update(found.typing.counts())
     return dict(writer.counts)
+
+
+def _unfinished(digest: str, nodes: list[Node]) -> str:
+    """Return a digest that no plan takes for done, and that the index sees change with the types."""
+    types = repr([(n.node_type, n.classifier) for n in nodes])
+    return f"{digest}?{hashlib.sha256(types.encode()).hexdigest()[:12]}"
 
 
 def _edges(parsed: dict[str, list[Node]], vectors: Vectors | None) -> dict[str, list[Edge]]:

@@ -1,6 +1,6 @@
 """The rules of the local classifier: named cues in a fragment's shape, wording and place.
 
-A cue that is found votes for or against each type, with the weights that `tasks.parse.fit` gave it.
+A cue that is found votes for or against each type, as `tasks.parse.train` learned it.
 """
 
 from __future__ import annotations
@@ -12,128 +12,34 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tasks.parse.classify import FragmentInContext
-from tasks.parse.lexicon import BEFORE_VERB, TOPICS, VERBS
+from tasks.parse.lexicon import BEFORE_VERB, TOPICS, VERBS, as_words
+from tasks.parse.patterns import CODE, HEADING, INSIDE, OPENINGS, TABLE
 
 # A type shows in how a fragment begins; reading on in long code and tables would only cost time.
 _READ = 400
 _LENGTHS = (3, 6, 12, 24, 48, 96, 192, 400)
 
-_Patterns = tuple[tuple[str, re.Pattern[str]], ...]
-
-
-def _compiled(patterns: dict[str, str]) -> _Patterns:
-    return tuple((name, re.compile(pattern)) for name, pattern in patterns.items())
-
-
-# Looked for at the beginning only.
-_OPENINGS = _compiled({
-    "checkbox": r"\[[ xX]?\]",
-    "bold_only": r"\*\*[^*]+\*\*[:：]?\s*$",
-    "bold_term": r"\*\*[^*\n]{1,60}?(?::\*\*|\*\*\s*[:：–—(-])",
-    "bold": r"\*\*",
-    "label": r"(?i)\*\*(?:note|source|version|role|goal|objective|purpose|author|status|impact|file"
-    r"|location|input"
-    r"|output|result|key)\b",
-    "warning": r"(?i)(?:>\s*)?(?:⚠️?\s*)?\**(?:important|critical|warning|caution|must|required?|rule"
-    r"|stop)\b",
-    "code_term": r"`[^`\n]+`\s*(?:\([^)]*\))?\s*[:：–—=→(-]",
-    "code_only": r"`[^`\n]+`[.,;]?\s*$",
-    "code": r"`",
-    "flag": r"(?:\*\*)?`?-{1,2}[a-zA-Z]",
-    "constant": r"`?[A-Z][A-Z0-9]+_[A-Z0-9_]+`?",
-    "path": r"`[^`\s]*(?:/|\.(?:md|py|ts|js|sh|json|ya?ml))[^`]*`",
-    "link": r"\**\[[^\]]+\]\(",
-    "quoted": r"[\"“'「]",
-    "tick": r"[✅✓✔☑]",
-    "cross": r"[❌✗✘🚫⛔]",
-    "alert": r"(?:>\s*)?[⚠🚨❗]",
-    "icon": r"[\U0001F300-\U0001FAFF☀-➿]",
-    "blockquote": r">",
-    "arrow": r"→|->|=>|➜",
-    "gerund": r"(?i)\**[a-z-]{2,}ing\b",
-    "user_wants": r"(?i)(?:the )?(?:user|you|working|creating|building|needs?|wants?|asked|reviewing"
-    r"|setting|writing"
-    r"|implementing|adding|designing|debugging)\b",
-    "third_person": r"(?i)\**(?!this|does|is|has|its|as|us|was|plus|class|access|process"
-    r"|pass)[a-z]+s\b [a-z]",
-    "if": r"(?i)\**(?:if|when|whenever|unless|where|in case)\b",
-    "before": r"(?i)\**(?:before|prior to)\b",
-    "after": r"(?i)\**(?:after|once)\b",
-    "for": r"(?i)\**(?:for|to)\b",
-    "article": r"(?i)(?:the|this|these|it|they|an?|each|all|both|most|there|we|our|skills?|your)\b",
-    "you_are": r"(?i)(?:you are|act as|you're|your role|you have)\b",
-    "see": r"(?i)\**(?:see|refer to|read more|consult|for (?:more|details|full|complete))\b",
-    "example": r"(?i)\**(?:examples?|input|output|user|good|bad|before|after|request|response|sample"
-    r"|usage|wrong|right"
-    r"|correct|incorrect|scenario|prompt|query)\b[^:\n]{0,20}:",
-    "lowercase": r"[a-z]",
-    "title": r"[A-Z][\w-]+(?: [A-Z&][\w-]*)+\s*$",
-    "foreign": r"[^A-Za-z]*[^\x00-\u024f\u2000-\u2bff]",
-    "foreign_term": r"\**[^\x00-\u024f:：]{1,20}\**[:：]",
-})  # fmt: skip
-
-# Looked for anywhere.
-_INSIDE = _compiled({
-    "colon_end": r"[:：]\**\s*$",
-    "stop_end": r"[.。!]\**\s*$",
-    "question_end": r"\?\s*$",
-    "code": r".`[^`\n]+`",
-    "command": r"`(?:npm|npx|pip|git|docker|python3?|bash|curl|make|cargo|go|uv|pnpm|yarn|kubectl|gh"
-    r"|brew|/)[^`]*`",
-    "link": r"\]\(|https?://",
-    "quote": r".[\"“「][^\"”」\n]{2,}[\"”」]",
-    "arrow": r"→|->|=>|➜|⇒",
-    "placeholder": r"<[a-z][\w -]*>|\{[A-Za-z_ ]+\}|\[[A-Z][\w ]+\]",
-    "shout": r"\b(?:MUST|NEVER|ALWAYS|ONLY|REQUIRED|CRITICAL|DO NOT|STOP|NOT)\b",
-    "typed": r"\((?:string|str|int|bool|number|float|array|object|list|optional|required|default)",
-    "parenthesis": r"\([^)]+\)",
-    "enumeration": r",[^,.]+,[^,.]+",
-    "lines": r"\n",
-})  # fmt: skip
-
-_CODE = _compiled({
-    "shell": r"(?i)\A[`~]{3,}\s*(?:bash|sh|shell|zsh|console|powershell|cmd)\b",
-    "unnamed": r"\A[`~]{3,}\s*\n|\A(?!```|~~~)",
-    "markup": r"(?i)\A[`~]{3,}\s*(?:markdown|md|text|txt|plaintext|html|xml)\b",
-    "data": r"(?i)\A[`~]{3,}\s*(?:json|ya?ml|toml|ini|env|csv)\b",
-    "diagram": r"\A[`~]{3,}\s*(?:mermaid|dot|plantuml)\b|[├└│┌▼↓]",
-    "program": r"(?i)\A[`~]{3,}\s*(?:python|py|[jt]sx?|typescript|javascript|java|go|rust|ruby|php|c\w*"
-    r"|swift|kotlin"
-    r"|sql)\b",
-    "one_line": r"\A[^\n]*\n[^\n]*\n[^\n]*\Z",
-    "few_lines": r"\A[^\n]*(?:\n[^\n]*){2,4}\Z",
-    "long": r"\A[^\n]*(?:\n[^\n]*){14}",
-    "comment": r"(?m)^\s*(?:#|//)",
-    "verdict": r"(?i)❌|✅|\b(?:wrong|bad|good|correct)\b",
-    "tasks": r"(?m)^\s*(?:(?:[Tt]ask|[Ss]kill|Agent|Read|Grep|Glob)\s*\(|\d+\.|- \[ \])",
-    "if_then": r"(?mi)^\s*(?:if|when|else|step \d)\b",
-    "install": r"(?i)\b(?:npm i|pip3? install|brew install|apt(?:-get)? install|uv add|go install|cargo add)",
-    "placeholder": r"<[a-z][\w -]*>|\{[A-Za-z_ ]+\}|\[[A-Z][\w ]+\]|\$[A-Z{]",
-})  # fmt: skip
-
-_TABLE = _compiled({
-    "param": r"(?i)\A[^\n]*\b(?:flags?|options?|param|arg|fields?|variables?|propert|settings?"
-    r"|defaults?|type|required"
-    r"|values?|keys?|env|config|token)",
-    "error": r"(?i)\A[^\n]*\b(?:errors?|issues?|problems?|symptoms?|causes?|fix|solutions?|mistakes?"
-    r"|pitfalls?|anti"
-    r"|resolution|recovery|failure|wrong|excuse|rationali|reality)",
-    "step": r"(?i)\A[^\n]*\b(?:steps?|action|do|check|task|phase|then|how)\b",
-    "example": r"(?i)\A[^\n]*\b(?:examples?|input|output|before|after|bad|good)\b",
-    "condition": r"(?i)\A[^\n]*\b(?:when|condition|requirement|prerequisite|trigger|must|scenario|situation)",
-    "pointer": r"(?i)\A[^\n]*\b(?:file|reference|resource|skill|document|purpose|description|topic"
-    r"|command|load)",
-    "flags": r"`-{1,2}[a-z]",
-    "constants": r"`[A-Z][A-Z0-9]+_[A-Z0-9_]+`",
-})  # fmt: skip
-
-_HEADING = _compiled({
-    "numbered": r"\W*(?:step|phase|stage|task|part|étape|schritt|paso|第)?\s*\d+(?:\.\d+)*[.):：\s-]",
-    "step": r"(?i)\W*(?:step|phase|stage|etape|étape|schritt|paso|ステップ|단계)\s*\d",
-    "gerund": r"(?i)\W*(?:\d[\d.]*[.)]?\s*)?[a-z-]{2,}ing\b",
-    "code": r".*(?:`|--)",
-    "icon": r".*[\U0001F300-\U0001FAFF☀-➿]",
-})  # fmt: skip
+# What a definition list says after its term: `**Term**: this part`.
+_TERM = re.compile(r"(?:\*\*[^*\n]{1,80}\*\*|`[^`\n]{1,80}`|[^.:：\n]{1,40}(?=[:：]\s))\s*[:：–—-]*\s*(?=\S)")
+_AFTER_TERM = (
+    "code",
+    "quoted",
+    "gerund",
+    "third_person",
+    "if",
+    "article",
+    "lowercase",
+    "see",
+    "for",
+    "example",
+)
+_NOMINAL = re.compile(
+    r"[a-z-]+(?:tions?|ments?|ity|ities|ness|ances?|ences?|ers?|ors?|ures?|ics|ology|isms?)$"
+)
+_DETERMINERS = as_words(
+    """a all an and any at both by each every existing for from how if in into it its new no on only or our
+    out that the their them these this those to under up using what when where whether which with your"""
+)
 
 _MARKER = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _WORD = re.compile(r"[a-z]+(?:[.'’-][a-z]+)*")
@@ -158,7 +64,19 @@ _ECHOED_OPENINGS = (
     "title",
 )
 _ECHOED = frozenset(
-    {"has:colon_end", "has:stop_end", "verb", "verb_later", *(f"opens:{name}" for name in _ECHOED_OPENINGS)}
+    {
+        *(
+            "has:colon_end",
+            "has:stop_end",
+            "verb",
+            "verb_later",
+            "verbless",
+            "verb_object",
+            "nominal",
+            "finite",
+        ),
+        *(f"opens:{name}" for name in _ECHOED_OPENINGS),
+    }
 )
 
 
@@ -219,22 +137,52 @@ def _verbs(words: list[str]) -> Iterable[str]:
         yield "verb"
     if any(word in VERBS and before in ("and", "then", "to") for before, word in pairwise(words)):
         yield "verb_later"
+    if not any(word in VERBS for word in words):
+        yield "verbless"
+
+
+def _grammar(words: list[str]) -> Iterable[str]:
+    """Name what tells an instruction from a topic: what the first word looks like, and what follows it."""
+    if not words:
+        return
+    first, second = words[0], words[1] if len(words) > 1 else ""
+    if first in VERBS and second in _DETERMINERS:
+        yield "verb_object"
+    if first not in VERBS and second in ("the", "a", "an", "all", "your", "any", "each", "that"):
+        yield "object_second"
+    if _NOMINAL.match(first) and first not in VERBS:
+        yield "nominal"
+    if any(word in ("is", "are", "was", "has", "have", "does", "can", "will", "uses") for word in words[1:6]):
+        yield "finite"
+    yield f"words:{sum(len(words) > bound for bound in (1, 2, 3, 5, 8, 14, 25))}"
+
+
+def _after_term(text: str) -> Iterable[str]:
+    """Name how a definition goes on after its term."""
+    term = _TERM.match(text)
+    if not term:
+        return
+    rest = text[term.end() :]
+    words = _WORD.findall(rest[:80].lower())
+    yield from (f"after:{cue}" for cue in (*_verbs(words), *_grammar(words)))
+    yield from (f"after:{name}" for name, pattern in OPENINGS if name in _AFTER_TERM and pattern.match(rest))
 
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> _Reading:
     text = _MARKER.sub("", text, count=1) if _MARKER.match(text) else text
     words, topics = _wording(text)
-    shape = [f"opens:{name}" for name, pattern in _OPENINGS if pattern.match(text)]
-    shape += [f"has:{name}" for name, pattern in _INSIDE if pattern.search(text)]
+    shape = [f"opens:{name}" for name, pattern in OPENINGS if pattern.match(text)]
+    shape += [f"has:{name}" for name, pattern in INSIDE if pattern.search(text)]
     length = sum(len(text) > bound for bound in _LENGTHS)
-    return _Reading((*shape, *_verbs(words), f"length:{length}"), topics)
+    shape += [*_verbs(words), *_grammar(words), *_after_term(text), f"length:{length}"]
+    return _Reading(tuple(shape), topics)
 
 
 @lru_cache(maxsize=8192)
 def _read_heading(title: str) -> tuple[str, ...]:
     words, topics = _wording(title)
-    return (*topics, *_verbs(words), *(name for name, pattern in _HEADING if pattern.match(title)))
+    return (*topics, *_verbs(words), *(name for name, pattern in HEADING if pattern.match(title)))
 
 
 def _block_of(text: str | None) -> str:
@@ -264,7 +212,7 @@ def _read_neighbour(text: str) -> tuple[str, ...]:
 def _own(fragment: FragmentInContext) -> list[str]:
     """Return the cues in a fragment's own text, which depend on the kind of block."""
     if fragment.block in ("code", "table"):
-        patterns = _CODE if fragment.block == "code" else _TABLE
+        patterns = CODE if fragment.block == "code" else TABLE
         text = fragment.text.lstrip()[:_READ]
         return [f"{fragment.block}:{name}" for name, pattern in patterns if pattern.search(text)]
     reading = _read(fragment.text[:_READ])
@@ -283,5 +231,6 @@ def find_cues(fragment: FragmentInContext) -> list[str]:
     for place, titles in places.items():
         found += [f"{place}:{cue}" for title in titles for cue in _read_heading(title[:_READ])]
     found += [f"previous:{cue}" for cue in _read_neighbour((fragment.previous or "")[:_READ])]
-    found.append(f"next:{_block_of(fragment.next)}")
+    found += [f"next:{cue}" for cue in _read_neighbour((fragment.next or "")[:_READ])]
+    found += [f"path:{cue}" for title in path for cue in _read_heading(title[:_READ])]
     return list(dict.fromkeys(found))

@@ -1,26 +1,55 @@
-"""From a body to its typed nodes."""
+"""From bodies to their typed nodes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from storage.schemas import Node
 from tasks.models.protocols import Tokenizer
 from tasks.parse.classify import Classifier, FragmentInContext
-from tasks.parse.segment import segment
+from tasks.parse.segment import Fragment, segment
+from tasks.parse.typed import TypedBy, Typing, typed_by
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDocuments:
+    """The nodes of each document, in order, and what became of them when they were typed."""
+
+    nodes: dict[str, list[Node]]
+    typing: Typing
 
 
 def parse_document(doc_id: str, body: str, *, classifier: Classifier, tokenizer: Tokenizer) -> list[Node]:
-    """Return the nodes of a document in order: segmented, typed in context, tokens counted.
+    """Return the nodes of one document in order; arguments as `parse_documents`."""
+    return parse_documents({doc_id: body}, classifier=classifier, tokenizer=tokenizer).nodes[doc_id]
+
+
+def parse_documents(
+    bodies: Mapping[str, str], *, classifier: Classifier, tokenizer: Tokenizer
+) -> ParsedDocuments:
+    """Return the nodes of documents: segmented, typed in context, tokens counted.
 
     Args:
-        doc_id: Begins each `node_id`, which is `doc_id#ordinal`.
-        body: Canonical text; each node's `text` is `body[start:end]`.
-        classifier: Types the fragments, each with the fragments before and after it.
+        bodies: Canonical text by doc_id; each node's `text` is `body[start:end]`, its `node_id`
+            `doc_id#ordinal`.
+        classifier: Types the fragments of all documents, each with the fragments before and after it; one
+            whose answers come from several signs each node with the name of the one that typed it.
         tokenizer: Counts `n_tokens`.
     """
-    fragments = segment(body).fragments
-    texts = [fragment.text for fragment in fragments]
-    around = [None, *texts, None]
-    in_context = [
+    fragments = {doc_id: segment(body).fragments for doc_id, body in bodies.items()}
+    owners = [doc_id for doc_id, own in fragments.items() for _ in own]
+    in_context = [f for doc_id, own in fragments.items() for f in _in_context(doc_id, own)]
+    typing = typed_by(classifier, in_context, owners)
+    counts = tokenizer.count([f.text for f in in_context])
+    rows = zip(typing.rows, counts, strict=True)
+    nodes = {doc_id: [_node(doc_id, f, *next(rows)) for f in own] for doc_id, own in fragments.items()}
+    return ParsedDocuments(nodes, typing)
+
+
+def _in_context(doc_id: str, fragments: Sequence[Fragment]) -> list[FragmentInContext]:
+    around = [None, *(fragment.text for fragment in fragments), None]
+    return [
         FragmentInContext(
             fragment_id=f"{doc_id}#{fragment.ordinal}",
             heading_path=fragment.heading_path,
@@ -31,23 +60,21 @@ def parse_document(doc_id: str, body: str, *, classifier: Classifier, tokenizer:
         )
         for position, fragment in enumerate(fragments)
     ]
-    types = classifier.classify(in_context)
-    counts = tokenizer.count(texts)
-    return [
-        Node(
-            node_id=f"{doc_id}#{fragment.ordinal}",
-            doc_id=doc_id,
-            ordinal=fragment.ordinal,
-            node_type=typed.node_type,
-            heading_path=fragment.heading_path,
-            lead_in=fragment.lead_in,
-            block=fragment.block,
-            start=fragment.start,
-            end=fragment.end,
-            text=fragment.text,
-            n_tokens=n_tokens,
-            classifier=classifier.name,
-            confidence=typed.confidence,
-        )
-        for fragment, typed, n_tokens in zip(fragments, types, counts, strict=True)
-    ]
+
+
+def _node(doc_id: str, fragment: Fragment, row: TypedBy, n_tokens: int) -> Node:
+    return Node(
+        node_id=f"{doc_id}#{fragment.ordinal}",
+        doc_id=doc_id,
+        ordinal=fragment.ordinal,
+        node_type=row.typed.node_type,
+        heading_path=fragment.heading_path,
+        lead_in=fragment.lead_in,
+        block=fragment.block,
+        start=fragment.start,
+        end=fragment.end,
+        text=fragment.text,
+        n_tokens=n_tokens,
+        classifier=row.classifier,
+        confidence=row.typed.confidence,
+    )

@@ -7,10 +7,13 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.schemas import Edge, Node
 from tasks.models.protocols import Vectors
 from tasks.parse.references import find_references
+
+_Positions = npt.NDArray[np.intp]
 
 # Rows of the similarity matrix that exist at one time: 512 by 5,000 nodes are 10 MB.
 _ROWS = 512
@@ -84,13 +87,20 @@ def _similar_pairs(vectors: Vectors, threshold: float) -> Iterator[tuple[int, in
     """Yield `(i, j, cosine)` with i < j and the cosine above the threshold."""
     for top in range(0, len(vectors), _ROWS):
         block = vectors[top : top + _ROWS] @ vectors[top:].T
-        for row, cosines in enumerate(block):
-            later = np.flatnonzero(cosines[row + 1 :] > threshold) + row + 1
-            if len(later) > MOST_SIMILAR:
-                closest = np.argsort(-cosines[later], kind="stable")[:MOST_SIMILAR]
-                later = np.sort(later[closest])
-            for column in later.tolist():
-                yield top + row, top + column, min(1.0, float(cosines[column]))
+        rows, columns = np.nonzero(np.triu(block > threshold, k=1))
+        cosines = np.minimum(block[rows, columns], 1.0)
+        if len(rows) and np.bincount(rows).max() > MOST_SIMILAR:
+            kept = _closest(rows, columns, cosines)
+            rows, columns, cosines = rows[kept], columns[kept], cosines[kept]
+        yield from zip((rows + top).tolist(), (columns + top).tolist(), cosines.tolist(), strict=True)
+
+
+def _closest(rows: _Positions, columns: _Positions, cosines: npt.NDArray[np.float32]) -> _Positions:
+    """Return the places of each row's `MOST_SIMILAR` largest cosines, the earlier column where equal."""
+    order = np.lexsort((columns, -cosines, rows))
+    in_order = rows[order]
+    ranks = np.arange(len(rows)) - np.searchsorted(in_order, in_order)
+    return np.sort(order[ranks < MOST_SIMILAR])
 
 
 def _conditions(nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.errors import WrongInput
 from tasks.parse.classify import Classifier, FragmentInContext, Typed
-from tasks.parse.llm import LlmClassifier, TypedBy, Typing, document_of
+from tasks.parse.llm import LlmClassifier
+from tasks.parse.typed import AttributedClassifier, Documents, Report, TypedBy, Typing, document_of
 
 
-class HybridClassifier:
+class HybridClassifier(AttributedClassifier):
     """Sends the fragments that the local classifier is unsure of to a language model.
 
     Args:
@@ -31,29 +31,36 @@ class HybridClassifier:
 
     @property
     def name(self) -> str:
-        """The identity of the pair; each row of `type_all` names the one that typed it."""
-        return f"{self.local.name}<{self.threshold:g}:{self.llm.name}"
-
-    def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
-        """Return one answer a fragment, in order; `type_all` also says who gave it."""
-        return [row.typed for row in self.type_all(fragments).rows]
+        """The identity of the pair."""
+        return hybrid_name(self.local.name, self.threshold, self.llm.name)
 
     def type_all(
         self,
         fragments: Sequence[FragmentInContext],
-        documents: Sequence[str | None] | None = None,
-        report: Callable[[int, int], None] | None = None,
+        documents: Documents | None = None,
+        report: Report | None = None,
     ) -> Typing:
-        """Type fragments; arguments and errors as `LlmClassifier.type_all`, `report` counts those sent."""
+        """Type fragments as every attributed classifier does; `report` counts those sent."""
         names = [document_of(f) for f in fragments] if documents is None else list(documents)
         rows = [TypedBy(typed, self.local.name) for typed in self.local.classify(fragments)]
         unsure = [k for k, row in enumerate(rows) if row.typed.confidence < self.threshold]
         if not unsure:
-            return Typing(rows, 0, Counter(), frozenset())
+            return Typing(rows)
         sent = self.llm.type_all([fragments[k] for k in unsure], [names[k] for k in unsure], report)
         for place, row in zip(unsure, sent.rows, strict=True):
             rows[place] = row
         return Typing(rows, len(unsure), sent.fallbacks, sent.unfinished)
+
+
+def merged(local: Sequence[TypedBy], llm: Sequence[TypedBy], threshold: float) -> list[TypedBy]:
+    """Return the rows that a hybrid gives, from those of both classifiers for all fragments."""
+    pairs = zip(local, llm, strict=True)
+    return [asked if own.typed.confidence < threshold else own for own, asked in pairs]
+
+
+def hybrid_name(local: str, threshold: float, llm: str) -> str:
+    """Return the name of the pair of a local classifier and a language model's."""
+    return f"{local}<{threshold:g}:{llm}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,34 +7,62 @@ between words are found anywhere. Languages other than English are covered where
 from __future__ import annotations
 
 
-def _words(text: str) -> frozenset[str]:
+def as_words(text: str) -> frozenset[str]:
+    """Return the words of a text that lists them."""
     return frozenset(text.split())
 
 
-VERBS = _words(
-    """add adjust analyse analyze apply ask assess assume audit avoid batch break build calculate call capture
-    check choose clean click clone collect combine commit compare compile compute configure confirm connect
-    consider consult convert copy cover create decide define delete deliver deploy describe design detect
-    determine develop disable display do document download draft edit enable ensure enter establish evaluate
-    examine execute explain explore export extract fetch fill filter find fix focus follow format gather
-    generate get give go group handle identify implement import improve include initialize inspect install
-    investigate invoke iterate keep label launch leave let limit link list load locate log look maintain make
-    map mark match measure merge migrate minimize monitor move name navigate note open optimize organize parse
-    perform pick place plan prefer prepare present print prioritize produce propose provide publish push put
-    query read recommend record reduce refactor register remove rename repeat replace report request research
-    resolve restart return review run save scan search select send separate set share show sort specify split
-    start state stop store submit suggest summarize switch tag take tell test track transform treat trigger
-    try understand update upgrade upload use validate verify view visit wait watch wrap write"""
+VERBS = as_words(
+    """accept acknowledge act activate adapt add adjust adopt advise aim alert align allow analyse analyze
+    anchor annotate append apply archive ask assemble assert assess assign assume attach attempt attribute
+    audit augment avoid back balance base batch become begin bind block book boot borrow break bring build
+    bump bundle cache calculate call cancel capture cast centralize chain challenge check choose chunk cite
+    clarify classify clean clear click clone close coach collect combine come commit communicate compare
+    compile compose compress compute conclude condense conduct configure confirm confront connect consider
+    consolidate constrain construct consult contact continue contribute convert coordinate copy correct
+    correlate count cover create cross-check cross-reference customize cut debug decide declare decline
+    decompose decouple default defer define delegate delete deliver demonstrate deploy derive describe
+    design detail detect determine develop dig direct disable discard discover discuss dispatch display
+    distinguish divide do document double-check download draft drive drop dump duplicate echo edit elevate
+    eliminate embed embrace emit emphasize enable enclose encode encourage enforce engage enrich ensure
+    enter escalate escape establish estimate evaluate examine exclude execute expand expect explain explore
+    export expose express extend extract favor feed fetch fill filter finalize find finish fire fix flag
+    flatten focus fold follow follow-up force fork format formulate forward foster frame freeze gather
+    generate get give go group guard guide halt hand handle hide highlight honor identify ignore illustrate
+    implement import improve include incorporate indicate infer inform initialize inject inline insert
+    insist inspect install instantiate instruct instrument integrate interpret interview introduce
+    investigate invoke isolate iterate join jump justify keep kill know label launch lead lean learn leave
+    let leverage limit link lint list listen load locate lock log look loop lower maintain make map mark
+    match measure mention merge migrate minify minimize mirror mitigate mix mock model modify monitor mount
+    move name narrow navigate nest normalize note notify number observe offer omit open opt optimize order
+    organize outline output override own pack parallelize parameterize paraphrase parse partition paste
+    patch pause peek perform pick pin ping place plan poll populate post practice prefer prefix preload
+    prepare present preserve press prevent preview print prioritize probe proceed produce profile promote
+    prompt propagate propose protect prototype prove provide provision prune publish pull pursue push put
+    quantify query quote raise rank rate re-run reach react read rebase rebuild recall recheck recognize
+    recommend reconcile reconsider record redirect reduce refactor refer refine reflect refresh refuse
+    regenerate register reject relate release reload rely remember remove rename render reorder repeat
+    rephrase replace reply report reproduce request require research reserve reset resolve respect respond
+    restart restore restrict restructure retain rethink retrieve retry return reuse revert review revise
+    revisit rewrite roll rotate round run sample sanitize save scaffold scale scan schedule scope score
+    scroll search secure seek segment select send separate serve set share shift ship show shut sign
+    simplify simulate skip solve sort source spawn speak specify spell split spot stage standardize start
+    state stick stop store strip structure study submit substitute suggest summarize suppress surface survey
+    swap switch sync synthesize tackle tag tailor take talk target teach tell test tie time toggle touch
+    trace track transfer transform translate traverse treat trigger trim truncate trust try tune turn type
+    uncomment understand undo unify uninstall unset unzip update upgrade upload upsert use validate value
+    vary verify view visit wait walk want warn watch weigh work wrap write"""
 )
 
 # What may stand before an imperative without changing that it is one.
-BEFORE_VERB = _words(
+BEFORE_VERB = as_words(
     "first then next finally now always please also only optionally carefully explicitly immediately"
 )
 
 TOPICS: dict[str, str] = {
     "error": "error* fail* exception* crash* broken timeout* 错误 失败 エラー 오류",
-    "trouble": "troubleshoot* debug* fallback* recover* retry retries rollback workaround* 故障",
+    "trouble": "troubleshoot* debug* stuck hangs remediat* degradation contingenc* fallback*"
+    " recover* retry retries rollback workaround* 故障",
     "cause": "symptom* cause* fix fixes fixed solution* issue* problem* diagnos* mitigation* 问题 解决",
     "pitfall": "pitfall* gotcha* mistake* antipattern* anti-pattern* anti_pattern red_flag wrong trap traps"
     " smell* caveat* 陷阱",

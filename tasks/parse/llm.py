@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Sequence
 
 from storage.errors import WrongInput
 from tasks.models.llm_answers import AnswerBook, run_blocking
@@ -16,47 +13,25 @@ from tasks.models.llm_question import Sampling
 from tasks.parse.classify import Classifier, FragmentInContext, Typed
 from tasks.parse.prompt import PROMPT, checked_labels, question_for
 from tasks.parse.quote import addresses_the_reader
+from tasks.parse.typed import (
+    EARLY,
+    AttributedClassifier,
+    Documents,
+    Report,
+    TypedBy,
+    Typing,
+    document_of,
+)
 
 BATCH = 20
 """Fragments a question, as in SkillPager, section 4.4."""
 ACCURACY = 0.79
 """How often SkillPager's LLM agreed with people on a node's type: section 5.1.1."""
 
-_ORDINAL = re.compile(r"#\d+$")
 _UNAVAILABLE = {BudgetSpent: "budget", LlmUnavailable: "unavailable"}
 
 
-class TypedBy(NamedTuple):
-    """A fragment's type and the name of the classifier that gave it."""
-
-    typed: Typed
-    classifier: str
-
-
-@dataclass(frozen=True, slots=True)
-class Typing:
-    """What became of fragments, in order.
-
-    Args:
-        rows: One a fragment.
-        asked: Fragments that the language model was to type.
-        fallbacks: Of these, how many it did not, by reason: `rejected` (no answer for it alone passed the
-            checks), `refused` (too long, or refused by the server, even alone), `budget`, `unavailable`.
-        unfinished: Documents with fragments that a later run would ask about: `budget` and `unavailable`.
-    """
-
-    rows: list[TypedBy]
-    asked: int
-    fallbacks: Counter[str]
-    unfinished: frozenset[str]
-
-    @property
-    def partial(self) -> bool:
-        """Whether the ceiling, or a server that did not answer, ended the asking early."""
-        return bool(self.fallbacks["budget"] or self.fallbacks["unavailable"])
-
-
-class LlmClassifier:
+class LlmClassifier(AttributedClassifier):
     """Asks a language model for the types of SkillPager, section 3.1, 20 fragments of a document at a time.
 
     An answer that fails its checks is asked for again with the error named, then the batch is halved, down to
@@ -101,35 +76,22 @@ class LlmClassifier:
     @property
     def name(self) -> str:
         """The identity under which the model's labels are recorded: prompt version and model."""
-        return f"{PROMPT}@{self.book.model}"
-
-    def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
-        """Return one answer a fragment, in order; `type_all` also says who gave it."""
-        return [row.typed for row in self.type_all(fragments).rows]
+        return llm_name(self.book.model)
 
     def type_all(
         self,
         fragments: Sequence[FragmentInContext],
-        documents: Sequence[str | None] | None = None,
-        report: Callable[[int, int], None] | None = None,
+        documents: Documents | None = None,
+        report: Report | None = None,
     ) -> Typing:
-        """Type fragments of any number of documents, many batches at once; call it for many documents.
-
-        Args:
-            fragments: Those of one document stand together, in document order.
-            documents: The document of each; None: what stands before `#` and a number in its id, if any.
-            report: Told of fragments done and in all.
-
-        Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
-        """
+        """Type fragments as every attributed classifier does, in an event loop of its own."""
         return run_blocking(self.type_all_async(fragments, documents, report))
 
     async def type_all_async(
         self,
         fragments: Sequence[FragmentInContext],
-        documents: Sequence[str | None] | None = None,
-        report: Callable[[int, int], None] | None = None,
+        documents: Documents | None = None,
+        report: Report | None = None,
     ) -> Typing:
         """Do what `type_all` does, for asynchronous code."""
         names = [document_of(f) for f in fragments] if documents is None else list(documents)
@@ -154,7 +116,7 @@ class LlmClassifier:
     def _typing(
         self,
         fragments: Sequence[FragmentInContext],
-        names: Sequence[str | None],
+        names: Documents,
         labels: dict[int, str],
         failed: dict[int, str],
     ) -> Typing:
@@ -167,7 +129,7 @@ class LlmClassifier:
             else TypedBy(Typed(labels[k], self._accuracy), self.name)
             for k in range(len(fragments))
         ]
-        late = {names[k] for k, reason in failed.items() if reason in _UNAVAILABLE.values()}
+        late = {names[k] for k, reason in failed.items() if reason in EARLY}
         unfinished = frozenset(name for name in late if name is not None)
         return Typing(rows, len(fragments), Counter(failed.values()), unfinished)
 
@@ -198,9 +160,12 @@ class LlmClassifier:
         return [*first, *second]
 
 
-def batches(
-    fragments: Sequence[FragmentInContext], documents: Sequence[str | None], most: int
-) -> list[list[int]]:
+def llm_name(model: str) -> str:
+    """Return the name of a model's classifier: prompt version and model."""
+    return f"{PROMPT}@{model}"
+
+
+def batches(fragments: Sequence[FragmentInContext], documents: Documents, most: int) -> list[list[int]]:
     """Return the positions of fragments in batches: of one document each, at most `most`, in order.
 
     A fragment that seems to address the model is a batch of its own, so that it stands in no question about
@@ -218,12 +183,6 @@ def batches(
             found.append(current)
         current.append(place)
     return found
-
-
-def document_of(fragment: FragmentInContext) -> str | None:
-    """Return the document that a node's id names; None for an id of another kind."""
-    name = _ORDINAL.sub("", fragment.fragment_id)
-    return None if name == fragment.fragment_id else name
 
 
 async def _together(jobs: Iterable[Coroutine[None, None, None]]) -> None:

@@ -1,10 +1,13 @@
-"""The classifier that needs no model: cues found by rules, weighed by an additive score a type."""
+"""The classifier that needs no model server: cues and words, in a linear model and in boosted trees."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,67 +15,123 @@ import numpy.typing as npt
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify import FragmentInContext, Typed
 from tasks.parse.cues import find_cues
+from tasks.parse.trees import Floats, Forest, tree_scores
+from tasks.parse.words import find_words
 
-Weights = Mapping[str, Sequence[float]]
+WEIGHTS = "data/local-2.npz"
 
-_BATCH = 4096
-# A sum of crude weights is never certain; this is also the highest figure that four decimals tell from 1.
+_BATCH = 1024
+# A small model is never certain; this is also the highest figure that four decimals tell from 1.
 _SUREST = 0.999
+# What all words of a fragment weigh together beside one cue.
+_WORDS_WEIGH = 3.0
 
 
-class RuleClassifier:
-    """Types fragments as in SkillPager, section 3.1, by hand-written cues and nothing else.
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The cues and words that a model knows, each with its column; words come after the cues."""
 
-    A type's score is the sum of the weights of the cues found; the confidence is the softmax of the scores
-    (at least 1/6, at most 0.999). Deterministic, and independent of the order and number of fragments.
+    cues: dict[str, int]
+    words: dict[str, int]
+
+    @property
+    def columns(self) -> int:
+        """How many there are."""
+        return len(self.cues) + len(self.words)
+
+    def of(self, fragment: FragmentInContext) -> tuple[npt.NDArray[np.int64], Floats, int]:
+        """Return the columns found, their values, and how many of them are cues: those come first."""
+        cues = [self.cues[name] for name in find_cues(fragment) if name in self.cues]
+        words = [self.words[name] for name in find_words(fragment) if name in self.words]
+        values = np.ones(len(cues) + len(words), dtype=np.float32)
+        values[len(cues) :] = _WORDS_WEIGH / np.sqrt(max(1, len(words)))
+        return np.array(cues + words, dtype=np.int64), values, len(cues)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """What training leaves: features, `linear` of shape `(columns, 6)`, trees, a temperature above 0."""
+
+    features: Features
+    linear: Floats
+    forest: Forest
+    temperature: float
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
+        present = np.zeros((len(fragments), len(self.features.cues)), dtype=np.bool_)
+        linear = np.zeros((len(fragments), len(NODE_TYPES)), dtype=np.float32)
+        for row, fragment in enumerate(fragments):
+            columns, values, cues = self.features.of(fragment)
+            present[row, columns[:cues]] = True
+            linear[row] = values @ self.linear[columns]
+        mixed = (softmax(linear) + softmax(tree_scores(self.forest, present))) / 2
+        return softmax(np.log(mixed + 1e-9) / self.temperature)
+
+
+class LocalClassifier:
+    """Types fragments as in SkillPager, section 3.1, with weights that come with the package.
+
+    The probabilities of a linear model over cues and words and of boosted trees over cues are averaged and
+    brought to a temperature that makes the confidence the share of right answers (at least 1/6, at most
+    0.999). Deterministic, and independent of the order and number of fragments.
 
     Args:
-        weights: A weight for each of `NODE_TYPES` a cue; None takes those that `tasks.parse.fit` left in
-            the package. Cues without weights count for nothing.
+        model: As `tasks.parse.train` makes it; None takes the one in the package.
     """
 
-    name = "rules-1"
+    name = "local-2"
 
-    def __init__(self, weights: Weights | None = None) -> None:
-        table = packaged_weights() if weights is None else weights
-        self._row = {cue: row for row, cue in enumerate(table)}
-        self._weights = np.array([*table.values(), [0.0] * len(NODE_TYPES)], dtype=np.float64)
+    def __init__(self, model: LocalModel | None = None) -> None:
+        self._model = model or packaged_model()
 
     def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
         """Return one answer a fragment, in order; a tie goes to the type that `NODE_TYPES` names first."""
         answers: list[Typed] = []
         for start in range(0, len(fragments), _BATCH):
-            answers += self._classify_batch(fragments[start : start + _BATCH])
+            given = self._model.probabilities(fragments[start : start + _BATCH])
+            best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), _SUREST)
+            answers += [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
         return answers
 
-    def scores(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
-        """Return the probability of each type, shape `(len(fragments), 6)`, columns as in `NODE_TYPES`."""
-        nothing = len(self._row)
-        rows: list[int] = []
-        starts: list[int] = []
-        for fragment in fragments:
-            starts.append(len(rows))
-            found = [self._row.get(cue, nothing) for cue in find_cues(fragment)]
-            rows += found
-        if not starts:
-            return np.zeros((0, len(NODE_TYPES)))
-        return softmax(np.add.reduceat(self._weights[rows], starts, axis=0))
 
-    def _classify_batch(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
-        probabilities = self.scores(fragments)
-        best = probabilities.argmax(axis=1)
-        sure = np.minimum(probabilities.max(axis=1), _SUREST)
-        return [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
-
-
-def softmax(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def softmax(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """Return each row's softmax; shape `(n, types)` to the same."""
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    exact = scores.astype(np.float64)
+    powers = np.exp(exact - exact.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def packaged_weights() -> dict[str, list[float]]:
-    """Return the weights in the package, `{cue: [a weight for each of NODE_TYPES]}`."""
-    text = resources.files("tasks.parse").joinpath("data/cue_weights.json").read_text(encoding="utf-8")
-    weights: dict[str, list[float]] = json.loads(text)
-    return weights
+@lru_cache(maxsize=1)
+def packaged_model() -> LocalModel:
+    """Return the model in the package."""
+    return load_model(resources.files("tasks.parse").joinpath(WEIGHTS).read_bytes())
+
+
+def load_model(content: bytes) -> LocalModel:
+    """Return a model from the bytes that `save_model` wrote."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        cues, words = (bytes(held[name]).decode().split("\n") for name in ("cues", "words"))
+        features = Features(
+            {name: k for k, name in enumerate(cues)}, {name: len(cues) + k for k, name in enumerate(words)}
+        )
+        forest = Forest(held["columns"].astype(np.int32), held["leaves"].astype(np.float32), held["start"])
+        return LocalModel(features, held["linear"].astype(np.float32), forest, float(held["temperature"]))
+
+
+def save_model(path: Path, model: LocalModel) -> None:
+    """Write a model without pickle: names as text, weights rounded to 16 bits."""
+    np.savez_compressed(
+        path,
+        cues=_as_bytes(model.features.cues),
+        words=_as_bytes(model.features.words),
+        linear=model.linear.astype(np.float16),
+        columns=model.forest.columns.astype(np.uint16),
+        leaves=model.forest.leaves.astype(np.float16),
+        start=model.forest.start,
+        temperature=np.array(model.temperature),
+    )
+
+
+def _as_bytes(names: Iterable[str]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer("\n".join(names).encode(), dtype=np.uint8)

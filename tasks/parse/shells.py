@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.concurrency.asyncio import concurrency
+from prefect.exceptions import ObjectNotFound
 
 from storage.root import Root
-from tasks.models.encoder import card_of, load_encoder
+from tasks.models.encoder import card_of
 from tasks.models.export import exported_encoder
+from tasks.models.kept import load_kept_encoder
+from tasks.models.llm_budget import Carried
+from tasks.parse.choose import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
+
+LIMIT = "skillery-llm"
+"""The global concurrency limit that questions take a slot of, whichever worker asks them."""
 
 
 @task(name="prepare-encoder", cache_policy=NO_CACHE)
-def prepare_encoder(root: str, encoder: str) -> str:
+def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
     """Export the encoder to ONNX below the root where that has not been done; return its folder."""
-    return str(exported_encoder(Root(root).folder / "models", encoder))
-
-
-def _rules(encoder: str, *, with_vectors: bool) -> str:
-    revision = card_of(encoder)["revision"]
-    return rules_digest(RuleClassifier.name, revision, revision if with_vectors else None)
+    return str(exported_encoder(Root(root).folder / "models", encoder, precision))
 
 
 @task(name="plan-parse", cache_policy=NO_CACHE)
-def plan_parsing(root: str, encoder: str, *, with_vectors: bool) -> dict[str, Any]:
-    """Decide which partitions hold documents to parse."""
-    return asdict(plan_parse(Root(root), _rules(encoder, with_vectors=with_vectors)))
+def plan_parsing(
+    root: str, encoder: str, *, with_vectors: bool, llm: LlmOptions | None = None
+) -> dict[str, Any]:
+    """Decide which partitions hold documents to parse, and by which classifier."""
+    plan = plan_parse(Root(root), _rules(encoder, llm, with_vectors=with_vectors))
+    return {**asdict(plan), "classifier": classifier_name(LocalClassifier.name, llm)}
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE)
-def parse_batch(root: str, partitions: list[int], encoder: str, *, with_vectors: bool) -> dict[str, int]:
-    """Segment, type, encode and link the documents of a few partitions that have not been yet."""
-    model = load_encoder(encoder)
-    return parse_partitions(
-        Root(root), partitions, rules=_rules(encoder, with_vectors=with_vectors),
-        classifier=RuleClassifier(), tokenizer=model, encoder=model if with_vectors else None,
-        dimension=int(model.card["dimension"]),
-    )  # fmt: skip
+def parse_batch(
+    root: str, partitions: list[int], encoder: str, *, with_vectors: bool,
+    llm: LlmOptions | None = None, before: Carried | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Segment, type, encode and link the documents of a few partitions; return counts and the account."""
+    model, place = load_kept_encoder(root, encoder), Root(root)
+    with open_classifier(place, LocalClassifier(), llm, before=before, slot=_slot(llm)) as opened:
+        done = parse_partitions(
+            place, partitions, rules=_rules(encoder, llm, with_vectors=with_vectors),
+            classifier=opened.classifier, tokenizer=model, encoder=model if with_vectors else None,
+            dimension=int(model.card["dimension"]),
+        )  # fmt: skip
+    return {"done": done, "account": opened.ledger.carried()}
+
+
+def _rules(encoder: str, llm: LlmOptions | None, *, with_vectors: bool) -> str:
+    revision = card_of(encoder)["revision"]
+    identity = typing_identity(LocalClassifier.name, llm)
+    return rules_digest(identity, revision, revision if with_vectors else None)
+
+
+def _slot(llm: LlmOptions | None) -> Slot:
+    """Return a slot of Prefect's global concurrency limit, where somebody has set it up."""
+    if llm is None:
+        return nullcontext
+    with get_client(sync_client=True) as client, suppress(ObjectNotFound):
+        client.read_global_concurrency_limit_by_name(LIMIT)
+        return lambda: concurrency(LIMIT)
+    return nullcontext

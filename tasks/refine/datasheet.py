@@ -9,12 +9,13 @@ from typing import Any
 
 import polars as pl
 
+from storage.counts import corpus_counts
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
-from storage.state import folded_table, read_runs, refined_table
+from storage.state import read_runs
 from tasks.refine import STAGE_VERSION
 from tasks.refine.policy import LicencePolicy
-from tasks.refine.risks import rules_digest
+from tasks.refine.rule_digests import rule_digests
 
 _UNKNOWN = "unknown"
 _NOTE = (
@@ -29,14 +30,6 @@ def _counts(column: pl.Series) -> dict[str, int]:
         column.fill_null(_UNKNOWN).value_counts(name="n").sort(["n", column.name], descending=[True, False])
     )
     return {str(value): int(n) for value, n in counted.iter_rows()}
-
-
-def _dropped(root: Root) -> dict[str, int]:
-    """Return why documents are not in the corpus now; copies lie beside it and count as `duplicate`."""
-    outcomes = refined_table(root).read(columns=["outcome"])["outcome"]
-    reasons = _counts(outcomes.filter(~outcomes.is_in(["kept", "pending"])))
-    folded = folded_table(root).read(columns=["doc_id"]).height
-    return {**reasons, **({"duplicate": folded} if folded else {})}
 
 
 def datasheet(
@@ -60,9 +53,9 @@ def datasheet(
         "sources": _counts(exported["source"]),
         "languages": _counts(exported["language"]),
         "licences": {str(name): _counts(pl.Series("licence", found)) for name, found in by_class.iter_rows()},
-        "dropped": _dropped(root),
+        "dropped": corpus_counts(root).dropped,
         "policy": asdict(policy),
-        "versions": {"schema": SCHEMA_VERSION, "refine": STAGE_VERSION, "risk rules": rules_digest()},
+        "versions": {"schema": SCHEMA_VERSION, "refine": STAGE_VERSION, **rule_digests()},
     }
 
 
@@ -87,6 +80,7 @@ def datasheet_markdown(sheet: Mapping[str, Any]) -> str:
         f"{size}; made {sheet['made_at']} after run {_cell(sheet['run_id'])}. {_NOTE}",
         _table("Sources", "source", sheet["sources"]),
         _table("Licences exported", "class: licence", by_class),
+        _table("The corpus by licence class", "class", sheet["classes"]),
         _table("Left out by licence class", "class", sheet["left_out"]),
         _table("Languages", "language", sheet["languages"]),
         _table("Not in the corpus, by reason", "reason", sheet["dropped"]),

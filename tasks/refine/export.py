@@ -23,7 +23,8 @@ from storage.root import Root
 from storage.state import aliases_table, documents_table
 from tasks.refine.datasheet import datasheet, datasheet_markdown
 from tasks.refine.export_writers import FolderWriter, JsonLinesWriter, ParquetWriter, Writer
-from tasks.refine.policy import EXPORT_POLICY, LicencePolicy, licence_classes, require_classes
+from tasks.refine.policy import EXPORT_POLICY, LicencePolicy, count_classes, licence_classes, require_classes
+from tasks.refine.quality import MEASURES, quality_frame
 
 Format: TypeAlias = Literal["parquet", "jsonl", "folder"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -42,7 +43,7 @@ class ExportReport:
         documents: Documents exported, text or not.
         with_text: Those among them whose text went along.
         left_out: Documents of the corpus that are not in it, by licence class.
-        classes: Documents of the corpus by licence class.
+        classes: Documents of the corpus by licence class, every class.
     """
 
     out: str
@@ -64,8 +65,9 @@ def export_corpus(
 ) -> ExportReport:
     """Export the corpus as it stands into a new folder, all or nothing, a partition at a time.
 
-    Of a document whose licence is `metadata-only` the text stays behind: its body, and its description where
-    that was taken from the body. `deny` goes nowhere, asked for or not. Beside the documents lie the aliases
+    Of a document whose licence is `metadata-only` the text stays behind: its body, its description where that
+    was taken from the body, and what findings and risks cite. `deny` goes nowhere, asked for or not. Each
+    document has its `licence_class` and the measures of its `quality`. Beside the documents lie the aliases
     of those exported, `DATASHEET.md` and `datasheet.json`.
 
     Args:
@@ -89,9 +91,9 @@ def export_corpus(
     with _unfinished(out) as folder:
         with _WRITERS[format](folder) as writer:
             for frame in _partitions(root, policy):
-                classes.update(frame["licence_class"])
-                chosen = without_text(frame.filter(pl.col("licence_class").is_in(sorted(wanted))))
-                writer.write(chosen)
+                classes.update(count_classes(frame["licence"], policy))
+                chosen = with_quality(frame.filter(pl.col("licence_class").is_in(sorted(wanted))))
+                writer.write(without_text(chosen))
                 exported.append(chosen.select("doc_id", "source", "licence", "licence_class", "language"))
         rows = pl.concat(exported)
         writer.write_aliases(_aliases(root, rows["doc_id"]))
@@ -131,7 +133,20 @@ def without_text(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(
         body=pl.when(~kept_back).then("body"),
         description=pl.when(~from_body).then("description"),
+        **{name: pl.when(~kept_back).then(name).otherwise(_uncited(name)) for name in ("findings", "risks")},
     )
+
+
+def _uncited(findings: str) -> pl.Expr:
+    """Return findings with their codes and severity: a message may cite the text it was found in."""
+    no_message = pl.lit(None, pl.String).alias("message")
+    return pl.col(findings).list.eval(pl.element().struct.with_fields(no_message))
+
+
+def with_quality(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return documents with a struct `quality`: the measures of `tasks.refine.quality.Quality`."""
+    measured = quality_frame(frame).select("doc_id", quality=pl.struct(MEASURES))
+    return frame.join(measured, on="doc_id", how="left", maintain_order="left")
 
 
 def _aliases(root: Root, doc_ids: pl.Series) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from storage.schemas import LicenceFile
+from tasks.refine.licences import nearest_licence_files
+
 # What some file system will not take, and names that mean something to one, or to whoever looks for skills.
 _UNSAFE = re.compile(r"[^\w.@+-]|\.(?=\.)")
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d|skill\.md)(?:\..*)?", re.IGNORECASE)
+_RESERVED = re.compile(
+    r"(?:con|prn|aux|nul|com\d|lpt\d|skill\.md|license|provenance\.json)(?:\..*)?", re.IGNORECASE
+)
 _MAX_PART_BYTES = 80
 _OLDEST = pl.CompatLevel.oldest()
 
@@ -125,11 +131,20 @@ def skill_text(name: str, description: str | None, body: str, licence: str | Non
     return f"---\n{front}---\n\n{body}\n"
 
 
+# What whoever meets one skill's folder needs to name its origin, as licences ask.
+_PROVENANCE = (
+    "doc_id", "source", "repo", "ref", "commit", "path", "url", "author", "licence", "licence_rule",
+    "raw_hash", "content_hash", "fetched_at",
+)  # fmt: skip
+_CHANGED = "SKILL.md was rebuilt from cleaned text: it is not the origin's byte for byte."
+
+
 class FolderWriter(JsonLinesWriter):
     """`skills/<id>/SKILL.md` a document whose text goes along, and all else of each in `documents.jsonl`.
 
-    There `exported_to` names its folder. Ids that differ only in what a file system ignores or forbids get
-    numbered ones.
+    There `exported_to` names its folder. Beside each SKILL.md lie `PROVENANCE.json` and the nearest licence
+    files of its origin, as `LICENSE`, `LICENSE.2`, ... Ids that differ only in what a file system ignores or
+    forbids get numbered ones.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -150,6 +165,7 @@ class FolderWriter(JsonLinesWriter):
         (self._folder / path).mkdir(parents=True, exist_ok=True)
         text = skill_text(row["name"], row["description"], body, row["licence"])
         (self._folder / path / "SKILL.md").write_text(text, encoding="utf-8", newline="\n")
+        _write_origin(self._folder / path, row)
         return path
 
     def _free(self, path: str) -> str:
@@ -160,3 +176,17 @@ class FolderWriter(JsonLinesWriter):
             tried = f"{path}~{number}"
         self._taken.add(tried.casefold())
         return tried
+
+
+def _write_origin(folder: Path, row: Mapping[str, Any]) -> None:
+    """Write where a skill comes from, and the licence files that stand nearest to it there."""
+    licences = []
+    given = [LicenceFile(**file) for file in row["licence_files"] or ()]
+    for number, file in enumerate(nearest_licence_files(row["path"], given), start=1):
+        name = "LICENSE" if number == 1 else f"LICENSE.{number}"
+        (folder / name).write_text(file.text or "", encoding="utf-8", newline="")
+        licences.append({"file": name, "path": file.path, "sha256": file.sha256})
+    origin = {key: _plain(row[key]) for key in _PROVENANCE}
+    told = {**origin, "licence_files": licences, "changes": _CHANGED}
+    text = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+    (folder / "PROVENANCE.json").write_text(text, encoding="utf-8", newline="\n")

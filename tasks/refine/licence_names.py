@@ -40,6 +40,16 @@ _APACHE_URL = re.compile(
     r"(?:https?://)?(?:www\.)?apache\.org/licenses/license-2\.0(?:\.html|\.txt)?/?", re.IGNORECASE
 )
 _EXPRESSION = re.compile(r"[A-Za-z0-9.+() :-]+")
+# Words that take back, limit or date what a notice grants: "not licensed", "parts", "formerly", "may not".
+_HEDGES = re.compile(
+    r"\b(?:not?|non\w*|never|n?either|nor|none|cannot|don|isn|aren|doesn|without|except\w*|unless|only|but|however"
+    r"|former\w*|previous\w*|once|was|were|longer|now|until|expir\w*|terminat\w*|revok\w*|parts?|portions?|some"
+    r"|sections?|forb\w*|prohibit\w*|restrict\w*|limit\w*|den(?:y|ied|ies)|refus\w*|ban(?:s|ned)?|may|must|shall"
+    r"|should|need\w*|requir\w*|ask|contact|consent|permission\w*|permit\w*|approv\w*|agree\w*|proprietary"
+    r"|confidential\w*|secret|internal\w*|private|personal\w*|commercial\w*|evaluation|trial|educational|academic"
+    r"|research|fees?|paid|pay\w*|purchas\w*|subscri\w*|royalt\w*|redistribut\w*|resell|resale|sell\w*|train\w*"
+    r"|additional\w*|addend\w*|amend\w*|subject|governed|conditions?|nc|nd|eula|unlicensed|third|parties|party|us(?:e|es|ed|ing)|copying)\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +73,15 @@ def folded(text: str) -> str:
     return " ".join(re.findall(r"[^\W_]+", text.lower()))
 
 
+def hedged(text: str) -> bool:
+    """Tell whether words beside a licence's name or text may take back what it grants."""
+    return bool(_HEDGES.search(folded(text)))
+
+
 def _key(name: str) -> str:
-    """Return what two spellings of a licence's name have in common."""
-    words = re.sub(r"\b(?:licen[cs]ed?|version|the|under)\b|\bv(?=\d)", " ", folded(name))
+    """Return what two spellings of a licence's name have in common; `GPLv3+` says "or later"."""
+    named = folded(re.sub(r"(?<=\d)\+", " or later", name))
+    words = re.sub(r"\b(?:licen[cs]ed?|version|the|under)\b|\bv(?=\d)", " ", named)
     return " ".join(re.sub(r"(?<=[a-z])v(?=\d)", "", words).split())
 
 
@@ -140,7 +156,8 @@ def stated_licence(value: Value | None) -> Stated:
     """Return what a front matter's `license` says, as far as it can be told without a guess.
 
     SPDX expressions, known names, URLs of well-known licences and plain refusals ("Proprietary. ...") are
-    understood; a value that leaves it to a file ("Complete terms in LICENSE.txt") says so. Of a mapping
+    understood; a value that leaves it to a file ("Complete terms in LICENSE.txt") says so, and names no
+    licence where it speaks of restrictions there. Of a mapping
     `spdx`, `id`, `type` or `name` counts, of a list its only item; over 300 characters are no name.
     """
     text = " ".join(_as_text(value).split())
@@ -150,4 +167,8 @@ def stated_licence(value: Value | None) -> Stated:
     if whole and not _POINTER.search(text):
         return Stated(whole)
     pointer = _POINTER.search(text)
-    return Stated(_named(text[: pointer.start()]), points_to_file=True) if pointer else Stated(None)
+    if pointer is None:
+        return Stated(None)
+    named = _named(text[: pointer.start()])
+    granted = named if named in licence_tables()["refusals"] or not hedged(pointer[0]) else None
+    return Stated(granted, points_to_file=True)

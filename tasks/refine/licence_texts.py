@@ -1,4 +1,4 @@
-"""Which licence a text is, by phrases that stand in no other, or that it refuses what licences grant."""
+"""Which licence a file is: by a whole text, a tag, telling phrases, a notice, or a refusal."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tasks.refine.licence_names import folded, licence_tables, stated_licence
+from tasks.refine.licence_bodies import beside, whole_texts
+from tasks.refine.licence_names import folded, hedged, licence_tables, stated_licence
 
-# A text recognised whole, one that names its licence in a line of its own or in a sentence, and a refusal.
+# A text recognised whole, one that names its licence in a line of its own, one known by phrases or that names
+# its licence in a sentence, and a refusal.
 _WHOLE, _TAGGED, _NAMED, _REFUSED = 0.95, 0.95, 0.8, 0.8
 _HEAD_WORDS = 100
 _NOTICE_WORDS = 80
+_BESIDE_WORDS = 15
+_HEAD_LINES = 5
+_SYMBOL = re.compile(r"[\w.-]+")
 _TAG = re.compile(r"SPDX-License-Identifier:[ \t]*(?P<licence>[^\n*]+)")
 _SENTENCE = re.compile(
     r"(?:licen[cs]ed|released|available|distributed)\s+under\s+(?:the\s+)?(?:terms\s+of\s+(?:the\s+)?)?"
@@ -69,37 +74,67 @@ def _refusal(text: str) -> str | None:
 
 def _of_notice(text: str, n_words: int) -> Recognised:
     """Read a short file that names its licence instead of giving its text."""
+    unknown = Recognised(None, note="its text is of no known licence")
+    if n_words > _NOTICE_WORDS:
+        return unknown
     sentence = _SENTENCE.search(text)
-    named = stated_licence(sentence["licence"]).licence if sentence and n_words <= _NOTICE_WORDS else None
-    named = named or (stated_licence(text).licence if n_words <= _NOTICE_WORDS else None)
-    return Recognised(named, _NAMED) if named else Recognised(None, note="its text is of no known licence")
+    named = stated_licence(sentence["licence"]).licence if sentence else None
+    if sentence and named:
+        rest = beside(f"{text[: sentence.start()]} {text[sentence.end() :]}")
+    else:
+        named, rest = stated_licence(text).licence, text
+    if not named:
+        return unknown
+    if (hedged(rest) or len(rest.split()) > _BESIDE_WORDS) and named not in licence_tables()["refusals"]:
+        return Recognised(None, note=f"it names {named}, with words that may limit or take it back")
+    return Recognised(named, _NAMED)
+
+
+def _of_phrases(words: list[str], plain: str) -> Recognised | None:
+    """Read a text too long to be compared by its phrases and its length; None where it has no such phrase."""
+    head = " ".join(words[:_HEAD_WORDS])
+    speaking = [t for t in _texts() if t.speaks(plain, head)]
+    if not speaking:
+        return None
+    names = " and ".join(t.licence for t in speaking)
+    if len(speaking) > 1:
+        return Recognised(None, note=f"it holds the words of {names}")
+    least, most = speaking[0].words
+    if not least <= len(words) <= most:
+        note = f"it has words of {names}, but {len(words):,} of them: not that text alone"
+        return Recognised(None, note=note)
+    return Recognised(names, _NAMED)
+
+
+def _of_tag(tag: str, whole: list[str], rest: str) -> Recognised:
+    """Read a file that names its licence in a tag at its head: nothing else may be there but that text."""
+    named = stated_licence(tag).licence
+    if named and not rest and all(licence in _SYMBOL.findall(named) for licence in whole):
+        return Recognised(named, _TAGGED)
+    return Recognised(None, note=f"it is tagged {tag.strip()}, but says more: {rest[:80]!r}")
 
 
 @functools.lru_cache(maxsize=512)
 def recognise(text: str) -> Recognised:
     """Return which licence a file's text is.
 
-    A refusal counts wherever it stands; then a line `SPDX-License-Identifier:`; then phrases that stand in
-    one licence alone, in a text of about that licence's length; at last, in at most 80 words, the sentence
-    that names one. Several licences in one text, and one with much added, are not taken for any.
+    A refusal counts wherever it stands; then a tag `SPDX-License-Identifier:` in its first lines, or one
+    licence's whole text, where nothing else is there but copyright lines and titles; then phrases that stand
+    in one licence alone, in a text of about its length; at last, in at most 80 words, the sentence that
+    names one, unless others there may limit it or take it back.
     """
     words = folded(text).split()
     plain = " ".join(words)
     if refused := _refusal(plain):
         return Recognised(refused, _REFUSED)
-    tag = _TAG.search(text)
-    if tag and (named := stated_licence(tag["licence"]).licence):
-        return Recognised(named, _TAGGED)
-    head = " ".join(words[:_HEAD_WORDS])
-    speaking = [t for t in _texts() if t.speaks(plain, head)]
-    if not speaking:
-        return _of_notice(text, len(words))
-    names = " and ".join(t.licence for t in speaking)
-    if len(speaking) > 1:
+    whole, rest = whole_texts(text)
+    if tag := _TAG.search("\n".join(text.strip().splitlines()[:_HEAD_LINES])):
+        return _of_tag(tag["licence"], whole, rest)
+    if not whole:
+        return _of_phrases(words, plain) or _of_notice(text, len(words))
+    names = " and ".join(whole)
+    if len(whole) > 1:
         return Recognised(None, note=f"it holds the words of {names}")
-    least, most = speaking[0].words
-    if not least <= len(words) <= most:
-        return Recognised(
-            None, note=f"it has words of {names}, but {len(words):,} of them: not that text alone"
-        )
+    if rest:
+        return Recognised(None, note=f"it holds the words of {names} and more: {rest[:80]!r}")
     return Recognised(names, _WHOLE)

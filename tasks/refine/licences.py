@@ -10,7 +10,7 @@ from typing import Literal
 
 from storage.schemas import Finding, LicenceFile, RawDocument
 from tasks.refine.findings import finding
-from tasks.refine.licence_names import Stated, spdx_expression, stated_licence
+from tasks.refine.licence_names import Stated, licence_tables, spdx_expression, stated_licence
 from tasks.refine.licence_texts import Recognised, recognise
 from tasks.refine.strict_yaml import Value
 
@@ -45,10 +45,20 @@ def skill_folder(path: str | None) -> str:
     return "/".join(parts)
 
 
-def _files_by_distance(raw: RawDocument) -> list[list[LicenceFile]]:
+def nearest_licence_files(path: str | None, files: Sequence[LicenceFile]) -> list[LicenceFile]:
+    """Return the licence files of a skill's folder, or of the nearest folder above it that has some.
+
+    Args:
+        path: Of the skill, as its source gave it.
+        files: Licence files of its repository.
+    """
+    return next((found for found in _files_by_distance(path, files) if found), [])
+
+
+def _files_by_distance(path: str | None, files: Sequence[LicenceFile]) -> list[list[LicenceFile]]:
     """Return licence files, a list a folder that has some: the skill's own (maybe empty), then upwards."""
-    named = [f for f in raw.licence_files if _is_licence(posixpath.basename(f.path))]
-    here = skill_folder(raw.path)
+    named = [f for f in files if _is_licence(posixpath.basename(f.path))]
+    here = skill_folder(path)
     own = [f for f in named if posixpath.dirname(f.path) == here]
     above = {posixpath.dirname(f.path) for f in named if f not in own}
     above = {folder for folder in above if not folder or here.startswith(f"{folder}/")}
@@ -75,6 +85,9 @@ def _of_files(files: Sequence[LicenceFile]) -> tuple[Recognised, tuple[Finding, 
         found.append(
             finding("licence.recognised", f"{file.path}: {read.licence}, confidence {read.confidence:.2f}")
         )
+    refused = sorted(set(known) & set(licence_tables()["refusals"]))
+    if refused:
+        return Recognised(refused[0], known[refused[0]]), tuple(found)
     if unknown or not known:
         return Recognised(None), tuple(found)
     joined = " AND ".join(sorted(known))
@@ -103,22 +116,22 @@ def resolve_licence(raw: RawDocument, declared: Value | None) -> Licence:
 
     `folder-file`: a licence file in the skill's folder. `frontmatter`: the declared value. `parent-file`: the
     nearest folder above with a licence file. `repository`: what the forge says of the whole repository. A
-    file whose text is not recognised ends the search with no licence, unless the author declares one: terms
-    are there, so those further out do not count; nor does the forge's word where the author points to a file
-    that is not at hand. What is declared stays a finding as written.
+    file whose text is not recognised ends the search with no licence: terms are there, so those further out
+    do not count, nor what the author declares, unless that refuses what licences grant; nor does the forge's
+    word where the author points to a file that is not at hand. What is declared stays a finding as written.
 
     Args:
         raw: The document with its `licence_files` and `repo_licence`.
         declared: The front matter's `license`.
     """
     stated = stated_licence(declared)
-    own, *above = _files_by_distance(raw)
+    own, *above = _files_by_distance(raw.path, raw.licence_files)
     here, on_here = _of_files(own)
     found = (*_declared(declared, stated), *on_here)
     if here.licence:
         against = _conflict(here.licence, "folder-file", "frontmatter", stated.licence)
         return Licence(here.licence, "folder-file", here.confidence, (*found, *against))
-    if stated.licence:
+    if stated.licence and (not own or stated.licence in licence_tables()["refusals"]):
         return Licence(stated.licence, "frontmatter", _STATED, found)
     if own:
         return Licence(None, "folder-file", 0.0, found)

@@ -15,7 +15,7 @@ from storage.state import SEEN, refined_table, seen_table
 from tasks.refine import STAGE_VERSION
 from tasks.refine.duplicates import preferred
 from tasks.refine.filters import Limits
-from tasks.refine.risks import rules_digest
+from tasks.refine.rule_digests import rule_digests
 
 STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
     "state/staged/kept", "state/staged/dropped", "state/staged/signatures"
@@ -49,7 +49,7 @@ def plan_refine(root: Root, limits: Limits) -> RefinePlan:
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    rules = hashlib.sha256(repr((STAGE_VERSION, rules_digest(), limits)).encode()).hexdigest()[:12]
+    rules = hashlib.sha256(repr((STAGE_VERSION, rule_digests(), limits)).encode()).hexdigest()[:12]
     found = pl.concat_str(pl.lit(f"{rules}:"), "digest")
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))

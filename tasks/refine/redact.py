@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import functools
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -23,6 +26,7 @@ _PIECES = re.compile(r"[^A-Za-z0-9+/=]+|/(?=[a-z]{3})")
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _CHAIN_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_DIGITS_INSIDE = re.compile(r"(?<=[A-Za-z])[0-9]{1,8}(?=[A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,15 @@ class SecretRule:
     fold: bool = False
     mixed: bool = False
     bits: float = 0.0
+    form: str = "key"
+    placeholders: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _SecretRules:
     rules: tuple[SecretRule, ...]
     placeholders: tuple[str, ...]
+    placeholder_words: re.Pattern[str]
     trivial_passwords: frozenset[str]
 
 
@@ -54,15 +61,23 @@ def secret_rules_text() -> str:
 def _rule(row: dict[str, Any]) -> SecretRule:
     given = {**row, "literals": tuple(_bytes(literal) for literal in row["literals"])}
     given.update({key: re.compile(row[key]) for key in ("pattern", "before", "unless") if key in row})
+    given.update({key: tuple(row[key]) for key in ("placeholders",) if key in row})
     return SecretRule(**given)
+
+
+def _starts_of_words(words: list[str]) -> re.Pattern[str]:
+    small, capital = "|".join(words), "|".join(word.capitalize() for word in words)
+    return re.compile(f"(?<![A-Za-z0-9])(?i:{small})|(?:{capital})(?=[A-Z][a-z]{{2}})")
 
 
 @functools.cache
 def _secret_rules() -> _SecretRules:
-    data = yaml.safe_load(secret_rules_text())
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    data = yaml.load(secret_rules_text(), Loader=loader)  # noqa: S506 (both are safe)
     return _SecretRules(
         tuple(_rule(row) for row in data["rules"]),
         tuple(str(word) for word in data["placeholders"]),
+        _starts_of_words(data["placeholder_words"]),
         frozenset(data["trivial_passwords"]),
     )
 
@@ -86,9 +101,43 @@ def _is_mixed(secret: str) -> bool:
     return any(_LETTER.search(piece) and _DIGIT.search(piece) for piece in pieces)
 
 
-def _is_placeholder(secret: str) -> bool:
+def _is_placeholder(rule: SecretRule, secret: str) -> bool:
+    """Tell whether a secret holds a word that stands for one, as its kind has them.
+
+    The letters of a long key spell any short word by chance, so such a word counts at the start of a piece
+    only, and kinds that are longer still have words of their own.
+    """
+    known = _secret_rules()
     lowered = secret.lower()
-    return any(word in lowered for word in _secret_rules().placeholders)
+    if rule.placeholders is not None:
+        return any(word in lowered for word in rule.placeholders)
+    return any(word in lowered for word in known.placeholders) or bool(known.placeholder_words.search(secret))
+
+
+def _is_password(secret: str) -> bool:
+    return secret.lower() not in _secret_rules().trivial_passwords and len(set(secret)) > 2
+
+
+def _is_strange_password(secret: str) -> bool:
+    """Tell a password that a person or a generator made up from a name: digits stand inside its letters."""
+    cases = secret != secret.lower() and secret != secret.upper()
+    return _is_password(secret) and cases and len(_DIGITS_INSIDE.findall(secret)) > 1
+
+
+def _is_login(rule: SecretRule, secret: str) -> bool:
+    """Tell whether Base64 holds `user:password` (RFC 7617), with a password that is somebody's."""
+    try:
+        login = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    password = login.partition(":")[2]
+    return bool(password) and not _is_placeholder(rule, login) and _is_password(password)
+
+
+def _is_key(rule: SecretRule, secret: str) -> bool:
+    if rule.mixed and not _is_mixed(secret):
+        return False
+    return len(set(secret)) >= _LEAST_DISTINCT and _entropy(secret) >= rule.bits
 
 
 def _is_live(rule: SecretRule, text: str, match: re.Match[str]) -> bool:
@@ -96,11 +145,17 @@ def _is_live(rule: SecretRule, text: str, match: re.Match[str]) -> bool:
     before = text[max(0, match.start() - _BEFORE_CHARS) : match.start()]
     if (rule.before and not rule.before.search(before)) or (rule.unless and rule.unless.search(before)):
         return False
-    if _is_placeholder(secret) or (rule.mixed and not _is_mixed(secret)):
+    if _is_placeholder(rule, secret):
         return False
-    if rule.kind == "password":
-        return secret.lower() not in _secret_rules().trivial_passwords and len(set(secret)) > 2
-    return len(set(secret)) >= _LEAST_DISTINCT and _entropy(secret) >= rule.bits
+    match rule.form:
+        case "password":
+            return _is_password(secret)
+        case "strange-password":
+            return _is_strange_password(secret)
+        case "login":
+            return _is_login(rule, secret)
+        case _:
+            return _is_key(rule, secret)
 
 
 def _long_words(text: str) -> str:
@@ -125,38 +180,57 @@ def _holds(text: bytes, rule: SecretRule) -> bool:
     return any(map(text.__contains__, rule.literals))  # a generator would take longer than the search
 
 
-def _redacted_by(rule: SecretRule, text: str, found: list[Finding]) -> str:
-    """Return the text without the rule's secrets; a finding is added for each."""
+def _live(rule: SecretRule, text: str) -> Iterator[tuple[int, int]]:
+    for match in rule.pattern.finditer(text):
+        if _is_live(rule, text, match):
+            yield match.span("secret")
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was redacted of one kind: where the first stood, how long it was, and how many there were."""
+
+    line: int
+    size: int
+    number: int = 0
+
+
+def _redacted_by(rule: SecretRule, text: str, found: dict[str, _Found]) -> str:
+    """Return the text without the rule's secrets, which are counted in what was found."""
     pieces: list[str] = []
     done = 0
-    for match in rule.pattern.finditer(text):
-        if not _is_live(rule, text, match):
-            continue
-        start, end = match.span("secret")
-        line = text.count("\n", 0, start) + 1
-        size = f"{end - start:,} characters that look like a live {rule.kind} were redacted"
-        found.append(Finding(f"risk.secret.{rule.kind}", "warning", f"line {line}: {size}"))
+    for start, end in _live(rule, text):
+        if rule.kind not in found:
+            found[rule.kind] = _Found(text.count("\n", 0, start) + 1, end - start)
+        found[rule.kind].number += 1
         pieces += [text[done:start], f"[redacted:{rule.kind}]"]
         done = end
     return "".join([*pieces, text[done:]]) if pieces else text
 
 
+def _finding(kind: str, of_kind: _Found) -> Finding:
+    also = f" (and {of_kind.number - 1:,} more)" if of_kind.number > 1 else ""
+    size = f"{of_kind.size:,} characters that look like a live {kind} were redacted{also}"
+    return Finding(f"risk.secret.{kind}", "warning", f"line {of_kind.line}: {size}")
+
+
 def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
-    """Return a text with every key-like string replaced by `[redacted:<kind>]`, and a finding for each.
+    """Return a text with every key-like string replaced by `[redacted:<kind>]`, and a finding for each kind.
 
     Replaced are strings of a known issuer's form and of enough entropy, private keys between their marks,
-    passwords in addresses, and mixed strings of at least 16 characters that are assigned to a name that says
-    secret. Placeholders, hashes, ids and encoded pictures are left. Idempotent; takes time linear in the
-    text but for its secrets.
+    passwords in addresses, logins in commands and headers, mixed strings of at least 16 characters that are
+    assigned to a name that says secret, and shorter ones with digits inside that are assigned to a password.
+    Placeholders, hashes, ids and encoded pictures are left. Idempotent; takes time linear in the text. A
+    finding names the line of the kind's first secret and says how many more there are.
 
     Args:
         text: Any text; lines of findings count from 1 in it.
     """
-    found: list[Finding] = []
+    found: dict[str, _Found] = {}
     before = ""
     # What is taken out may have kept its neighbour from being seen, and leaves a mark that rules read too.
     while text != before:
         before = text
         for rule in _applicable(text):
             text = _redacted_by(rule, text, found)
-    return text, tuple(found)
+    return text, tuple(_finding(kind, of_kind) for kind, of_kind in found.items())

@@ -11,9 +11,11 @@ from tasks.refine.fences import fenced
 from tasks.refine.risk_rules import Context, RiskRules
 from tasks.refine.risk_screen import Region
 
-_FRONT_MATTER = re.compile(r"\s*---[ \t]*\n")
+_FRONT_MATTER = re.compile(r"[\s\ufeff]*---[ \t]*\n")
 _SENTENCE_CHARS = 160
-_SENTENCE_END = re.compile(r"[.!?]\s|\n\s*\n|\n\s*(?:[-*+]|\d{1,3}[.)])\s")
+_SENTENCE_END = re.compile(
+    r"[.!?;]\s|, (?:but|just|then|instead|rather|please)\b|\n\s*\n|\n\s*(?:[-*+]|\d{1,3}[.)])\s"
+)
 _QUOTES = (('"', '"'), ("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"), ("「", "」"), ("'", "'"))
 _LINE_CHARS = 400
 

@@ -16,7 +16,7 @@ from storage.schemas import Severity
 from tasks.refine.redact import secret_rules_text
 
 # Raised when the code around the rules judges otherwise than before; the rules' own text counts by itself.
-RULES_VERSION = 1
+RULES_VERSION = 2
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
 )  # fmt: skip
@@ -42,6 +42,7 @@ class RiskRule:
     within: int = 0
     order: Literal["before", "either"] = "before"
     line: bool = False
+    named: bool = False
     literals: tuple[str, ...] = ()
     screen: str = ""
     where: str = "document"

@@ -20,7 +20,7 @@ from storage.partitions import partition_of
 from storage.root import Root
 from storage.served import read_served
 from storage.state import documents_table
-from tasks.models.encoder import OnnxEncoder
+from tasks.models.protocols import IndexEncoder
 from tasks.retrieve.rows import desired_rows, model_identity, node_rows, skill_rows
 
 # The columns with an index: scalar, full text.
@@ -43,7 +43,7 @@ class Built:
     changed: bool
 
 
-def build(root: Root, *, encoder: OnnxEncoder, with_nodes: bool) -> Built:
+def build(root: Root, *, encoder: IndexEncoder, with_nodes: bool) -> Built:
     """Write to both tables what changed since the served version, which stays as it is.
 
     Args:
@@ -85,7 +85,7 @@ def _present(skills: TableWriter) -> pl.DataFrame:
 
 
 def _load_nodes(
-    root: Root, nodes: TableWriter, state: pl.DataFrame, encoder: OnnxEncoder
+    root: Root, nodes: TableWriter, state: pl.DataFrame, encoder: IndexEncoder
 ) -> tuple[pl.DataFrame, int]:
     """Bring nodes up to date; return the state with the nodes' digests as they are now, and vectors made.
 
@@ -110,7 +110,7 @@ def _load_nodes(
 
 
 def _load_skills(
-    root: Root, skills: TableWriter, held: set[str], state: pl.DataFrame, encoder: OnnxEncoder
+    root: Root, skills: TableWriter, held: set[str], state: pl.DataFrame, encoder: IndexEncoder
 ) -> int:
     gone = set(state.filter(pl.col("wanted").is_null())["doc_id"])
     wanted = state.filter(pl.col("wanted").is_not_null(), pl.col("wanted").ne_missing(pl.col("digest")))

@@ -10,6 +10,7 @@ from storage.root import Root
 from storage.served import Served, write_served
 from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index import Built
+from tasks.retrieve.retain import bound_vectors
 from tasks.retrieve.rows import model_identity
 
 
@@ -35,4 +36,5 @@ def publish(
     write_served(root, served)
     # The vectors that parse left are in the tables now.
     root.delete(VECTORS)
+    bound_vectors(root, card)
     return served

@@ -12,6 +12,7 @@ import lancedb
 import polars as pl
 import pyarrow as pa
 
+from storage.answers import forget_answers
 from storage.errors import StorageError
 from storage.forgotten import Forgotten
 from storage.lance import NODES, SKILLS, connect, keep_only, last_tagged, open_at, rewrite, table_names, tag
@@ -20,6 +21,7 @@ from storage.root import Root
 from storage.served import Served, read_served, write_served
 from tasks.crawl.forgotten import REASON, listed_ids
 from tasks.retrieve.index import INDEXED
+from tasks.retrieve.retain import drop_unused_vectors
 from tasks.retrieve.survey import parquet_files
 
 _ORDINAL = re.compile(r"#\d+$")
@@ -47,6 +49,7 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
     removed, unreadable = _purge_files(root, forgotten)
     if removed or forgotten.rows["purged_at"].has_nulls() or _tables_hold(root, forgotten):
         removed += _purge_tables(root, forgotten, f"v-{run_id}", run_id)
+        removed += +Counter({"vectors": drop_unused_vectors(root)})
     if unreadable:
         msg = f"nothing could be taken out of {'; '.join(unreadable)}: delete that, then forget again"
         raise StorageError(msg)
@@ -106,6 +109,10 @@ def _purge_files(root: Root, forgotten: Forgotten) -> tuple[Counter[str], list[s
         parts = file.split("/")
         folder = "/".join(parts[:2]) if parts[0] in ("raw", "state") else parts[0]
         removed += Counter({folder: count})
+    try:
+        removed += Counter({"state/answers": forget_answers(root, forgotten.covers)})
+    except StorageError as error:
+        unreadable.append(str(error))
     return removed, unreadable
 
 

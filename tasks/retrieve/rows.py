@@ -41,6 +41,11 @@ def desired_rows(root: Root, model: dict[str, Any]) -> pl.DataFrame:
     return light.join(parsed, on="doc_id", how="left")
 
 
+def skill_texts(documents: pl.DataFrame) -> list[str]:
+    """Return the text of each document that its row's vector is made of, by TEMPLATE."""
+    return [TEMPLATE.format(**row) for row in documents.select("name", "description").to_dicts()]
+
+
 def skill_rows(
     documents: pl.DataFrame, state: pl.DataFrame, *, encoder: Encoder, tokenizer: Tokenizer, schema: pa.Schema
 ) -> pa.Table:
@@ -54,7 +59,6 @@ def skill_rows(
         schema: The table's Arrow schema.
     """
     head = documents["name"] + "\n" + documents["description"] + "\n"
-    texts = [TEMPLATE.format(**row) for row in documents.select("name", "description").to_dicts()]
     rows = documents.select(*_COPIED, "body").with_columns(
         doc_key=pl.Series([d.casefold() for d in documents["doc_id"]], dtype=pl.String),
         text=head + documents["body"],
@@ -63,7 +67,9 @@ def skill_rows(
         risks=pl.col("risks").list.eval(pl.element().struct.field("code")),
     )
     return _arrow(
-        rows.join(state, on="doc_id", how="left", maintain_order="left"), encoder.encode(texts), schema
+        rows.join(state, on="doc_id", how="left", maintain_order="left"),
+        encoder.encode(skill_texts(documents)),
+        schema,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import time
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,11 +22,13 @@ from storage.state import aliases_table, read_sources
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
-from tasks.retrieve.page import Page, PagedDocument, page
+from tasks.retrieve.page import DEFAULT_METHOD, Page, PagedDocument, page
+from tasks.retrieve.paging_facets import ready_for
 from tasks.retrieve.search import not_denied, search_skills
 
 _T = TypeVar("_T")
 _PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
+_RECENT_DOCUMENTS = 32  # kept ready: an agent asks the same skill again and again
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
 _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", *_PROVENANCE]
 _NODE_COLUMNS = list(Node.__dataclass_fields__)
@@ -55,6 +59,7 @@ class ServedIndex:
     ) -> None:
         self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
         self._last: _Open | None = None
+        self._recent: OrderedDict[str, PagedDocument] = OrderedDict()
 
     def search(self, query: str, k: int = 10) -> dict[str, Any]:
         """Return the `k` skills that fit a query best, as the command prints them.
@@ -99,6 +104,7 @@ class ServedIndex:
         _require_text("query", query)
         _require_text("id", doc_id)
         now, (document, row, alias_of) = self._read(lambda now: self._found(now, doc_id))
+        document = self._readied(now, document) if method == DEFAULT_METHOD else document
         found = page(
             document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget
         )
@@ -107,6 +113,19 @@ class ServedIndex:
         return {
             **named, "query": query, **_printed(found), "took_ms": _since(started), **provenance,
         }  # fmt: skip
+
+    def document(self, doc_id: str) -> PagedDocument:
+        """Return a served document with its nodes and their vectors, which are made where none are indexed.
+
+        Raises:
+            UnknownDocument: Neither a served document nor an alias of one has this id.
+            Withheld: The document's licence is of another class than `allow`.
+            NotPublished: Nothing is served.
+        """
+        now, (document, _, _) = self._read(lambda now: self._found(now, doc_id))
+        if document.vectors is not None:
+            return document
+        return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
 
     def _failed_sources(self) -> set[str]:
         """Return the sources that could not be read at all last time.
@@ -162,6 +181,7 @@ class ServedIndex:
             )
             raise ModelMismatch(msg)
         nodes = open_at(db, NODES, served.nodes) if served.nodes is not None else None
+        self._recent.clear()
         self._last = _Open(served, open_at(db, SKILLS, served.skills), nodes, encoder)
         return self._last
 
@@ -182,7 +202,9 @@ class ServedIndex:
             if survivor is None:
                 break
             wanted, steps = survivor, steps + 1
-        msg = f"no served document has the id {doc_id!r}: `skillery search` prints ids"
+        near = _nearest(now.skills, doc_id)
+        said = f"; near it are {', '.join(near)}" if near else ""
+        msg = f"no served document has the id {doc_id!r}{said}: `skillery search` prints ids"
         raise UnknownDocument(msg)
 
     def _ranked(self, now: _Open, query: str, k: int) -> list[tuple[dict[str, Any], float]]:
@@ -202,7 +224,20 @@ class ServedIndex:
         row, alias_of = self._shown(now, doc_id)
         return self._document(now, row), row, alias_of
 
+    def _readied(self, now: _Open, document: PagedDocument) -> PagedDocument:
+        """Return a document ready for the default method, kept for the next request."""
+        if document.nodes and document.ready is None:
+            ready = ready_for(document, encoder=now.encoder, tokenizer=now.encoder)
+            document = replace(document, ready=ready)
+            self._recent[document.doc_id] = document
+            if len(self._recent) > _RECENT_DOCUMENTS:
+                self._recent.popitem(last=False)
+        return document
+
     def _document(self, now: _Open, row: dict[str, Any]) -> PagedDocument:
+        if row["doc_id"] in self._recent:
+            self._recent.move_to_end(row["doc_id"])
+            return self._recent[row["doc_id"]]
         doc_id, body = row["doc_id"], row["text"][row["body_start"] :]
         if row["kind"] == "mcp-server":  # described, not instructed: its page is its description
             return PagedDocument(doc_id, body, [], n_tokens=row["n_tokens"])
@@ -220,6 +255,14 @@ class ServedIndex:
         columns["heading_path"] = [tuple(path) for path in columns["heading_path"]]
         nodes = [Node(*fields) for fields in zip(*columns.values(), strict=True)]
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"])
+
+
+def _nearest(skills: lancedb.table.Table, doc_id: str) -> list[str]:
+    """Return the ids most like one that is not there, at most three."""
+    ids = {
+        d.casefold(): d for d in skills.search().select(["doc_id"]).to_arrow().column("doc_id").to_pylist()
+    }
+    return [ids[key] for key in difflib.get_close_matches(doc_id.casefold(), ids, n=3)]
 
 
 def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
@@ -252,11 +295,19 @@ def _provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
 
 def _printed(found: Page) -> dict[str, Any]:
     nodes = [
-        {"node_id": n.node_id, "node_type": n.node_type, "score": float(score), "text": n.text}
+        {
+            "node_id": n.node_id, "node_type": n.node_type, "score": float(score),
+            "text": found.printed.get(n.node_id, n.text), "whole": n.node_id not in found.printed,
+            "why": dict(found.why.get(n.node_id, {})),
+        }
         for n, score in found.nodes
+    ]  # fmt: skip
+    left_out = [
+        {"node_id": n.node_id, "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
+        for n, score in found.left_out
     ]
     return {
-        "context": found.context, "nodes": nodes, "tokens": found.tokens,
+        "context": found.context, "nodes": nodes, "left_out": left_out, "tokens": found.tokens,
         "document_tokens": found.document_tokens, "method": found.method, "budget": found.budget,
         "over_budget": found.over_budget,
     }  # fmt: skip

@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
 from tasks.models.encoder import card_of, load_encoder
+from tasks.models.kept import load_kept_encoder
 from tasks.refine.policy import LicencePolicy
 from tasks.retrieve.checks import check_index, require_passed
 from tasks.retrieve.index import Built, build
@@ -22,7 +23,7 @@ from tasks.retrieve.publish import publish
 @task(name="build-tables", cache_policy=NO_CACHE)
 def build_tables(root: str, encoder: str, *, with_nodes: bool) -> dict[str, Any]:
     """Write to `skills` and `nodes` what changed since the served version."""
-    return asdict(build(Root(root), encoder=load_encoder(encoder), with_nodes=with_nodes))
+    return asdict(build(Root(root), encoder=load_kept_encoder(root, encoder), with_nodes=with_nodes))
 
 
 @task(name="class-licences", cache_policy=NO_CACHE)

@@ -23,7 +23,7 @@ def _shown(value: float | None) -> str:
 def main() -> None:
     """Print a row a measure, and the time it took."""
     start = time.process_time()
-    comparison = compare(load_corpus(sys.argv[1]), load_corpus(sys.argv[2]))
+    comparison = compare(load_corpus(sys.argv[1]).measures, load_corpus(sys.argv[2]).measures)
     print(f"A {comparison.documents_a:,}, B {comparison.documents_b:,} documents")
     heads = ("median A", "median B", "mean A", "mean B", "p", "p adjusted", "effect")
     print(f"{'measure':24}" + "".join(f"{head:>12}" for head in heads))

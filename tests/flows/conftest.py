@@ -13,11 +13,26 @@ from textwrap import dedent
 
 import pytest
 
+from flows.cli import main
+from tests.command import Ask, InProcess
 from tests.skill_root import Export
 
 # Before anything imports Prefect: it reads its home when imported, and must not use the developer's own.
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="skillery-tests-")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Run the command inside this process, where nothing depends on its being one of its own."""
+
+    def run(*arguments: str) -> InProcess:
+        monkeypatch.setattr(sys, "argv", ["skillery", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return InProcess(ended.value.code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

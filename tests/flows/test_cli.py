@@ -5,58 +5,25 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from flows.cli import main
+from tasks.parse.local import LocalClassifier
+from tests.command import MAIN, Ask, lines_of, skillery
 from tests.hand_written import SKILLS
 from tests.skill_root import Export, SkillRoot
 
 _DOC_ID = f"local/market/{next(iter(SKILLS))}"
-_MAIN = [sys.executable, "-c", "from flows.cli import main; main()"]
-
-
-def _skillery(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*_MAIN, *arguments], capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
 
 
 def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-class InProcess(NamedTuple):
-    code: object
-    stdout: str
-    stderr: str
-
-
-Ask = Callable[..., InProcess]
-
-
-@pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Run the command inside this process, where nothing depends on its being one of its own."""
-
-    def run(*arguments: str) -> InProcess:
-        monkeypatch.setattr(sys, "argv", ["skillery", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return InProcess(ended.value.code, *capsys.readouterr())
-
-    return run
 
 
 PAGING = ["evaluate", "paging", "--documents", "nowhere.jsonl", "--queries", "q.jsonl"]
@@ -78,6 +45,8 @@ PAGING = ["evaluate", "paging", "--documents", "nowhere.jsonl", "--queries", "q.
         (["status", "--max-age", "-1"], "--max-age -1"),
         (["classify", "nowhere.jsonl", "--out", "out.jsonl"], "nowhere.jsonl"),
         (["classify", "nowhere.jsonl", "--out", "out.jsonl", "--classifier", "oracle"], "oracle"),
+        (["classify", "f.jsonl", "--out", "out.jsonl", "--classifier", "llm"], "SKILLERY_LLM_BASE_URL"),
+        (["evaluate", "nodes", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
         (PAGING, "nowhere.jsonl: cannot be read"),
         ([*PAGING, "--documents", "."], ".: cannot be read"),
         ([*PAGING, "--budget", "0"], "--budget 0"),
@@ -100,7 +69,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("command", "names"), [([], ["run", "status"]), (["evaluate"], ["paging", "corpus"])]
+    ("command", "names"), [([], ["run", "status"]), (["evaluate"], ["paging", "nodes", "corpus"])]
 )
 def test_a_bare_command_shows_its_help(command: list[str], names: list[str], ask: Ask) -> None:
     bare, wanted = ask(*command), ask(*command, "--help")
@@ -112,7 +81,7 @@ def test_a_bare_command_shows_its_help(command: list[str], names: list[str], ask
 
 
 def test_wrong_use_of_the_installed_command_ends_its_process_with_2(tmp_path: Path) -> None:
-    done = _skillery("status", SKILLERY_PROBES="many", SKILLERY_ROOT=str(tmp_path))
+    done = skillery("status", SKILLERY_PROBES="many", SKILLERY_ROOT=str(tmp_path))
     assert done.returncode == 2
     assert "SKILLERY_PROBES='many'" in done.stderr
 
@@ -168,7 +137,7 @@ def test_a_batch_is_answered_by_its_command(
     assert (done.code, done.stdout) == (0, "")
     failed = int(command == "page")
     assert ("1 of 2 lines failed" in done.stderr, done.stderr.count("\n")) == (bool(failed), failed)
-    assert [("error" in line, line["query_id"]) for line in _lines(out)] == [(False, 0), (bool(failed), 1)]
+    assert [("error" in line, line["query_id"]) for line in lines_of(out)] == [(False, 0), (bool(failed), 1)]
 
 
 def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> None:
@@ -181,8 +150,9 @@ def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> Non
     ]  # fmt: skip
     fragments.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
     done = ask("classify", str(fragments), "--out", str(out))
-    assert (done.code, done.stdout, done.stderr) == (0, "", "")
-    typed = _lines(out)
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"2 fragments typed by {LocalClassifier.name} 2\nas step 1, param 1; in ")
+    typed = lines_of(out)
     assert [(t["id"], t["node_type"]) for t in typed] == [("a", "step"), ("b", "param")]
     assert all(0 < t["confidence"] <= 1 for t in typed)
 
@@ -214,7 +184,7 @@ def test_evaluate_paging_measures_the_whole_document_as_sufficient(
     monkeypatch.setattr("flows.progress._SECONDS_BETWEEN_LINES", 0.0)
     body = "# Loom\n\nThread the warp first. " + "Then weave a row. " * 12 + "Cut the ends last."
     done = ask(*bench(body), "--method", "full", "--method", "mmr")
-    assert done.stderr.splitlines() == [f"measured {n} of 3" for n in (1, 2, 3)]
+    assert done.stderr.splitlines() == ["prepared 1 of 1", "measured 1 of 2", "measured 2 of 2"]
     found = json.loads(done.stdout)
     full, mmr = found["methods"]
     assert (full["method"], full["sufficient"], full["token_reduction"]) == ("full", 1.0, 0.0)
@@ -237,7 +207,7 @@ def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
 ) -> None:
     source = f"dir:{skills}"
     arguments = ["run", "--source", source, "--root", root, "--json"]
-    record = _json(_skillery(*arguments, PREFECT_API_URL=prefect_server))
+    record = _json(skillery(*arguments, PREFECT_API_URL=prefect_server))
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
     contract = {
         "run_id",
@@ -258,7 +228,7 @@ def test_run_exits_1_with_the_record_when_no_source_can_be_read(
     prefect_server: str, root: str, tmp_path: Path
 ) -> None:
     source = f"parquet:{tmp_path / 'nowhere.parquet'}"
-    done = _skillery("run", "--source", source, "--root", root, "--json", PREFECT_API_URL=prefect_server)
+    done = skillery("run", "--source", source, "--root", root, "--json", PREFECT_API_URL=prefect_server)
     assert done.returncode == 1
     record = json.loads(done.stdout)
     assert record["state"] == "failed"
@@ -267,7 +237,7 @@ def test_run_exits_1_with_the_record_when_no_source_can_be_read(
 
 @pytest.mark.prefect
 def test_ctrl_c_ends_cleanly_and_a_later_run_picks_up(prefect_server: str, root: str, skills: Path) -> None:
-    command = [*_MAIN, "run", "--source", f"dir:{skills}", "--root", root]
+    command = [*MAIN, "run", "--source", f"dir:{skills}", "--root", root]
     environment = {**os.environ, "PREFECT_API_URL": prefect_server}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
@@ -281,5 +251,5 @@ def test_ctrl_c_ends_cleanly_and_a_later_run_picks_up(prefect_server: str, root:
             time.sleep(0.1)
     assert process.returncode == 130, rest
     assert "interrupted" in rest
-    record = _json(_skillery("run", "--root", root, "--json", PREFECT_API_URL=prefect_server))
+    record = _json(skillery("run", "--root", root, "--json", PREFECT_API_URL=prefect_server))
     assert (record["state"], record["documents"], record["published"]) == ("complete", 2, True)

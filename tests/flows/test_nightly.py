@@ -15,7 +15,7 @@ from storage.errors import GateRefused, Locked, NothingReadable
 from storage.root import Root
 from storage.served import read_served
 from storage.state import parsed_table, read_runs
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.skill_root import MINILM
 
@@ -117,7 +117,7 @@ def test_a_night_that_cannot_look_leaves_what_is_served_marked_stale(
     skills.rename(skills.with_name("away"))
     with pytest.raises(NothingReadable):
         _nightly(root)
-    index = ServedIndex(Root(root), encoder=MINILM, classifier=RuleClassifier)
+    index = ServedIndex(Root(root), encoder=MINILM, classifier=LocalClassifier)
     assert [found["stale"] for found in index.search("tea")["results"]] == [True, True]
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.classifying import classify_file
 from flows.progress import progress
-from flows.queries import classify_file
+from flows.settings import load_settings
+from storage.root import Root
 
 
 class Terminal(io.StringIO):
@@ -60,9 +62,8 @@ def test_typing_reports_its_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("flows.progress._SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr("flows.queries._FRAGMENTS_AT_ONCE", 2)
     fragments = tmp_path / "f.jsonl"
     row = {"id": "a", "heading_path": [], "block": "prose", "text": "Open the hive."}
     fragments.write_text(3 * (json.dumps(row) + "\n"), "utf-8")
-    classify_file(fragments, tmp_path / "t.jsonl", "local")
-    assert lines(capsys) == ["typed 2 of 3", "typed 3 of 3"]
+    classify_file(Root(tmp_path), load_settings(), fragments, tmp_path / "t.jsonl", "local")
+    assert lines(capsys)[-1] == "typed 3 of 3"

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.queries import classify_file, page_batch, search_batch
+from flows.queries import page_batch, search_batch
 from storage.errors import WrongInput
-from tasks.parse.local import RuleClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.hand_written import SKILLS
 from tests.skill_root import SkillRoot
@@ -132,25 +131,3 @@ def test_nothing_is_asked_where_the_answers_cannot_be_written(
     with pytest.raises(WrongInput, match="give a file"):
         search(index, batch_file(tmp_path, ASKED), tmp_path / place)
     assert [p.name for p in tmp_path.iterdir()] == ["q.jsonl"]
-
-
-def test_nothing_is_typed_where_the_types_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fragment = {"id": "a", "heading_path": [], "block": "prose", "text": "Open the hive."}
-    monkeypatch.setattr(RuleClassifier, "classify", lambda *_: pytest.fail("typed"))
-    with pytest.raises(WrongInput, match="give a file"):
-        classify_file(batch_file(tmp_path, fragment), tmp_path / "missing" / "t.jsonl", "local")
-
-
-def test_fragments_typed_in_pieces_have_the_types_of_the_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["Run the tests.", "For example, add salt.", "If it fails, stop."]
-    rows = [{"id": str(n), "heading_path": [], "block": "prose", "text": words[n % 3]} for n in range(7)]
-    batch, whole, pieces = batch_file(tmp_path, *rows), tmp_path / "whole.jsonl", tmp_path / "pieces.jsonl"
-    classify_file(batch, whole, "local")
-    monkeypatch.setattr("flows.queries._FRAGMENTS_AT_ONCE", 2)
-    classify_file(batch, pieces, "local")
-    assert [line["id"] for line in answers(whole)] == [str(n) for n in range(7)]
-    assert whole.read_bytes() == pieces.read_bytes()

@@ -27,7 +27,7 @@ def test_a_parquet_file_of_whole_files_is_measured_below_the_front_matter(tmp_pa
     path = tmp_path / "skills.parquet"
     pl.DataFrame({key: ["a/b"], "content": [CONTENT]}).write_parquet(path)
 
-    assert only(load_corpus(str(path))) == ("a/b", len(BODY), 1, 1, None)
+    assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, None)
 
 
 def test_a_parquet_file_of_documents_is_measured_with_its_bundles(tmp_path: Path) -> None:
@@ -36,14 +36,14 @@ def test_a_parquet_file_of_documents_is_measured_with_its_bundles(tmp_path: Path
     columns = {"doc_id": ["a/b"], "body": [BODY], "files": files}
     pl.DataFrame(columns, schema={name: DOCUMENTS[name] for name in columns}).write_parquet(path)
 
-    assert only(load_corpus(str(path))) == ("a/b", len(BODY), 1, 1, 1)
+    assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, 1)
 
 
 def test_json_lines_are_measured(tmp_path: Path) -> None:
     path = tmp_path / "skills.jsonl"
     path.write_text(json.dumps({"doc_id": "a/b", "content": CONTENT}) + "\n", "utf-8")
 
-    assert only(load_corpus(str(path))) == ("a/b", len(BODY), 1, 1, None)
+    assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, None)
 
 
 def test_a_root_s_current_documents_are_measured(tmp_path: Path) -> None:
@@ -51,14 +51,46 @@ def test_a_root_s_current_documents_are_measured(tmp_path: Path) -> None:
     table = PartitionedTable(Root(tmp_path), "documents", DOCUMENTS)
     table.replace(["a/b"], pl.DataFrame([row], schema=DOCUMENTS))
 
-    assert only(load_corpus(str(tmp_path))) == ("a/b", len(BODY), 1, 1, None)
+    assert only(load_corpus(str(tmp_path)).measures) == ("a/b", len(BODY), 1, 1, None)
 
 
 def test_front_matter_that_is_never_closed_and_null_texts_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "skills.parquet"
     pl.DataFrame({"id": ["a", "b"], "content": ["---\nname: a\n", None]}).write_parquet(path)
 
-    assert load_corpus(str(path))["words"].to_list() == [3, 0]
+    corpus = load_corpus(str(path))
+    assert (corpus.measures["words"].to_list(), corpus.without_text) == ([3], 1)
+
+
+def exported(folder: Path, form: str) -> Path:
+    """Write two documents as an export does, the second without its text."""
+    path = folder / f"documents.{form}"
+    files = [{"path": "scripts/tie.sh", "size": 1, "sha256": "a"}]
+    rows: list[dict[str, object]] = [
+        {"doc_id": "a/b", "body": BODY, "files": files},
+        {"doc_id": "c/d", "body": None, "files": None},
+    ]
+    if form == "parquet":
+        pl.DataFrame(rows, schema={name: DOCUMENTS[name] for name in rows[0]}).write_parquet(path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_an_export_is_measured_but_for_what_has_no_text(tmp_path: Path, form: str) -> None:
+    path = exported(tmp_path, form)
+
+    assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, 1)
+    assert load_corpus(str(path)).without_text == 1
+
+
+def test_a_corpus_without_any_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "documents.jsonl"
+    path.write_text('{"doc_id": "a", "body": null}\n', "utf-8")
+
+    with pytest.raises(WrongInput, match=r"holds no documents with text \(1 without\)"):
+        load_corpus(str(path))
 
 
 def test_an_aggregator_s_trailer_is_nobody_s_structure(tmp_path: Path) -> None:
@@ -66,7 +98,7 @@ def test_an_aggregator_s_trailer_is_nobody_s_structure(tmp_path: Path) -> None:
     trailer = "\n\n---\n> Source: [a](https://a.example) distributed by [TomeVault](https://t.example).\n"
     pl.DataFrame({"id": ["a"], "content": [CONTENT + trailer]}).write_parquet(path)
 
-    frame = load_corpus(str(path))
+    frame = load_corpus(str(path)).measures
     assert (frame["links"].item(), frame["characters"].item()) == (0, len(BODY))
 
 
@@ -77,6 +109,8 @@ def test_an_aggregator_s_trailer_is_nobody_s_structure(tmp_path: Path) -> None:
         ("bad.parquet", b"no parquet", "cannot be read as Parquet"),
         ("empty.jsonl", b"", "holds no documents"),
         ("other.jsonl", b'{"doc_id": "a"}', "`content` is missing"),
+        ("number.jsonl", b'{"doc_id": "a", "body": 1}', "`body` is missing or no text"),
+        ("files.jsonl", b'{"doc_id": "a", "body": "b", "files": ["c"]}', "`files` is no list of objects"),
     ],
 )
 def test_what_is_no_corpus_is_refused_by_name(

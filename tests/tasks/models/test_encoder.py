@@ -59,6 +59,13 @@ def test_a_long_text_has_the_normalised_mean_of_its_windows(minilm: OnnxEncoder)
     assert minilm.encode([text])[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-5)
 
 
+def test_vectors_do_not_depend_on_the_number_of_threads(minilm_export: Export) -> None:
+    texts = [words(n % 40 + 1) for n in range(60)]
+    one, three = (OnnxEncoder(minilm_export.folder, threads=n) for n in (1, 3))
+
+    assert np.array_equal(three.encode(texts), one.encode(texts))
+
+
 def test_no_texts_give_no_vectors(minilm: OnnxEncoder) -> None:
     assert minilm.encode([]).shape == (0, 384)
     assert minilm.count([]) == []

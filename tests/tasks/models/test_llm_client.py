@@ -302,6 +302,14 @@ def test_the_ceiling_is_never_passed_and_holds_for_good(server: LlmServer, ceili
     assert ledger.spent
 
 
+def test_a_question_waits_for_others_where_the_ceiling_is_near(server: LlmServer) -> None:
+    server.delay = 0.02
+    client = client_of(server, ledger=Ledger(ceiling=Ceiling(tokens=450)), concurrency=4)
+    answers = ask_all(client, *(question(k, max_tokens=100) for k in range(5)))
+    assert sum(isinstance(answer, Reply) for answer in answers) == 4
+    assert client.ledger.tokens == 440
+
+
 def test_what_is_under_way_counts_towards_the_ceiling(server: LlmServer) -> None:
     server.delay = 0.1
     client = client_of(server, ledger=Ledger(ceiling=Ceiling(tokens=130)), concurrency=4)

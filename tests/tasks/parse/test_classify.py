@@ -84,10 +84,10 @@ def test_answers_are_written_a_line_each_in_order(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, float]]
 ) -> None:
     out = tmp_path_factory.mktemp("typed") / "out.jsonl"
-    write_typed(out, ((name, Typed("step", sure)) for name, sure in rows))
+    write_typed(out, ((name, Typed("step", sure), "rules-1") for name, sure in rows))
     read = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [record["id"] for record in read] == [name for name, _ in rows]
-    assert all(record.keys() == {"id", "node_type", "confidence"} for record in read)
+    assert all(record.keys() == {"id", "node_type", "confidence", "classifier"} for record in read)
     assert [record["confidence"] for record in read] == pytest.approx([s for _, s in rows], abs=5e-5)
 
 
@@ -95,8 +95,8 @@ def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: 
     out = tmp_path / "out.jsonl"
     out.write_text("old")
 
-    def rows() -> Iterator[tuple[str, Typed]]:
-        yield "a", Typed("step", 0.5)
+    def rows() -> Iterator[tuple[str, Typed, str]]:
+        yield "a", Typed("step", 0.5), "rules-1"
         raise WrongInput("line 2")
 
     with pytest.raises(WrongInput, match="line 2"):

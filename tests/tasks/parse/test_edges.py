@@ -83,6 +83,21 @@ def test_equal_nodes_do_not_make_edges_without_bound() -> None:
     assert (298, 299) in semantic
 
 
+@pytest.mark.parametrize("directions", [1, 4, 40])
+def test_semantic_edges_are_those_that_pair_by_pair_comparison_finds(directions: int) -> None:
+    random = np.random.default_rng(directions)
+    vectors = random.normal(size=(directions, 3))[random.integers(directions, size=700)]
+    vectors = vectors + random.normal(scale=0.05, size=vectors.shape)
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    expected = []
+    for i, cosines in enumerate(vectors @ vectors.T):
+        later = [j for j in range(i + 1, len(vectors)) if cosines[j] > 0.85]
+        closest = sorted(later, key=lambda j: -cosines[j])[:MOST_SIMILAR]
+        expected += [(i, j) for j in sorted(closest)]
+
+    assert pairs([node(k, "x") for k in range(700)], "semantic", vectors) == expected
+
+
 STARTER = ("concept", "Feeding the starter", "It doubles in five hours.")
 OVEN = ("concept", "Oven", "It holds its heat.")
 

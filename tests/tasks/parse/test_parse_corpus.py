@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 from storage.partitions import PartitionedTable
 from storage.state import edges_table, nodes_table, parsed_table
 from tasks.parse.corpus import DOCUMENTS_PER_BATCH, plan_parse, rules_digest, vectors_table
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 from tasks.parse.mix import SKILLPAGER, node_type_mix
 from tests.hand_written import BEES, BREAD, SKILLS, skill
 from tests.skill_root import SkillRoot
@@ -19,7 +19,7 @@ Make = Callable[[dict[str, str]], SkillRoot]
 MORE_BREAD = BREAD + "\nFreeze the second loaf in slices.\n"
 
 
-class OtherRules(RuleClassifier):
+class OtherRules(LocalClassifier):
     name = "rules-of-tomorrow"
 
 

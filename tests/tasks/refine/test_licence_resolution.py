@@ -4,7 +4,7 @@ import pytest
 from licence_texts_written import licence_text
 
 from storage.schemas import LicenceFile, RawDocument
-from tasks.refine.licences import Licence, resolve_licence, skill_folder
+from tasks.refine.licences import Licence, nearest_licence_files, resolve_licence, skill_folder
 
 MIT, APACHE, ODD = licence_text("MIT"), licence_text("Apache-2.0"), "The potter keeps the kiln."
 
@@ -56,7 +56,26 @@ def test_terms_that_nobody_recognises_are_not_overruled_from_further_out() -> No
     assert (found.licence, found.rule, codes(found)) == (None, "folder-file", ["licence.unrecognised"])
     parent = resolved(None, "MIT", market=ODD)
     assert (parent.licence, parent.rule) == (None, "parent-file")
-    assert resolved("MIT", None, market_kiln=ODD).licence == "MIT"
+
+
+def test_a_file_in_the_skill_s_folder_that_nobody_recognises_outranks_what_is_declared() -> None:
+    found = resolved("Apache-2.0", "MIT", market_kiln="Look, but take nothing. Redistribution is forbidden.")
+    assert (found.licence, found.rule) == (None, "folder-file")
+    assert codes(found) == ["licence.declared", "licence.unrecognised"]
+    refused = resolved("Proprietary. LICENSE has complete terms", None, market_kiln=ODD)
+    assert (refused.licence, refused.rule) == ("LicenseRef-Proprietary", "frontmatter")
+
+
+def test_a_refusal_among_several_files_is_not_lost_beside_one_that_nobody_recognises() -> None:
+    refusing = ("LICENSE", "PROPRIETARY AND CONFIDENTIAL.")
+    assert of_files(refusing, ("LICENSE.extra", ODD)).licence == "LicenseRef-Proprietary"
+
+
+def test_the_nearest_licence_files_are_those_of_one_folder() -> None:
+    files = [LicenceFile(path, "0", "x") for path in ("LICENSE", "market/LICENSE", "market/oven/COPYING")]
+    assert nearest_licence_files("market/kiln/SKILL.md", files) == [files[1]]
+    assert nearest_licence_files("market/oven/SKILL.md", files) == [files[2]]
+    assert nearest_licence_files("shed/SKILL.md", files[1:]) == []
 
 
 def test_two_places_that_disagree_are_a_finding() -> None:

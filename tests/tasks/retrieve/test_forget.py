@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from storage.answers import FILE, Answers
 from storage.errors import Locked, NotPublished, StorageError, UnknownDocument
 from storage.forgotten import Forgotten
 from storage.lance import NODES, SKILLS, connect, last_tagged, open_at, table_names
@@ -62,6 +63,9 @@ def test_it_is_everywhere_before_and_nowhere_after(root: SkillRoot) -> None:
     places = {"raw/documents", "raw/listings", "state/seen", "state/refined", "documents", "state/folded"}
     places |= {"nodes", "edges", "state/parsed", "state/vectors", "state/aliases", "backfill"}
     assert report.removed.keys() >= places | {"state/novelty", "lance/skills", "lance/nodes"}
+    assert report.removed["state/answers"] == 2
+    with Answers(root.root) as kept:
+        assert [answer.text for answer in kept.accepted()] == ["hum"]
 
 
 def test_no_row_is_merely_marked_as_deleted_and_one_version_is_left(root: SkillRoot) -> None:
@@ -263,6 +267,15 @@ def test_what_is_damaged_is_named_when_all_else_is_clean(root: SkillRoot) -> Non
     root.root.delete(damaged)
     assert forgotten(root, TARGET, "again").served == "v-again"
     assert Forgotten.load(root.root).rows["purged_at"].null_count() == 0
+
+
+def test_damaged_answers_are_named_when_all_else_is_clean(root: SkillRoot) -> None:
+    root.root.write(FILE, b"neither a database nor an answer, however long it goes on like this" * 50)
+    with pytest.raises(StorageError, match=r"answers\.sqlite cannot be read.*forget again"):
+        forgotten(root, TARGET)
+    assert holding(root.root, WORDS) == set()
+    root.root.delete(FILE)
+    assert "state/answers" not in forgotten(root, TARGET).removed
 
 
 def test_a_backfill_under_way_is_waited_for(root: SkillRoot) -> None:

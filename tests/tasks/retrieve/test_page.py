@@ -109,7 +109,7 @@ def test_stored_vectors_and_counts_spare_encoding_and_counting(by_line: Cut) -> 
     ready = replace(document, vectors=vectors, n_tokens=tokenizer.count([BODY])[0])
     tokenizer.counted.clear()
 
-    answer = page(ready, MITES, encoder=encoder, tokenizer=tokenizer)
+    answer = page(ready, MITES, encoder=encoder, tokenizer=tokenizer, method="mmr")
 
     assert encoder.encoded == [MITES]
     assert tokenizer.counted == [answer.context]
@@ -138,7 +138,7 @@ def test_nodes_that_a_chunk_cuts_are_not_named(by_line: Cut) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    method=st.sampled_from(["mmr", "nodes", "chunks"]),
+    method=st.sampled_from(["facets", "greedy-graph", "mmr", "nodes", "chunks"]),
     budget=st.one_of(st.floats(0.01, 1.0), st.floats(1.1, 90.0)),
     query=st.sampled_from([MITES, "feed", "open the hive", "nothing of the kind"]),
 )
@@ -183,7 +183,8 @@ def test_the_best_node_goes_without_headings_before_it_goes_over_budget(by_line:
     assert not answer.over_budget
 
 
-def test_a_tokenizer_whose_parts_do_not_sum_up_still_keeps_the_ceiling(by_line: Cut) -> None:
+@pytest.mark.parametrize("method", ["facets", "mmr"])
+def test_a_tokenizer_whose_parts_do_not_sum_up_still_keeps_the_ceiling(by_line: Cut, method: str) -> None:
     class Joining(WordTokenizer):
         """Where texts meet, tokens are added that neither has alone."""
 
@@ -191,7 +192,9 @@ def test_a_tokenizer_whose_parts_do_not_sum_up_still_keeps_the_ceiling(by_line: 
             return [n + 3 * text.count("\n\n") for n, text in zip(super().count(texts), texts, strict=True)]
 
     for budget in range(10, 60, 5):
-        answer = page(by_line(BODY), MITES, encoder=WordEncoder(), tokenizer=Joining(), budget=budget)
+        answer = page(
+            by_line(BODY), MITES, encoder=WordEncoder(), tokenizer=Joining(), method=method, budget=budget
+        )
         assert answer.tokens <= budget
 
 
@@ -231,7 +234,7 @@ def test_a_budget_that_is_no_positive_number_is_refused(by_line: Cut, budget: fl
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones(by_line: Cut) -> None:
-    with pytest.raises(WrongInput, match=r"'best'.*full, nodes, mmr, chunks"):
+    with pytest.raises(WrongInput, match=r"'best'.*facets, full, nodes, skillpager"):
         ask(by_line(BODY), MITES, "best")
 
 
@@ -245,7 +248,9 @@ def test_filling_a_budget_counts_no_text_a_step(by_line: Cut) -> None:
     document = replace(by_line("# Screws\n" + "\n".join(lines)), n_tokens=2402)
     tokenizer = WordTokenizer()
 
-    answer = page(document, "turn screw", encoder=WordEncoder(), tokenizer=tokenizer, budget=0.5)
+    answer = page(
+        document, "turn screw", encoder=WordEncoder(), tokenizer=tokenizer, method="mmr", budget=0.5
+    )
 
     assert len(answer.nodes) > 100
     assert tokenizer.counted == ["# Screws", "…", answer.context]

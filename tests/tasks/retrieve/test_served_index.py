@@ -13,7 +13,7 @@ from storage.lance import NODES, connect
 from storage.root import Root
 from storage.served import write_served
 from storage.state import ALIASES, aliases_table
-from tasks.parse.local import RuleClassifier
+from tasks.parse.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.hand_written import BREAD, SKILLS, skill
 from tests.skill_root import MINILM, SkillRoot
@@ -60,10 +60,10 @@ def test_page_answers_as_the_contract_says(index: ServedIndex, served_bakery: Sk
     answer = page(index, BEES)
 
     assert set(answer) == {
-        "doc_id", "query", "context", "nodes", "tokens", "document_tokens", "method", "budget", "over_budget",
-        "took_ms", *PROVENANCE,
+        "doc_id", "query", "context", "nodes", "left_out", "tokens", "document_tokens", "method", "budget",
+        "over_budget", "took_ms", *PROVENANCE,
     }  # fmt: skip
-    assert all(set(n) == {"node_id", "node_type", "score", "text"} for n in answer["nodes"])
+    assert all(set(n) == {"node_id", "node_type", "score", "text", "whole", "why"} for n in answer["nodes"])
     best = max(answer["nodes"], key=lambda n: n["score"])
     assert "oxalic acid" in best["text"]
     assert best["node_id"].startswith(f"{BEES}#")
@@ -202,7 +202,7 @@ def test_a_build_that_is_not_published_is_not_seen(skill_root: Make) -> None:
 
 
 def test_another_encoder_than_the_indexs_is_refused(served_bakery: SkillRoot) -> None:
-    index = ServedIndex(served_bakery.root, encoder="someone/else", classifier=RuleClassifier)
+    index = ServedIndex(served_bakery.root, encoder="someone/else", classifier=LocalClassifier)
 
     with pytest.raises(ModelMismatch, match=f"{MINILM}.*someone/else"):
         index.search("bees")

@@ -1,0 +1,90 @@
+"""Types fragments for the command; nothing here loads Prefect, torch or a training library."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.llm_settings import Kind, llm_options
+from flows.progress import Report, progress
+from flows.settings import Settings
+from storage.errors import WrongInput
+from storage.jsonl import read_lines
+from storage.root import Root
+from tasks.parse.choose import LlmOptions, llm_report, open_classifier
+from tasks.parse.classify import Classifier, FragmentInContext, Typed, read_fragments, write_typed
+from tasks.parse.local import LocalClassifier
+from tasks.parse.typed import Typing, document_in, typed_by
+
+
+def require_kind(classifier: str) -> Kind:
+    """Return the kind of classifier that an option names.
+
+    Raises:
+        WrongInput: There is no such kind.
+    """
+    kinds: dict[str, Kind] = {"local": "local", "llm": "llm", "hybrid": "hybrid"}
+    if classifier not in kinds:
+        msg = f"classifier {classifier!r} is not known: choose one of {', '.join(kinds)}"
+        raise WrongInput(msg)
+    return kinds[classifier]
+
+
+def local_classifier() -> Classifier:
+    """Return the classifier that needs no endpoint."""
+    return LocalClassifier()
+
+
+def classify_file(
+    root: Root, settings: Settings, fragments: Path, out: Path, classifier: str
+) -> dict[str, Any]:
+    """Type a file of fragments, write `{id, node_type, confidence, classifier}` a line, and return counts.
+
+    Answers of a language model are kept below the root as they come: what was killed asks nothing twice.
+
+    Returns:
+        `fragments`, `out`, `classifiers` and `types` (fragments by name), and `llm` (`llm_report`, or null).
+
+    Raises:
+        WrongInput: A file, the classifier or its settings cannot be used; nothing has been asked then.
+        LlmDenied: The server lets nobody in, or has no such model.
+    """
+    llm = llm_options(settings, require_kind(classifier))
+    rows = list(read_fragments(fragments))
+    documents = _documents(fragments, rows)
+    found: dict[str, Any] = {"fragments": len(rows), "out": str(out)}
+
+    def typed() -> Iterator[tuple[str, Typed, str]]:
+        with progress("typed") as report:
+            typing, found["llm"] = type_fragments(root, llm, rows, documents, report)
+        found["classifiers"] = _counted(row.classifier for row in typing.rows)
+        found["types"] = _counted(row.typed.node_type for row in typing.rows)
+        for fragment, row in zip(rows, typing.rows, strict=True):
+            yield fragment.fragment_id, row.typed, row.classifier
+
+    write_typed(out, typed())
+    return found
+
+
+def type_fragments(
+    root: Root,
+    llm: LlmOptions | None,
+    fragments: Sequence[FragmentInContext],
+    documents: Sequence[str | None],
+    report: Report | None = None,
+) -> tuple[Typing, dict[str, Any] | None]:
+    """Type fragments as the options say; return the rows, and what a language model was asked, if any."""
+    with open_classifier(root, local_classifier(), llm) as (classifier, ledger):
+        typing = typed_by(classifier, fragments, documents, report)
+        return typing, llm_report(classifier.name, llm, typing.counts(), ledger.carried())
+
+
+def _documents(path: Path, fragments: Sequence[FragmentInContext]) -> list[str | None]:
+    lines = (record for _, record in read_lines(path, "{id, ...}"))
+    return [document_in(line, fragment) for line, fragment in zip(lines, fragments, strict=True)]
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())

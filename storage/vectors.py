@@ -1,0 +1,158 @@
+"""Vectors kept across nights by the SHA-256 of their text: Parquet parts, only added to, a folder a model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from storage.errors import StorageError
+from storage.parquet import read_frame, write_frame
+from storage.root import Root
+
+FOLDER = "vectors"
+# A part is read whole where one row of it is wanted: 4,096 vectors of 384 numbers are 6 MB.
+ROWS_PER_PART = 4096
+
+_Vectors = npt.NDArray[np.float32]
+
+
+def text_hash(text: str) -> bytes:
+    """Return the SHA-256 of a text, 32 bytes."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class VectorStore:
+    """One model's vectors by text hash; no text is kept, and nothing is rewritten but by `keep_only`.
+
+    Several processes may add at once; `keep_only` is for the holder of the root's writer lock.
+
+    Args:
+        root: Where they lie.
+        model: Name of the model's folder: whatever changes its vectors must change it.
+        dimension: The vectors' length.
+    """
+
+    def __init__(self, root: Root, model: str, dimension: int) -> None:
+        self._root, self._dimension = root, dimension
+        self.folder = f"{FOLDER}/{model}-{dimension}"
+        columns: dict[str, Any] = {"text_hash": pl.Binary, "vector": pl.Array(pl.Float32, dimension)}
+        self._schema = pl.Schema(columns)
+        self._index = pl.DataFrame(schema={"text_hash": pl.Binary, "part": pl.String, "row": pl.UInt32})
+
+    def __len__(self) -> int:
+        """Return the number of vectors kept; what two processes made at once counts twice."""
+        return self._refreshed().height
+
+    def find(self, hashes: Sequence[bytes]) -> tuple[npt.NDArray[np.bool_], _Vectors]:
+        """Return which of these hashes are kept, and their vectors.
+
+        Returns:
+            A mask of shape `(len(hashes),)`, and vectors of shape `(len(hashes), dimension)` whose rows are
+            zeros where the mask is false.
+
+        Raises:
+            StorageError: A part is damaged.
+        """
+        found = np.zeros(len(hashes), dtype=np.bool_)
+        vectors = np.zeros((len(hashes), self._dimension), dtype=np.float32)
+        wanted = _of(hashes).with_row_index("position")
+        hits = wanted.join(self._refreshed(), on="text_hash").unique("position", maintain_order=True)
+        for (part,), group in hits.group_by("part"):
+            positions = group["position"].to_numpy()
+            found[positions] = True
+            vectors[positions] = self._read(str(part), group["row"])["vector"].to_numpy()
+        return found, vectors
+
+    def add(self, hashes: Sequence[bytes], vectors: _Vectors) -> None:
+        """Keep vectors of shape `(len(hashes), dimension)`."""
+        for start in range(0, len(hashes), ROWS_PER_PART):
+            some = slice(start, start + ROWS_PER_PART)
+            columns = {"text_hash": hashes[some], "vector": list(vectors[some])}
+            self._write(pl.DataFrame(columns, schema=self._schema))
+
+    def keep_only(self, hashes: Collection[bytes]) -> int:
+        """Drop all other vectors, and join small parts; return how many vectors were dropped.
+
+        New parts are in place before old ones go, so that nothing is lost to a kill.
+
+        Raises:
+            StorageError: A part is damaged.
+        """
+        before = self._refreshed()
+        kept = before.unique("text_hash", maintain_order=True).join(_of(hashes), on="text_hash", how="semi")
+        sizes = dict(before.group_by("part").len().iter_rows())
+        whole = {
+            p for p, n in kept.group_by("part").len().iter_rows() if n == sizes[p] and n > ROWS_PER_PART // 2
+        }
+        old = [part for part in sizes if part not in whole]
+        rows = kept.filter(~pl.col("part").is_in(list(whole)))
+        new = {
+            self._write(part)
+            for part in _joined(self._read(str(p), g["row"]) for (p,), g in rows.group_by("part"))
+        }
+        for part in old:
+            if part not in new:
+                self._root.delete(part)
+        return before.height - kept.height
+
+    def delete(self) -> None:
+        """Remove all that is kept of this model."""
+        self._root.delete(self.folder)
+
+    def _read(self, part: str, rows: pl.Series) -> pl.DataFrame:
+        return self._frame(part)[rows]
+
+    def _frame(self, part: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        try:
+            return read_frame(self._root, part, self._schema, columns)
+        except StorageError as error:
+            msg = f"{error}: delete that file, its vectors are made anew"
+            raise StorageError(msg) from error
+
+    def _write(self, rows: pl.DataFrame) -> str:
+        name = hashlib.sha256(b"".join(rows["text_hash"])).hexdigest()[:24]
+        part = f"{self.folder}/part-{name}.parquet"
+        write_frame(self._root, part, rows, self._schema)
+        return part
+
+    def _refreshed(self) -> pl.DataFrame:
+        """Return where each hash lies, by what parts there are now: other processes add them too."""
+        present = self._root.files(self.folder, ".parquet")
+        known = set(self._index["part"].unique())
+        index = self._index.filter(pl.col("part").is_in(present)) if known - set(present) else self._index
+        new = [self._listed(part) for part in present if part not in known]
+        self._index = pl.concat([index, *new])
+        return self._index
+
+    def _listed(self, part: str) -> pl.DataFrame:
+        hashes = self._frame(part, ["text_hash"]).with_row_index("row")
+        return hashes.select("text_hash", pl.lit(part).alias("part"), pl.col("row").cast(pl.UInt32))
+
+
+def vector_stores(root: Root) -> list[VectorStore]:
+    """Return every model's vectors."""
+    names = sorted({file.split("/")[1] for file in root.files(FOLDER)})
+    parted = [name.rpartition("-") for name in names]
+    return [VectorStore(root, model, int(dimension)) for model, _, dimension in parted]
+
+
+def _of(hashes: Iterable[bytes]) -> pl.DataFrame:
+    return pl.DataFrame({"text_hash": list(hashes)}, schema={"text_hash": pl.Binary})
+
+
+def _joined(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of frames in frames of `ROWS_PER_PART`, the last one shorter."""
+    waiting: list[pl.DataFrame] = []
+    for frame in frames:
+        waiting.append(frame)
+        if sum(f.height for f in waiting) >= ROWS_PER_PART:
+            rows = pl.concat(waiting)
+            yield rows[:ROWS_PER_PART]
+            waiting = [rows[ROWS_PER_PART:]]
+    if waiting and (rows := pl.concat(waiting)).height:
+        yield rows

@@ -1,0 +1,72 @@
+"""An encoder that encodes each text once: equal texts share a vector, and vectors are kept across nights."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from storage.root import Root
+from storage.vectors import VectorStore, text_hash
+from tasks.models.encoder import load_encoder
+from tasks.models.protocols import IndexEncoder, Vectors
+
+log = logging.getLogger(__name__)
+
+
+def vectors_of(root: Root, card: dict[str, Any]) -> VectorStore:
+    """Return the vectors that are kept of an encoder, by all that its card says of it."""
+    identity = hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest()[:16]
+    return VectorStore(root, identity, int(card["dimension"]))
+
+
+@functools.lru_cache(maxsize=2)
+def load_kept_encoder(root: str, folder: str) -> KeptEncoder:
+    """Return the encoder of an export over the vectors that this root keeps, loaded once a process."""
+    encoder = load_encoder(folder)
+    return KeptEncoder(encoder, vectors_of(Root(root), encoder.card))
+
+
+class KeptEncoder:
+    """Encodes what has no vector yet, and keeps it; implements IndexEncoder as the encoder inside does.
+
+    Args:
+        encoder: Makes the vectors.
+        store: Its vectors so far.
+    """
+
+    def __init__(self, encoder: IndexEncoder, store: VectorStore) -> None:
+        self.card, self._encoder, self._store = encoder.card, encoder, store
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector a text, float32 of shape `(len(texts), dimension)`.
+
+        Raises:
+            StorageError: What is kept is damaged; the message names the file, which may be deleted.
+        """
+        first: dict[bytes, int] = {}
+        hashes = [text_hash(text) for text in texts]
+        for position, key in enumerate(hashes):
+            first.setdefault(key, position)
+        keys = list(first)
+        found, vectors = self._store.find(keys)
+        missing = np.flatnonzero(~found).tolist()
+        if missing:
+            vectors[missing] = self._encoder.encode([texts[first[keys[i]]] for i in missing])
+            self._store.add([keys[i] for i in missing], vectors[missing])
+        log.info("%d texts: %d encoded, %d kept from before", len(texts), len(missing), int(found.sum()))
+        place = {key: i for i, key in enumerate(keys)}
+        return vectors[[place[key] for key in hashes]]
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, without special tokens."""
+        return self._encoder.count(texts)
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return each token's character span in `text`, in order."""
+        return self._encoder.offsets(text)

@@ -1,0 +1,134 @@
+"""Trains the local classifier: `python -m tasks.parse.train TRAIN.jsonl`.
+
+Chance enters by the folds and the columns that each node of a tree may ask about; both have fixed seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.schemas import NODE_TYPES
+from tasks.parse.boost import Boosting, fit_forest
+from tasks.parse.cues import find_cues
+from tasks.parse.labelled import Agreement, Labelled, agreement, read_labelled
+from tasks.parse.linear import fit_linear
+from tasks.parse.local import WEIGHTS, Features, LocalModel, save_model, softmax
+from tasks.parse.trees import Floats, Forest
+from tasks.parse.words import find_words
+
+# A label that its annotator doubted counts for less.
+DOUBTED = 0.6
+# How far rare types are weighed up: 0 not at all, 1 until all types weigh the same.
+BALANCE = 0.3
+RAREST_CUE, RAREST_WORD = 4, 2
+# Forests differ by the columns they may ask about; their votes are averaged.
+FORESTS = 2
+_TEMPERATURES = np.linspace(0.5, 2.0, 61)
+
+
+def fit_model(rows: Sequence[Labelled], how: Boosting | None = None, seed: int = 0) -> LocalModel:
+    """Return a model of these rows, with temperature 1.
+
+    Args:
+        rows: Should have some thousands; cues found in fewer than 4 rows and words in fewer than 2 are
+            left out.
+        how: How trees are grown; None takes the defaults.
+        seed: Decides which columns each node of a tree may ask about.
+    """
+    features = _features(rows)
+    labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
+    target = np.eye(len(NODE_TYPES), dtype=np.float32)[labels]
+    weight = _weights(rows, labels)
+    found = [features.of(row.fragment) for row in rows]
+    columns, values = [f[0] for f in found], [f[1] for f in found]
+    linear = fit_linear(columns, values, features.columns, target, weight)
+    present = np.zeros((len(rows), len(features.cues)), dtype=np.bool_)
+    for row, (known, _, cues) in enumerate(found):
+        present[row, known[:cues]] = True
+    draws = [np.random.default_rng(seed + k) for k in range(FORESTS)]
+    grown = [fit_forest(present, target, weight, draw, how) for draw in draws]
+    return LocalModel(features, linear, _together(grown), 1.0)
+
+
+def _features(rows: Sequence[Labelled]) -> Features:
+    cues = Counter(name for row in rows for name in find_cues(row.fragment))
+    words = Counter(name for row in rows for name in find_words(row.fragment))
+    kept = sorted(name for name, count in cues.items() if count >= RAREST_CUE)
+    known = sorted(name for name, count in words.items() if count >= RAREST_WORD)
+    return Features(
+        {name: k for k, name in enumerate(kept)}, {name: len(kept) + k for k, name in enumerate(known)}
+    )
+
+
+def _weights(rows: Sequence[Labelled], labels: npt.NDArray[np.int64]) -> Floats:
+    share = np.bincount(labels, minlength=len(NODE_TYPES)) / len(rows)
+    doubt = np.array([DOUBTED if row.doubted else 1.0 for row in rows])
+    weight = doubt * share[labels] ** -BALANCE
+    return np.asarray(weight / weight.mean(), dtype=np.float32)
+
+
+def _together(forests: Sequence[Forest]) -> Forest:
+    """Return one forest whose scores are the mean of theirs."""
+    columns = np.concatenate([forest.columns for forest in forests])
+    leaves = np.concatenate([forest.leaves for forest in forests]) / len(forests)
+    return Forest(columns, leaves.astype(np.float32), forests[0].start)
+
+
+def held_out(
+    rows: Sequence[Labelled], how: Boosting | None = None, *, folds: int = 5, seed: int = 0
+) -> npt.NDArray[np.float64]:
+    """Return each row's probabilities by a model that saw nothing of its document, shape `(len(rows), 6)`."""
+    documents = sorted({row.doc_id for row in rows})
+    shuffled = np.random.default_rng(seed).permutation(len(documents))
+    fold = {doc_id: place % folds for doc_id, place in zip(documents, shuffled.tolist(), strict=True)}
+    given = np.zeros((len(rows), len(NODE_TYPES)))
+    for k in range(folds):
+        model = fit_model([row for row in rows if fold[row.doc_id] != k], how)
+        places = [place for place, row in enumerate(rows) if fold[row.doc_id] == k]
+        if places:
+            given[places] = model.probabilities([rows[place].fragment for place in places])
+    return given
+
+
+def fit_temperature(given: npt.NDArray[np.float64], rows: Sequence[Labelled]) -> float:
+    """Return the temperature, 0.5 to 2, under which held-out probabilities have the least log loss."""
+    labels = [NODE_TYPES.index(row.node_type) for row in rows]
+
+    def loss(temperature: float) -> float:
+        scaled = softmax(np.log(given + 1e-9) / temperature)
+        return -float(np.log(scaled[np.arange(len(rows)), labels] + 1e-12).mean())
+
+    return float(min(_TEMPERATURES.tolist(), key=loss))
+
+
+def report(measured: Agreement, rows: int, temperature: float) -> str:
+    """Return what was measured by cross-validation over documents, as JSON."""
+    return json.dumps({"rows": rows, "temperature": temperature, **measured._asdict()}, indent=2)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Cross-validate over documents, report on standard output, fit on all rows and write the weights."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("train", type=Path, help="labelled fragments, JSON lines")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / WEIGHTS)
+    parser.add_argument("--rounds", type=int, default=Boosting().rounds, help="of boosting")
+    options = parser.parse_args(arguments)
+    rows, how = read_labelled(options.train), Boosting(rounds=options.rounds)
+    given = held_out(rows, how)
+    temperature = fit_temperature(given, rows)
+    measured = agreement(rows, softmax(np.log(given + 1e-9) / temperature))
+    sys.stdout.write(report(measured, len(rows), temperature) + "\n")
+    model = fit_model(rows, how)
+    save_model(options.out, LocalModel(model.features, model.linear, model.forest, temperature))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Where nodes and headings stand in a skill's picture: in document order, column by column as in a paper."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.schemas import Node
+
+# Inches.
+ROW, MARGIN, LABEL_GAP = 0.2, 0.35, 0.12
+_CHARACTER = 0.062
+# The fewest rows of a column, and how much taller than wide a picture of many nodes may be.
+_FEWEST_ROWS, _ROWS_PER_ROOT = 24, 2.6
+# Room for arcs to the left of a column.
+_ARCS = 0.75
+_MOST_CHARACTERS = {1: 96, 2: 56, 3: 48}
+_FEWEST_CHARACTERS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the picture, at `x`, `y` inches: a node, or a heading where `node` is None."""
+
+    label: str
+    x: float
+    y: float
+    node: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All lines of a picture, and its width and height in inches; `y` grows upwards."""
+
+    rows: tuple[Row, ...]
+    width: float
+    height: float
+
+
+def lay_out(nodes: Sequence[Node]) -> Layout:
+    """Return where nodes and headings stand, in columns of equal height that no label reaches out of."""
+    lines = _lines(nodes)
+    per_column = max(_FEWEST_ROWS, math.ceil(_ROWS_PER_ROOT * math.sqrt(len(lines))))
+    columns = max(1, math.ceil(len(lines) / per_column))
+    per_column = max(1, math.ceil(len(lines) / columns))
+    characters = _MOST_CHARACTERS.get(columns, _FEWEST_CHARACTERS)
+    width = _ARCS + LABEL_GAP + characters * _CHARACTER
+    height = per_column * ROW
+    rows = tuple(
+        Row(
+            label=one_line(text, characters),
+            x=MARGIN + _ARCS + (position // per_column) * width,
+            y=height - (position % per_column) * ROW,
+            node=node,
+        )
+        for position, (text, node) in enumerate(lines)
+    )
+    return Layout(rows, 2 * MARGIN + columns * width, height)
+
+
+def _lines(nodes: Sequence[Node]) -> list[tuple[str, Node | None]]:
+    """Return each node's text, and above the first node of each section the headings that are new there."""
+    lines: list[tuple[str, Node | None]] = []
+    before: tuple[str, ...] = ()
+    for node in nodes:
+        path = node.heading_path
+        if path != before:
+            shared = next(
+                (i for i, (a, b) in enumerate(zip(path, before, strict=False)) if a != b), len(before)
+            )
+            lines += [(" › ".join(path[shared:] or path[-1:]), None)] if path else []
+        before = path
+        lines.append((node.text, node))
+    return lines
+
+
+def one_line(text: str, characters: int) -> str:
+    """Return a text on one line, of printable characters alone, cut where it is wider than so many."""
+    words = " ".join("".join(c if c.isprintable() else " " for c in text[:1000]).split())
+    ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in words))
+    if not ends or ends[-1] <= characters:
+        return words
+    return words[: bisect.bisect_left(ends, characters)].rstrip() + "…"

@@ -1,0 +1,84 @@
+"""How likely a unit is needed: the learned scorer (its card: `data/paging_scorer.md`)."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.retrieve.paging_features import NAMES
+from tasks.retrieve.paging_outline import SHAPE, Floats
+
+FILE = Path(__file__).parent / "data" / "paging_scorer.json"
+SCORER_VERSION = 1
+
+# What a score is made of, by the beginning of the features' names; the rest is what the unit itself is like.
+_GROUPS = (
+    ("facets", ("facet", "champion", "log_facets")),
+    ("headings", ("title_words", "section")),
+    ("words", ("words", "node_words")),
+    ("meaning", ("cosine",)),
+)
+GROUPS = (*(group for group, _ in _GROUPS), "shape")
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A logistic regression over `NAMES`; all arrays have their shape, and `bias` is added."""
+
+    mean: Floats
+    deviation: Floats
+    weight: Floats
+    bias: float
+
+    def logits(self, features: Floats) -> Floats:
+        """Return each unit's score, shape `(units,)`."""
+        scores: Floats = (features - self.mean) / self.deviation @ self.weight + self.bias
+        return scores
+
+    def by_group(self, features: Floats) -> Floats:
+        """Return what each of `GROUPS` adds to the score, against an average unit: `(units, groups)`."""
+        added = (features - self.mean) / self.deviation * self.weight
+        return np.stack([added[:, columns].sum(axis=1) for columns in _columns()], axis=1)
+
+
+def chances(logits: Floats) -> Floats:
+    """Return logits as chances in (0, 1)."""
+    found: Floats = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def packaged_scorer() -> Scorer:
+    """Return the scorer that is shipped."""
+    return scorer_of(json.loads(FILE.read_text("utf-8")))
+
+
+def scorer_of(stored: Mapping[str, Any]) -> Scorer:
+    """Return a scorer from its stored form: `{version, bias, features: {name: [mean, deviation, weight]}}`.
+
+    Raises:
+        ValueError: It is of another version, or of other features than these.
+    """
+    if stored["version"] != SCORER_VERSION or tuple(stored["features"]) != NAMES:
+        msg = f"the paging scorer is of version {stored['version']} or of other features: fit it anew"
+        raise ValueError(msg)
+    mean, deviation, weight = np.array(list(stored["features"].values()), dtype=np.float64).T
+    return Scorer(mean, deviation, weight, float(stored["bias"]))
+
+
+@functools.lru_cache(maxsize=1)
+def _columns() -> Sequence[list[int]]:
+    group_of = [_group(name) for name in NAMES]
+    return [[i for i, found in enumerate(group_of) if found == group] for group in GROUPS]
+
+
+def _group(name: str) -> str:
+    if name in SHAPE:
+        return "shape"
+    return next((group for group, starts in _GROUPS if name.startswith(starts)), "shape")

@@ -1,0 +1,62 @@
+"""Keeps no vector longer than its text: what no node and no skill holds any more is dropped."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from storage.errors import StorageError
+from storage.root import Root
+from storage.state import documents_table, nodes_table, parsed_table
+from storage.vectors import FOLDER, text_hash, vector_stores
+from tasks.models.kept import vectors_of
+from tasks.retrieve.rows import skill_texts
+
+log = logging.getLogger(__name__)
+
+# Vectors a text in the corpus, from which on the unused ones are looked for: looking reads every text.
+_MOST_PER_TEXT = 1.25
+
+
+def bound_vectors(root: Root, card: dict[str, Any]) -> int:
+    """Drop other encoders' vectors, and unused ones where there are a quarter more than texts.
+
+    Args:
+        root: Where they lie; the caller holds its writer lock.
+        card: The card of the encoder in use.
+
+    Returns:
+        How many vectors of this encoder were dropped.
+    """
+    store = vectors_of(root, card)
+    for other in vector_stores(root):
+        if other.folder != store.folder:
+            other.delete()
+    texts = int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum())
+    texts += documents_table(root).read(columns=["doc_id"]).height
+    return store.keep_only(texts_in_use(root)) if len(store) > _MOST_PER_TEXT * texts else 0
+
+
+def drop_unused_vectors(root: Root) -> int:
+    """Drop the vector of every text that neither a node nor a skill holds; return how many went.
+
+    Where the corpus or the vectors cannot be read, all vectors go: they are made anew when needed.
+    """
+    try:
+        used = texts_in_use(root)
+        return sum(store.keep_only(used) for store in vector_stores(root))
+    except StorageError as error:
+        log.warning("all kept vectors are dropped: %s", error)
+        root.delete(FOLDER)
+        return 0
+
+
+def texts_in_use(root: Root) -> set[bytes]:
+    """Return the hashes of all texts that an index of this corpus encodes.
+
+    Raises:
+        StorageError: The corpus cannot be read.
+    """
+    nodes = nodes_table(root).read(columns=["text"])["text"]
+    skills = skill_texts(documents_table(root).read(columns=["name", "description"]))
+    return {text_hash(text) for texts in (nodes, skills) for text in texts}

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nights import HandSource, Nights, raw
+
+from tasks.refine import boilerplate, rule_digests
+from tasks.refine.filters import Limits
+from tasks.refine.plan import plan_refine
+
+DATA = Path(rule_digests.__file__).parent / "data"
+TEXT = b"---\nname: bread\ndescription: Bakes bread.\n---\nLet it rise.\n"
+
+
+def todo(nights: Nights) -> int:
+    rule_digests.rule_digests.cache_clear()
+    return plan_refine(nights.root, Limits()).todo
+
+
+@pytest.mark.parametrize("name", ["licences.yaml", "placeholders.yaml"])
+def test_editing_a_rule_s_data_refines_what_was_refined_by_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    nights = Nights(tmp_path / "root")
+    nights.run(HandSource("dir:d", raw("o/r/bread", TEXT)))
+    assert todo(nights) == 0
+    copy = tmp_path / "rules" / "data"
+    copy.mkdir(parents=True)
+    for file in DATA.glob("*.yaml"):
+        (copy / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(rule_digests, "files", lambda _: copy.parent)
+    assert todo(nights) == 0
+    with (copy / name).open("a", encoding="utf-8") as rules:
+        rules.write("# another rule\n")
+    assert todo(nights) == 1
+    monkeypatch.undo()
+    assert todo(nights) == 0
+
+
+def test_editing_boilerplate_refines_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nights = Nights(tmp_path / "root")
+    nights.run(HandSource("dir:d", raw("o/r/bread", TEXT)))
+    monkeypatch.setattr(rule_digests, "RULES", boilerplate.RULES[:-1])
+    assert todo(nights) == 1
+    monkeypatch.undo()
+    assert todo(nights) == 0

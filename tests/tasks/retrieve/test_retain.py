@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from storage.state import nodes_table
+from storage.vectors import VectorStore, text_hash, vector_stores
+from tasks.models.kept import KeptEncoder, vectors_of
+from tasks.parse.local import LocalClassifier
+from tasks.retrieve.forget import forget
+from tasks.retrieve.retain import bound_vectors, texts_in_use
+from tests.hand_written import BEES, BREAD, SKILLS
+from tests.skill_root import CountingEncoder, SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+
+
+class OtherRules(LocalClassifier):
+    name = "rules-of-tomorrow"
+
+
+def keeping(root: SkillRoot) -> tuple[CountingEncoder, VectorStore]:
+    """Have a root keep its vectors as the flows do; return the encoder that counts, and what is kept."""
+    counting, store = root.encoder, vectors_of(root.root, root.encoder.card)
+    root.__dict__["encoder"] = KeptEncoder(counting, store)
+    return counting, store
+
+
+def held(store: VectorStore, *texts: str) -> list[bool]:
+    found: list[bool] = store.find([text_hash(text) for text in texts])[0].tolist()
+    return found
+
+
+def test_a_night_encodes_each_text_of_the_corpus_once(skill_root: Make) -> None:
+    root = skill_root({**SKILLS, "bees-again": BEES.replace("name: bees", "name: bees again")})
+    counting, store = keeping(root)
+
+    root.publish()
+
+    assert len(counting.encoded) == len(set(counting.encoded)) == len(store)
+    assert {text_hash(text) for text in counting.encoded} == texts_in_use(root.root)
+
+
+def test_another_classifier_types_anew_and_encodes_nothing(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    counting, _ = keeping(root)
+    root.publish()
+    counting.encoded.clear()
+
+    done = root.parse(classifier=OtherRules())
+    root.index()
+
+    assert done["documents"] == 4
+    assert counting.encoded == []
+
+
+def test_a_text_that_moves_to_another_skill_keeps_its_vector(skill_root: Make) -> None:
+    root = skill_root({"bees": BEES})
+    counting, _ = keeping(root)
+    root.publish()
+    counting.encoded.clear()
+    root.remove("bees")
+    root.write("hives", BEES.replace("name: bees", "name: hives"))
+
+    root.publish()
+
+    assert [text.splitlines()[0] for text in counting.encoded] == ["hives"]
+
+
+def test_a_publication_bounds_what_is_kept(skill_root: Make) -> None:
+    root = skill_root({"bees": BEES, "bread": BREAD})
+    counting, store = keeping(root)
+    root.publish()
+    of_bees = set(nodes_table(root.root).read().filter(doc_id="local/market/bees")["text"])
+    for k in range(30):
+        store.add([text_hash(f"old {k}")], np.zeros((1, 384), np.float32))
+    VectorStore(root.root, "another", 2).add([text_hash("x")], np.zeros((1, 2), np.float32))
+    root.remove("bees")
+    root.write("bread", BREAD + "\nFreeze the second loaf in slices.\n")
+
+    root.publish()
+
+    assert held(store, "old 0", "old 29", *of_bees) == [False] * (2 + len(of_bees))
+    assert held(store, "Freeze the second loaf in slices.") == [True]
+    assert {text_hash(t) for t in counting.encoded} >= texts_in_use(root.root)
+    assert [s.folder for s in vector_stores(root.root)] == [store.folder]
+
+
+def test_a_few_unused_vectors_are_left_for_the_night_they_are_wanted(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    counting, store = keeping(root)
+    root.publish()
+    store.add([text_hash("old")], np.zeros((1, 384), np.float32))
+
+    assert bound_vectors(root.root, counting.card) == 0
+    assert held(store, "old") == [True]
+
+
+def test_forgetting_leaves_no_vector_of_what_only_the_forgotten_text_said(skill_root: Make) -> None:
+    shared = "\nWash your hands.\n"
+    root = skill_root({"bees": BEES + shared, "bread": BREAD + shared})
+    counting, store = keeping(root)
+    root.publish()
+    gone = set(nodes_table(root.root).read().filter(doc_id="local/market/bees")["text"]) - {
+        "Wash your hands."
+    }
+    store.add([text_hash("what an older version said")], np.zeros((1, 384), np.float32))
+
+    report = forget(root.root, "local/market/bees", run_id="gone", now=root.now)
+
+    assert held(store, "what an older version said", *gone) == [False] * (1 + len(gone))
+    assert held(store, "Wash your hands.") == [True]
+    assert report.removed["vectors"] == len(gone) + 2
+    counting.encoded.clear()
+    root.publish()
+    assert counting.encoded == []
+
+
+def test_where_the_corpus_cannot_be_read_no_vector_outlives_forgetting(skill_root: Make) -> None:
+    root = skill_root({"bees": BEES, "bread": BREAD})
+    _, store = keeping(root)
+    root.publish()
+    (damaged, *_) = (root.root.folder / "nodes").glob("*.parquet")
+    damaged.write_bytes(b"no table")
+
+    with pytest.raises(Exception, match="cannot be read as Parquet"):
+        forget(root.root, "local/market/bees", run_id="gone", now=root.now)
+
+    assert len(store) == 0

@@ -45,14 +45,17 @@ def read_frame(
         StorageError: The file is missing or damaged.
         SchemaMismatch: It was written by a newer version, or its columns are not `schema`'s.
     """
-    data, place = root.read(relative), root.at(relative)
+    place = root.at(relative)
     wanted = [name for name in schema if columns is None or name in columns]
     try:
-        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+        with root.open(relative) as data, pq.ParquetFile(data, page_checksum_verification=True) as file:
             absent = _check(place, file.schema_arrow, schema)
             table = file.read(columns=[n for n in wanted if n not in absent], use_threads=False)
+        frame = pl.DataFrame(table)
+        if frame.columns == wanted:  # a table is read as often as it has files: every step counts
+            return frame
         nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
-        return pl.DataFrame(table).with_columns(nulls).select(wanted)
+        return frame.with_columns(nulls).select(wanted)
     except _DAMAGE as error:
         msg = f"{place} cannot be read as Parquet ({str(error).splitlines()[0]})"
         raise StorageError(msg) from error

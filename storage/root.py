@@ -6,8 +6,11 @@ import contextlib
 import json
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from storage.errors import StorageError, WrongInput
 
@@ -49,13 +52,27 @@ class Root:
         Raises:
             StorageError: The file is not there, or cannot be read.
         """
-        try:
+        with self._reading(relative):
             return (self.folder / relative).read_bytes()
+
+    def open(self, relative: str) -> pa.NativeFile:
+        """Return a file to read parts of; what is put in its place meanwhile is not seen.
+
+        Raises:
+            StorageError: The file is not there, or cannot be read.
+        """
+        with self._reading(relative):
+            return pa.OSFile(str(self.folder / relative))
+
+    @contextlib.contextmanager
+    def _reading(self, relative: str) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as error:
             msg = f"{self.at(relative)} is missing"
             raise StorageError(msg) from error
         except OSError as error:
-            msg = f"{self.at(relative)} cannot be read ({error.strerror})"
+            msg = f"{self.at(relative)} cannot be read ({error.strerror or error})"
             raise StorageError(msg) from error
 
     def write(self, relative: str, data: bytes) -> None:

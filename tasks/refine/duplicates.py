@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from importlib.resources import files
 
 import polars as pl
-import yaml
+
+from tasks.refine.rules_data import rules_data
 
 # Where a text is nearest to its origin: a repository's history, its archive, a copy in a file, a folder.
 SOURCE_RANKS: tuple[tuple[str, ...], ...] = (
@@ -30,8 +30,7 @@ def _source_rank(source: pl.Expr) -> pl.Expr:
 @functools.cache
 def _aggregators() -> str:
     """Return one pattern of all repositories that publish others' skills again, lower-cased names in mind."""
-    text = (files("tasks.refine") / "data" / "aggregators.yaml").read_text(encoding="utf-8")
-    return "^(?:" + "|".join(yaml.safe_load(text)["repositories"]) + ")$"
+    return "^(?:" + "|".join(rules_data("aggregators.yaml")["repositories"]) + ")$"
 
 
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:

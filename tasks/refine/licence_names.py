@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
-import yaml
 from license_expression import ExpressionError, Licensing, get_spdx_licensing
 
+from tasks.refine.rules_data import rules_data
 from tasks.refine.strict_yaml import Value
 
 PROPRIETARY = "LicenseRef-Proprietary"
@@ -63,9 +62,7 @@ class Stated:
 @functools.cache
 def licence_tables() -> dict[str, Any]:
     """Return the tables of `data/licences.yaml`: names, texts and refusals."""
-    text = (files("tasks.refine") / "data" / "licences.yaml").read_text(encoding="utf-8")
-    tables: dict[str, Any] = yaml.safe_load(text)
-    return tables
+    return rules_data("licences.yaml")
 
 
 def folded(text: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from importlib.resources import files
 
-import yaml
+from tasks.refine.rules_data import rules_data
 
 _RULE = frozenset("-=_*")
 _WRAPPING = " \t\n>*_`\"'“”<>[](){}-+#:!."
@@ -16,8 +15,8 @@ _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 
 @functools.cache
 def _pattern() -> re.Pattern[str]:
-    text = (files("tasks.refine") / "data" / "placeholders.yaml").read_text(encoding="utf-8")
-    return re.compile("|".join(f"(?:{line})" for line in yaml.safe_load(text)["lines"]), re.IGNORECASE)
+    lines = rules_data("placeholders.yaml")["lines"]
+    return re.compile("|".join(f"(?:{line})" for line in lines), re.IGNORECASE)
 
 
 def is_placeholder(line: str) -> bool:

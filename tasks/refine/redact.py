@@ -10,14 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from storage.schemas import Finding
+from tasks.refine.rules_data import parse_rules, rules_text
 
-_FILE = "data/secret_rules.yaml"
+_FILE = "secret_rules.yaml"
 _BEFORE_CHARS = 80
 _LEAST_WORD = 10
 _LEAST_PIECE = 12
@@ -55,7 +53,7 @@ class _SecretRules:
 
 def secret_rules_text() -> str:
     """Return the packaged file of rules as it is written, for digests."""
-    return files("tasks.refine").joinpath(_FILE).read_text("utf-8")
+    return rules_text(_FILE)
 
 
 def _rule(row: dict[str, Any]) -> SecretRule:
@@ -72,8 +70,7 @@ def _starts_of_words(words: list[str]) -> re.Pattern[str]:
 
 @functools.cache
 def _secret_rules() -> _SecretRules:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    data = yaml.load(secret_rules_text(), Loader=loader)  # noqa: S506 (both are safe)
+    data = parse_rules(secret_rules_text())
     return _SecretRules(
         tuple(_rule(row) for row in data["rules"]),
         tuple(str(word) for word in data["placeholders"]),

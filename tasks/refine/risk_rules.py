@@ -6,14 +6,12 @@ import functools
 import hashlib
 import re
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, Literal, get_args
-
-import yaml
 
 from storage.errors import TerminalError
 from storage.schemas import Severity
 from tasks.refine.redact import secret_rules_text
+from tasks.refine.rules_data import parse_rules, rules_text
 
 # Raised when the code around the rules judges otherwise than before; the rules' own text counts by itself.
 RULES_VERSION = 2
@@ -21,7 +19,7 @@ GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
 )  # fmt: skip
 Context = Literal["fence", "quote", "negation", "education"]
-_FILE = "data/risk_rules.yaml"
+_FILE = "risk_rules.yaml"
 
 
 class RiskRuleError(TerminalError):
@@ -101,7 +99,7 @@ def rules_from(text: str) -> RiskRules:
     Raises:
         RiskRuleError: A rule is incomplete, names what is not known, or its id is taken.
     """
-    data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
+    data = parse_rules(text)
     try:
         rules = tuple(_rule(row) for row in data["rules"])
     except (TypeError, KeyError, re.error) as error:
@@ -120,7 +118,7 @@ def rules_from(text: str) -> RiskRules:
 
 
 def _text() -> str:
-    return files("tasks.refine").joinpath(_FILE).read_text("utf-8")
+    return rules_text(_FILE)
 
 
 @functools.cache

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from importlib.resources import files
 
 from tasks.refine.boilerplate import RULES
 from tasks.refine.risks import rules_digest
+from tasks.refine.rules_data import rules_text
 
 
 @functools.cache
@@ -16,14 +16,10 @@ def rule_digests() -> dict[str, str]:
     boilerplate = repr([(rule.name, rule.where, rule.pattern.pattern, rule.pattern.flags) for rule in RULES])
     return {
         "risk rules": rules_digest(),
-        "licences": _digest(_data("licences.yaml")),
-        "placeholders": _digest(_data("placeholders.yaml")),
+        "licences": _digest(rules_text("licences.yaml")),
+        "placeholders": _digest(rules_text("placeholders.yaml")),
         "boilerplate": _digest(boilerplate),
     }
-
-
-def _data(name: str) -> str:
-    return files("tasks.refine").joinpath("data", name).read_text("utf-8")
 
 
 def _digest(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -19,6 +20,8 @@ SHINGLE_RULE = "words5.1"
 _BLOCK_CHARACTERS = 500_000
 _SLOTS = 2**18
 _SEPARATOR, _WORD, _ALONE = 0, 1, 2
+# No letter stands beyond.
+_ASSIGNED = 0x40000
 # Scripts that put no spaces between words: kana, Han, Thai and Lao, Myanmar, Khmer.
 _UNSPACED = (
     (0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
@@ -115,11 +118,10 @@ def _mixed(values: Hashes) -> Hashes:
 def _kinds() -> npt.NDArray[np.uint8]:
     """Return what each of Unicode's characters is to a word: outside, part of one, or one by itself."""
     kinds = np.zeros(0x110000, np.uint8)
-    marks = ("Mn", "Mc")
-    for code in range(0x40000):
-        character = chr(code)
-        if character.isalnum() or character == "_" or unicodedata.category(character) in marks:
-            kinds[code] = _WORD
+    for run in re.finditer(r"\w+", "".join(map(chr, range(_ASSIGNED)))):
+        kinds[run.start() : run.end()] = _WORD
+    others = np.flatnonzero(kinds[:_ASSIGNED] == _SEPARATOR).tolist()
+    kinds[[code for code in others if unicodedata.category(chr(code)) in ("Mn", "Mc")]] = _WORD
     kinds[0xFE00:0xFE10] = _SEPARATOR  # selects an emoji's looks
     for first, last in _UNSPACED:
         kinds[first : last + 1][kinds[first : last + 1] == _WORD] = _ALONE

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from nights import HandSource, Nights, raw
 
-from tasks.refine import boilerplate, rule_digests
+from tasks.refine import boilerplate, rule_digests, rules_data
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
 
@@ -29,7 +29,7 @@ def test_editing_a_rule_s_data_refines_what_was_refined_by_the_old_one(
     copy.mkdir(parents=True)
     for file in DATA.glob("*.yaml"):
         (copy / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr(rule_digests, "files", lambda _: copy.parent)
+    monkeypatch.setattr(rules_data, "files", lambda _: copy.parent)
     assert todo(nights) == 0
     with (copy / name).open("a", encoding="utf-8") as rules:
         rules.write("# another rule\n")

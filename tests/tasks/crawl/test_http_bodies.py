@@ -73,7 +73,9 @@ def test_packed_bodies_arrive_unpacked(root: Root, data: bytes, encoding: str, p
 
 
 @pytest.mark.parametrize(
-    "body", [gzip.compress(NOISE)[:-9], gzip.compress(TEXT)[:50], gzip.compress(TEXT)[:5]]
+    "body",
+    [gzip.compress(NOISE)[:-9], gzip.compress(TEXT)[:50], gzip.compress(TEXT)[:5]],
+    ids=["noise", "text", "head"],
 )
 def test_a_gzip_that_ends_early_is_a_cut_connection(root: Root, body: bytes) -> None:
     @in_loop

@@ -99,7 +99,14 @@ def test_prefect_is_known_to_flows_and_shells_alone(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        *("flows/cli.py", "flows/queries.py", "flows/printing.py", "flows/settings.py"),
+        *(
+            "flows/cli.py",
+            "flows/cli_evaluate.py",
+            "flows/options.py",
+            "flows/queries.py",
+            "flows/printing.py",
+            "flows/settings.py",
+        ),
         *("flows/classifying.py", "flows/evaluating_nodes.py", "flows/llm_settings.py"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from flows import printing
+from flows.cli_bench import bench_app
 from flows.cli_evaluate import evaluate_app
 from flows.options import (
     BatchOption,
@@ -32,6 +33,7 @@ app = typer.Typer(
     invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 app.add_typer(evaluate_app, name="evaluate")
+app.add_typer(bench_app, name="bench")
 
 
 _OR_BATCH = ", or --batch and --out"
@@ -86,20 +88,32 @@ def status(
 def search(
     query: Annotated[str | None, typer.Argument(help="The task.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many skills.")] = 10,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only skill or mcp-server; repeatable [both].")
+    ] = None,
+    licence: Annotated[
+        list[str] | None, typer.Option("--licence", help="Only of this SPDX licence, or unknown; repeatable.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Only from this source; repeatable.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
     batch: BatchOption = None,
     out: OutOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the skills that fit a task."""
-    from flows.queries import open_index, search_batch  # noqa: PLC0415
+    from flows.queries import open_index, search_batch, search_filters  # noqa: PLC0415
 
     settings = load_settings()
     index = open_index(root_of(settings, root), settings)
+    filters = search_filters(kind, licence, source)
     if batch is not None or out is not None:
-        search_batch(index, batch, out, k=k)
+        search_batch(index, batch, out, k=k, filters=filters, explain=explain)
         return
-    answer = index.search(given_or_wrong(query, "QUERY", _OR_BATCH), k)
+    asked = given_or_wrong(query, "QUERY", _OR_BATCH)
+    answer = index.search(asked, k, filters=filters, explain=explain)
     print_json(answer) if as_json else printing.print_search(answer)
 
 
@@ -167,6 +181,47 @@ def graph(
     settings = load_settings()
     found = draw_graph(root_of(settings, root), settings, doc_id, out)
     print_json(found) if as_json else printing.print_graph(found)
+
+
+@app.command()
+def rollback(
+    version: Annotated[str | None, typer.Argument(help="Its name [the one before what is served].")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve a version published earlier again; what is served now stays at hand too."""
+    from flows.rollback import roll_back_root  # noqa: PLC0415
+
+    found = roll_back_root(root_of(load_settings(), root), version)
+    print_json(found) if as_json else printing.print_rollback(found)
+
+
+@app.command()
+def backfill(
+    start: Annotated[str, typer.Option("--from", help="First day, YYYY-MM-DD.")],
+    end: Annotated[str, typer.Option("--to", help="Last day, YYYY-MM-DD.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")
+    ] = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rebuild the corpus of past days out of what was fetched by then, beside what is served."""
+    from flows.run import foresee_backfill, run_backfill  # noqa: PLC0415
+
+    place = root_of(load_settings(), root)
+    found = foresee_backfill(place, start, end) if dry_run else run_backfill(place, start, end)
+    print_json({"days": found}) if as_json else printing.print_backfill(found)
+
+
+@app.command()
+def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
+    """Find what a crash or a bad disk left, and mend it; exit code 1 where something is left to do."""
+    from flows.doctor import examine_root  # noqa: PLC0415
+
+    found = examine_root(root_of(load_settings(), root))
+    print_json(found) if as_json else printing.print_findings(found)
+    raise typer.Exit(0 if found["mended"] else 1)
 
 
 @app.command()

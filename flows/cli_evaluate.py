@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows import printing
+from flows import printing, printing_bench
 from flows.options import (
     ClassifierOption,
     JsonOption,
@@ -38,16 +38,53 @@ def evaluate_paging(
         Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
     ] = None,
     all_methods: Annotated[bool, typer.Option("--all", help="All methods; goes with --report.")] = False,
+    judge: Annotated[
+        str, typer.Option("--judge", help="evidence, llm, or both: prints how far they agree.")
+    ] = "evidence",
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="JSON lines {query_id, method, budget, sufficient}.")
+    ] = None,
+    probes: Annotated[
+        str | None, typer.Option("--probes", help="A root or Parquet file: probe its long documents too.")
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure evidence sufficiency, coverage and token reduction of paging methods on a bench."""
-    from flows.bench import paging_bench  # noqa: PLC0415
+    from flows.bench import PagingWishes, paging_bench  # noqa: PLC0415
 
     settings = load_settings()
     methods = ["all"] if all_methods else method
-    found = paging_bench(root_of(settings, root), settings, documents, queries, methods, budget, report)
-    print_json(found) if as_json else printing.print_paging(found)
+    wishes = PagingWishes(documents, queries, methods, budget, report, judge, labels, probes)
+    found = paging_bench(root_of(settings, root), settings, wishes)
+    print_json(found) if as_json else printing_bench.print_paging(found)
+
+
+@evaluate_app.command("routing")
+def evaluate_routing(
+    corpus: Annotated[Path, typer.Option("--corpus", help="A root, Parquet or JSON lines of skills.")],
+    queries: Annotated[Path, typer.Option("--queries", help="JSON lines {query_id, text}.")],
+    qrels: Annotated[Path, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")],
+    documents: Annotated[
+        list[Path] | None, typer.Option("--documents", help="More skills, as --corpus; repeatable.")
+    ] = None,
+    copies: Annotated[Path | None, typer.Option("--copies", help="JSON lines {copy_id, doc_id}.")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="Repeatable.")] = None,
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="The measured method that others are compared with.")
+    ] = "zsum",
+    report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how well methods rank the skills that tasks need, copies folded and not, and how fast."""
+    from flows.printing_routing import print_routing  # noqa: PLC0415
+    from flows.routing_bench import BenchFiles, routing_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    files = BenchFiles(queries, qrels, [corpus, *(documents or [])], copies)
+    found = routing_bench(root_of(settings, root), settings, files, method, baseline, report)
+    print_json(found) if as_json else print_routing(found)
 
 
 @evaluate_app.command("nodes")

@@ -16,7 +16,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.licences import by_class, licence_table
-from tasks.retrieve.shells import build_tables, check_tables, class_licences, publish_tables
+from tasks.retrieve.shells import build_tables, check_tables, class_licences, keep_versions, publish_tables
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +44,11 @@ def index(
         built = build_tables(root, encoder, with_nodes=index == "all")
         licences = class_licences(root, built, policy)
         show_table("skillery-licences", licence_table(licences), "What licences allow, by documents.")
-        checks = check_tables(root, built, encoder)
+        checks = check_tables(root, built, encoder, settings.gate())
         show_table("skillery-checks", checks, "The gate: what the new version had to pass.")
         version = publish_tables(root, built, checks, encoder, run_id=run, now=datetime.now(UTC))
+        if version:
+            keep_versions(root, settings.keep_versions, now=datetime.now(UTC))
     log.info("index: %s", f"{version} is served" if version else "nothing changed, the served version stays")
     show_table("skillery-index", [{"published": version or "unchanged", **built}], "The tables.")
     if version:

@@ -5,33 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-_WIDE = 100_000  # characters: nothing is that long, and what is piped on must not be cut into lines
-
-
-def _out() -> Console:
-    """Return a console that takes text as it is: what is printed was written by third parties."""
-    return Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDE)
-
-
-def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    _say(title, style="bold")  # a table breaks its own title
-    table = Table()
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    _out().print(table)
-
-
-def _say(text: str, style: str | None = None) -> None:
-    _out().print(text, style=style, soft_wrap=True)
-
-
-def _counts(counts: dict[str, Any]) -> str:
-    return ", ".join(f"{k} {v}" for k, v in counts.items()) or "none"
+from flows.console import counts as _counts
+from flows.console import say as _say
+from flows.console import table as _table
+from flows.printing_bench import print_paging
 
 
 def print_run(record: dict[str, Any]) -> None:
@@ -88,6 +65,33 @@ def print_forgotten(found: dict[str, Any]) -> None:
     _say(f"a tombstone keeps it out; served: {found['served'] or 'nothing yet'}, older versions are gone")
 
 
+def print_rollback(found: dict[str, Any]) -> None:
+    """Print what is served again, and how to go forward."""
+    _say(f"{found['served']} is served again, published {found['published_at']}; it was {found['was']}")
+    _say(f"kept: {', '.join(found['versions'])}")
+    _say(
+        f"forward again: skillery rollback {found['was']}; the next run that changes anything publishes anew"
+    )
+
+
+def print_backfill(days: list[dict[str, Any]]) -> None:
+    """Print a row a day of a backfill, or of what one would do."""
+    _table("backfill", list(days[0]), [list(day.values()) for day in days])
+    _say("each day has tables of its own under backfill/; what is served stays")
+
+
+def print_findings(found: dict[str, Any]) -> None:
+    """Print what was found below a root, and what was done about it."""
+    for finding in found["findings"]:
+        _say(f"{finding['where']}: {finding['found']}", style=None if finding["mended"] else "red")
+        _say(f"  {finding['done']}")
+    count = len(found["findings"])
+    _say(
+        f"{count or 'nothing'} found{'' if found['mended'] else ', not all of it mended'}; "
+        f"served: {found['served'] or 'nothing'}"
+    )
+
+
 def print_export(found: dict[str, Any]) -> None:
     """Print what an export holds."""
     _say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
@@ -111,9 +115,20 @@ def print_status(status: dict[str, Any]) -> None:
 
 def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills."""
-    rows = [[r["rank"], r["doc_id"], r["name"], _short(r["description"])] for r in answer["results"]]
+    rows = [[r["rank"], r["doc_id"], r["name"], _told(r)] for r in answer["results"]]
     _table(answer["query"], ["#", "doc_id", "name", "description"], rows)
     _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
+
+
+def _told(result: dict[str, Any]) -> str:
+    """Return a skill's description, shortened, with its copies and what its score is made of where asked."""
+    lines = [_short(result["description"])]
+    if "parts" in result:
+        parts = " + ".join(f"{part} {score:.2f}" for part, score in result["parts"].items())
+        lines.append(f"{result['score']:.2f} = {parts}")
+    if result["folded"]:
+        lines.append(f"near-identical: {', '.join(result['folded'])}")
+    return "\n".join(lines)
 
 
 def _short(text: str, width: int = 140) -> str:
@@ -132,22 +147,6 @@ def print_page(answer: dict[str, Any]) -> None:
     origin = answer["url"] or answer["source"]
     licence = answer["licence"] or "unknown"
     _say(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}")
-
-
-def print_paging(found: dict[str, Any]) -> None:
-    """Print the table of paging methods with 95 % intervals."""
-    measures = {"sufficient": "sufficient", "coverage": "coverage", "token_reduction": "reduction"}
-    rows = [
-        [
-            m["method"] if m["budget"] is None else f"{m['method']} {m['budget']:g}",
-            *(f"{m[x]:.3f} {m['ci95'][x][0]:.2f}–{m['ci95'][x][1]:.2f}" for x in measures),
-            f"{m['nodes']:.1f}",
-            f"{m['median_ms']:.0f}",
-        ]
-        for m in found["methods"]
-    ]
-    title = f"paging, {found['methods'][0]['queries']} queries, 95 % intervals"
-    _table(title, ["method", *measures.values(), "nodes", "ms"], rows)
 
 
 def print_nodes(found: dict[str, Any]) -> None:
@@ -207,7 +206,7 @@ def print_evaluation(found: dict[str, Any]) -> None:
     rows = [[p["probe"], p["leg"], p["queries"], p["measure"], f"{p['value']:.3f}"] for p in found["probes"]]
     _table(f"evaluation of {found['version']}", ["probe", "leg", "queries", "measure", "value"], rows)
     if found.get("paging"):
-        print_paging({"methods": found["paging"]})
+        print_paging({"methods": found["paging"], "judge": {"spoke": "evidence"}})
 
 
 def print_graph(found: dict[str, Any]) -> None:

@@ -15,9 +15,11 @@ from storage.jsonl import read_lines, write_lines
 from storage.root import Root
 from tasks.parse.local import LocalClassifier
 from tasks.retrieve.page import METHODS
+from tasks.retrieve.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 
 Line = dict[str, Any]
+_KINDS = ("skill", "mcp-server")
 
 
 def open_index(root: Root, settings: Settings) -> ServedIndex:
@@ -41,7 +43,27 @@ def require_page_options(methods: list[str], budgets: list[float | None]) -> Non
         raise WrongInput(msg)
 
 
-def search_batch(index: ServedIndex, batch: Path | None, out: Path | None, *, k: int) -> None:
+def search_filters(kinds: list[str] | None, licences: list[str] | None, sources: list[str] | None) -> Filters:
+    """Return which skills may be found.
+
+    Raises:
+        WrongInput: A kind is neither `skill` nor `mcp-server`.
+    """
+    if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
+        msg = f"--kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
+        raise WrongInput(msg)
+    return Filters(tuple(kinds or ()), tuple(licences or ()), tuple(sources or ()))
+
+
+def search_batch(
+    index: ServedIndex,
+    batch: Path | None,
+    out: Path | None,
+    *,
+    k: int,
+    filters: Filters | None = None,
+    explain: bool = False,
+) -> None:
     """Search for a file of queries, lines `{query_id, query}`; `k` is for lines without their own.
 
     A line that cannot be answered becomes a line with its `error`.
@@ -50,7 +72,11 @@ def search_batch(index: ServedIndex, batch: Path | None, out: Path | None, *, k:
         WrongInput: Only one of the two files is given, one of them cannot be used, or a line is not as it
             should be; nothing has been answered then.
     """
-    _answer(batch, out, lambda line: index.search(line["query"], line.get("k", k)), ("query_id", "query"))
+
+    def answer(line: Line) -> Line:
+        return index.search(line["query"], line.get("k", k), filters=filters, explain=explain)
+
+    _answer(batch, out, answer, ("query_id", "query"))
 
 
 def page_batch(

@@ -108,6 +108,17 @@ class Settings(BaseSettings):
     llm_threshold: float | None = Field(
         None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
     )
+    gate_max_shrink: float = Field(
+        0.05, ge=0, le=1, description="Share of rows that a new version may lack of those served; 1: any."
+    )
+    gate_few: int = Field(
+        10, ge=0, description="Losing no more rows than this is no shrink, whatever their share."
+    )
+    keep_versions: int = Field(
+        7,
+        ge=2,
+        description="Published versions that stay, for `skillery rollback`; the one served always does.",
+    )
     probes: int = Field(100, ge=1, description="Seeded probes of each kind that evaluate asks.")
 
     def limits(self) -> dict[str, Any]:
@@ -138,6 +149,10 @@ class Settings(BaseSettings):
     def near(self) -> dict[str, Any]:
         """Return what counts as a near-duplicate."""
         return {"threshold": self.near_threshold, "max_cluster": self.near_max_cluster}
+
+    def gate(self) -> dict[str, Any]:
+        """Return how much a new version may lack of what is served."""
+        return {"max_shrink": self.gate_max_shrink, "few": self.gate_few}
 
     def reach(self) -> dict[str, Any]:
         """Return what crawls are told of the network; credentials are not among it."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from collections.abc import Callable, Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import lancedb
@@ -16,10 +17,14 @@ from storage.errors import SchemaMismatch, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
+log = logging.getLogger(__name__)
+
 SKILLS, NODES = "skills", "nodes"
 _IDS_PER_DELETE = 500
 # Versions are kept until retention removes them: optimize must not clean up under a reader.
 _KEEP = timedelta(days=36500)
+# Cleaning reads the clock anew after it has compacted: what is this little older stays for another time.
+_MARGIN = timedelta(minutes=1)
 
 _TEXTS = pa.list_(pa.string())
 _SKILL_FIELDS = [
@@ -222,6 +227,45 @@ def keep_only(db: lancedb.DBConnection, name: str, version: int) -> None:
     if left != [version]:
         msg = f"table {name} has versions {left} instead of {version} alone: another process writes to it"
         raise StorageError(msg)
+
+
+def prune(
+    db: lancedb.DBConnection,
+    name: str,
+    kept: Collection[int],
+    labels: Collection[str],
+    margin: timedelta = _MARGIN,
+) -> None:
+    """Take tags off a table, and remove the versions older than all that are kept, with files theirs alone.
+
+    Args:
+        db: The database.
+        name: The table.
+        kept: Versions that stay, and every later one with them.
+        labels: Tags of versions that go; one that is not there is passed over.
+        margin: How much older than all that are kept a version must be to go.
+
+    Raises:
+        StorageError: The table cannot be read, or lacks a version that is kept.
+    """
+    table = db.open_table(name)
+    tags = table.tags.list()
+    for label in labels:
+        if label in tags and int(tags[label]["version"]) not in kept:
+            table.tags.delete(label)
+    tagged = {int(entry["version"]) for entry in table.tags.list().values()}
+    since = {int(v["version"]): v["timestamp"] for v in table.list_versions()}
+    stay = {*kept, *tagged}
+    if not stay <= since.keys():
+        msg = f"table {name} lacks version {min(stay - since.keys())}, which is published"
+        raise StorageError(msg)
+    if stay and min(stay) > min(since):
+        # Lance refuses a cutoff that would take a tagged version; its clock has no zone.
+        age = datetime.now() - since[min(stay)]  # noqa: DTZ005
+        try:
+            table.optimize(cleanup_older_than=age + margin)
+        except RuntimeError as error:
+            log.warning("files of old versions of %s stay until the next time: %s", name, error)
 
 
 def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:

@@ -14,14 +14,14 @@ from storage.root import Root
 _DAMAGE = (pa.ArrowException, OSError, ValueError)
 
 
-def read_columns(root: Root, relative: str, wanted: Collection[str]) -> pl.DataFrame:
-    """Return those of the columns wanted that a file has; a file with none of them gives an empty frame.
+def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> pl.DataFrame:
+    """Return those of the columns wanted (None: all) that a file has; with none of them an empty frame.
 
     Raises:
         StorageError: The file is missing or damaged.
     """
     with _open(root, relative) as file:
-        present = [name for name in file.schema_arrow.names if name in wanted]
+        present = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
         table = _read(root, relative, file, present)
     return pl.DataFrame(table) if present else pl.DataFrame()
 

@@ -104,9 +104,13 @@ class Root:
 
     def delete_unfinished(self) -> None:
         """Remove what killed writes left beside their files; only a root's one writer may."""
-        for path in self.folder.rglob(f"*{_UNFINISHED}"):
-            if path.is_file():
-                path.unlink(missing_ok=True)
+        for file in self.unfinished():
+            self.delete(file)
+
+    def unfinished(self) -> list[str]:
+        """Return what killed writes left beside their files, and what a living one is writing, sorted."""
+        found = (path for path in self.folder.rglob(f"*{_UNFINISHED}") if path.is_file())
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
 
     def files(self, folder: str, suffix: str = "") -> list[str]:
         """Return the files below `folder` at any depth whose names end in `suffix`, sorted.

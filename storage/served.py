@@ -1,4 +1,4 @@
-"""`state/served.json`: the one pointer to what readers may open."""
+"""`state/served.json`, the one pointer to what readers may open, and `state/published/`, where it pointed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from storage.errors import NotPublished, StorageError
 from storage.root import Root
 
 SERVED = "state/served.json"
+PUBLISHED = "state/published"
 _TYPES: dict[str, Any] = {"version": str, "run_id": str, "skills": int, "nodes": int | None, "model": dict}
 
 
@@ -35,7 +36,20 @@ def read_served(root: Root) -> Served | None:
     Raises:
         StorageError: The file is damaged.
     """
-    record = root.read_json(SERVED)
+    return _read(root, SERVED)
+
+
+def read_published(root: Root, relative: str) -> Served | None:
+    """Return what one of the files in `state/published` says, None where there is none.
+
+    Raises:
+        StorageError: The file is damaged.
+    """
+    return _read(root, relative)
+
+
+def _read(root: Root, relative: str) -> Served | None:
+    record = root.read_json(relative)
     if record is None:
         return None
     try:
@@ -43,10 +57,10 @@ def read_served(root: Root) -> Served | None:
         fields = {k: record[k] for k in _TYPES}
         wrong = [k for k, v in fields.items() if not isinstance(v, _TYPES[k]) or isinstance(v, bool)]
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{root.at(SERVED)} is damaged ({error!r})"
+        msg = f"{root.at(relative)} is damaged ({error!r})"
         raise StorageError(msg) from error
     if wrong:
-        msg = f"{root.at(SERVED)} is damaged ({', '.join(wrong)} of another type)"
+        msg = f"{root.at(relative)} is damaged ({', '.join(wrong)} of another type)"
         raise StorageError(msg)
     return Served(**fields, published_at=published_at)
 
@@ -65,5 +79,33 @@ def require_served(root: Root) -> Served:
 
 
 def write_served(root: Root, served: Served) -> None:
-    """Replace the pointer in one step."""
-    root.write_json(SERVED, {**asdict(served), "published_at": served.published_at.isoformat()})
+    """Replace the pointer in one step; what it says is kept beside it first, as the way back."""
+    record = {**asdict(served), "published_at": served.published_at.isoformat()}
+    root.write_json(_kept(served.version), record)
+    root.write_json(SERVED, record)
+
+
+def published_versions(root: Root) -> list[Served]:
+    """Return every version that was published and is still kept, newest first.
+
+    Raises:
+        StorageError: The record of one is damaged.
+    """
+    found = [_read(root, file) for file in root.files(PUBLISHED, ".json")]
+    return sorted((s for s in found if s), key=lambda s: (s.published_at, s.version), reverse=True)
+
+
+def drop_published(root: Root, version: str) -> None:
+    """Forget that a version was published; its tables are not touched."""
+    root.delete(_kept(version))
+
+
+def keep_published(root: Root, version: str) -> None:
+    """Forget that any version but this one was published."""
+    for file in root.files(PUBLISHED, ".json"):
+        if file != _kept(version):
+            root.delete(file)
+
+
+def _kept(version: str) -> str:
+    return f"{PUBLISHED}/{version}.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any
 
 import polars as pl
@@ -12,17 +12,12 @@ from storage.forgotten import Forgotten
 from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
-from storage.state import SEEN, seen_table
+from storage.state import SEEN, documents_table, seen_table
 
 _COLUMNS = ("doc_id", "source", "raw_hash", "fetched_at")
 
 
-def parse_dates(start: str, end: str) -> list[str]:
-    """Return the days from `start` to `end`, both included, as YYYY-MM-DD.
-
-    Raises:
-        WrongInput: One is no date, or the end lies before the start.
-    """
+def _range(start: str, end: str) -> tuple[str, str]:
     try:
         first, last = date.fromisoformat(start), date.fromisoformat(end)
     except ValueError as error:
@@ -31,7 +26,7 @@ def parse_dates(start: str, end: str) -> list[str]:
     if last < first:
         msg = f"{end} lies before {start}"
         raise WrongInput(msg)
-    return [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
+    return first.isoformat(), last.isoformat()
 
 
 def replay_seen(root: Root, day: str, into: Root) -> int:
@@ -65,6 +60,37 @@ def replay_seen(root: Root, day: str, into: Root) -> int:
     table = seen_table(into)
     table.replace({*frame["doc_id"], *table.read(columns=["doc_id"])["doc_id"]}, frame)
     return frame.height
+
+
+def days_crawled(root: Root, start: str, end: str) -> list[str]:
+    """Return the days from `start` to `end` on which something was crawled, in order.
+
+    Raises:
+        WrongInput: One is no date, or the end lies before the start.
+    """
+    first, last = _range(start, end)
+    days = {day_of(file) for file in root.files("raw/documents", ".parquet")}
+    return sorted(day for day in days if first <= day <= last)
+
+
+def replay_plan(root: Root, days: list[str]) -> list[dict[str, Any]]:
+    """Return a row a day: the raw parts that a replay of it reads, and the documents rebuilt before."""
+    parts = [day_of(file) for file in root.files("raw/documents", ".parquet")]
+    return [
+        {
+            "day": day,
+            "raw parts": sum(fetched <= day for fetched in parts),
+            "documents rebuilt before": documents_table(Root(root.at(backfill_of(day))))
+            .read(columns=["doc_id"])
+            .height,
+        }
+        for day in days
+    ]
+
+
+def backfill_of(day: str) -> str:
+    """Return the folder, relative to the root, of the tables of a day."""
+    return f"backfill/date={day}"
 
 
 def day_of(file: str) -> str:

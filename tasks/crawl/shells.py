@@ -13,7 +13,7 @@ from storage.root import Root
 from tasks.crawl.collect import collect
 from tasks.crawl.opening import Opening, open_source
 from tasks.crawl.reach import Reach
-from tasks.crawl.replay import day_of, parse_dates, replay_seen
+from tasks.crawl.replay import backfill_of, days_crawled, replay_seen
 
 
 @task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)
@@ -30,14 +30,13 @@ def crawl_source(
 @task(name="plan-backfill", cache_policy=NO_CACHE)
 def plan_backfill(root: str, start: str, end: str) -> list[str]:
     """Return the days of the range on which something was crawled."""
-    held = {day_of(file) for file in Root(root).files("raw/documents", ".parquet")}
-    return [day for day in parse_dates(start, end) if day in held]
+    return days_crawled(Root(root), start, end)
 
 
 @task(name="replay-raw", task_run_name="replay {day}", cache_policy=NO_CACHE)
 def replay_raw(root: str, day: str) -> str:
     """Put together what had been seen by the end of a day; return the root of that day's own tables."""
     place = Root(root)
-    into = f"{place.uri}/backfill/date={day}"
+    into = place.at(backfill_of(day))
     replay_seen(place, day, Root(into))
     return into

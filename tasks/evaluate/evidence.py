@@ -90,24 +90,33 @@ def read_documents(path: Path) -> dict[str, str]:
 
 
 def read_queries(path: Path) -> list[EvidenceQuery]:
-    """Return the requests in order.
+    """Return the requests in order; arguments and errors as `read_located_queries`."""
+    return [query for _, query in read_located_queries(path)]
+
+
+def read_located_queries(path: Path) -> list[tuple[str, EvidenceQuery]]:
+    """Return the requests in order, each with its `file:line`.
 
     Args:
         path: Lines `{query_id, doc_id, query, evidence: [{any_of: [span, ...]}, ...]}`, and `breadth` where
             it is known.
 
     Raises:
-        WrongInput: As `read_documents`, or a request has no evidence, or an item or a span is empty.
+        WrongInput: As `read_documents`, or a query is blank, a request has no evidence, or an item or a span
+            is empty.
     """
-    queries: dict[str, EvidenceQuery] = {}
+    queries: dict[str, tuple[str, EvidenceQuery]] = {}
     for where, record in read_lines(path, "{query_id, doc_id, query, evidence}"):
         query_id, doc_id, query = (text_field(record, key, where) for key in ("query_id", "doc_id", "query"))
-        if query_id in queries or not query.strip():
-            msg = f"{where}: query_id {query_id!r} occurs twice, or its query is blank; mend the line"
+        if query_id in queries:
+            msg = f"{where}: query_id {query_id!r} occurs twice, first in {queries[query_id][0]}; keep one"
+            raise WrongInput(msg)
+        if not query.strip():
+            msg = f"{where}: the query of {query_id!r} is blank; say what is asked, or drop the line"
             raise WrongInput(msg)
         breadth = text_field(record, "breadth", where) if record.get("breadth") is not None else None
         evidence = _evidence(record.get("evidence"), where)
-        queries[query_id] = EvidenceQuery(query_id, doc_id, query, evidence, breadth)
+        queries[query_id] = where, EvidenceQuery(query_id, doc_id, query, evidence, breadth)
     return list(queries.values())
 
 

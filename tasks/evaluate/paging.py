@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count, product
 from typing import Any
 
-import numpy as np
-
 from storage.errors import WrongInput
 from tasks.evaluate.evidence import EvidenceQuery, coverage
-from tasks.evaluate.statistics import bootstrap_interval, bootstrap_ratio_interval, clustered_interval
-from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.evaluate.paging_input import nearest
+from tasks.evaluate.paging_outcomes import Outcome, summarise
+from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
 from tasks.parse.edges import infer_edges
@@ -24,28 +23,8 @@ from tasks.retrieve.chunks import encode_chunks
 from tasks.retrieve.page import METHODS, Page, PagedDocument, page
 from tasks.retrieve.paging_ready import make_ready
 
-# Documents of up to so many nodes, and of more; the paper's own line is at 100.
-SIZES = (50, 100)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one query got: share of evidence covered, tokens of context and body, nodes, milliseconds.
-
-    `node_tokens` are those of all nodes joined, the paper's whole document; where the query comes from is
-    told by `query_id`, `doc_id`, `breadth` and `size`, the number of its document's nodes.
-    """
-
-    coverage: float
-    tokens: int
-    document_tokens: int
-    nodes: int
-    milliseconds: float
-    node_tokens: int = 0
-    query_id: str = ""
-    doc_id: str = ""
-    breadth: str | None = None
-    size: int = 0
+# A method, and a budget as `page` takes it; None: the method's own limit.
+Setting = tuple[str, float | None]
 
 
 @dataclass(slots=True)
@@ -55,17 +34,29 @@ class Remembering:
     encoder: Encoder
     clock: Callable[[], float] = time.perf_counter
     spared: float = 0.0
-    _known: dict[tuple[str, ...], tuple[Vectors, float]] = field(default_factory=dict)
+    _known: dict[object, tuple[Vectors, float]] = field(default_factory=dict)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector a text, as the encoder does."""
-        key = tuple(texts)
+        return self._remembered(tuple(texts), lambda: self.encoder.encode(texts))
+
+    def encode_parts(self, text: str, parts: Sequence[tuple[int, int]]) -> Vectors:
+        """Return the vectors of a text and of its parts, as the encoder does: in one pass, or one by one."""
+
+        def made() -> Vectors:
+            if isinstance(self.encoder, PartEncoder):
+                return self.encoder.encode_parts(text, parts)
+            return self.encoder.encode([text, *(text[start:end] for start, end in parts)])
+
+        return self._remembered((text, tuple(parts)), made)
+
+    def _remembered(self, key: object, made: Callable[[], Vectors]) -> Vectors:
         if key in self._known:
             vectors, seconds = self._known[key]
             self.spared += seconds
             return vectors
         began = self.clock()
-        vectors = self.encoder.encode(texts)
+        vectors = made()
         self._known[key] = vectors, self.clock() - began
         return vectors
 
@@ -115,25 +106,35 @@ def evaluate_bench(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
     """Measure as `evaluate_paging` does, on documents that are ready."""
-    settings = list(product(methods, budgets))
+    return {"methods": rows_of(measure(bench, list(product(methods, budgets)), progress))}
+
+
+def measure(
+    bench: PagingBench, settings: Sequence[Setting], progress: Callable[[int, int], None]
+) -> dict[Setting, list[Outcome]]:
+    """Return what each query got by each setting; `progress` is told the pages done and their total."""
     total, steps = len(bench.queries) * len(settings), count(1)
+    return {s: bench.measured(*s, step=lambda: progress(next(steps), total)) for s in settings}
 
-    def step() -> None:
-        progress(next(steps), total)
 
-    rows = [(m, b, summarise(bench.measured(m, b, step=step))) for m, b in settings]
-    return {"methods": [{"method": m, "budget": b, **row} for m, b, row in rows]}
+def rows_of(measured: Mapping[Setting, Sequence[Outcome]]) -> list[dict[str, Any]]:
+    """Return a row for each method and budget, as `summarise` has it."""
+    return [{"method": m, "budget": b, **summarise(found)} for (m, b), found in measured.items()]
 
 
 @dataclass(slots=True)
 class PagingBench:
-    """Documents and queries to measure methods on; every query is encoded once."""
+    """Documents and queries to measure methods on; every query is encoded once.
+
+    Outcomes hold their contexts where `keep_contexts` says so: a judge is to read them.
+    """
 
     documents: Mapping[str, PagedDocument]
     queries: Sequence[EvidenceQuery]
     encoder: Encoder
     tokenizer: Tokenizer
     clock: Callable[[], float] = time.perf_counter
+    keep_contexts: bool = False
 
     def measured(
         self,
@@ -154,19 +155,27 @@ class PagingBench:
         return found
 
     def _one(self, query: EvidenceQuery, method: str, budget: float | None) -> Outcome:
+        def paged(document: PagedDocument) -> Page:
+            return page(
+                document,
+                query.query,
+                encoder=self.encoder,
+                tokenizer=self.tokenizer,
+                method=method,
+                budget=budget,
+            )
+
+        return self.outcome(query, paged)
+
+    def outcome(self, query: EvidenceQuery, paged: Callable[[PagedDocument], Page]) -> Outcome:
+        """Return what a query gets of its document by a way of paging, timed as `measured` is."""
         document = self.documents[query.doc_id]
         spared = getattr(self.encoder, "spared", 0.0)
         began = self.clock()
-        answer = page(
-            document,
-            query.query,
-            encoder=self.encoder,
-            tokenizer=self.tokenizer,
-            method=method,
-            budget=budget,
-        )
+        answer = paged(document)
         seconds = self.clock() - began + getattr(self.encoder, "spared", 0.0) - spared
-        return _outcome(query, answer, seconds, document)
+        found = _outcome(query, answer, seconds, document)
+        return replace(found, context=answer.context) if self.keep_contexts else found
 
 
 def prepare_all(
@@ -193,7 +202,7 @@ def prepare(
     doc_id: str, content: str, *, encoder: Encoder, tokenizer: Tokenizer, classifier: Classifier
 ) -> PagedDocument:
     """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
-    body, _ = strip_boilerplate(canonical(parse_frontmatter(content).body)[0], "body")
+    body = body_of(content)
     nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer)
     vectors = encoder.encode([node.text for node in nodes])
     document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0])
@@ -203,6 +212,11 @@ def prepare(
         edges=infer_edges(nodes, vectors),
         ready=make_ready(body, nodes, vectors, tokenizer) if nodes else None,
     )
+
+
+def body_of(content: str) -> str:
+    """Return what stands below a document's front matter, as refine would keep it."""
+    return strip_boilerplate(canonical(parse_frontmatter(content).body)[0], "body")[0]
 
 
 def _outcome(query: EvidenceQuery, answer: Page, seconds: float, document: PagedDocument) -> Outcome:
@@ -218,66 +232,6 @@ def _outcome(query: EvidenceQuery, answer: Page, seconds: float, document: Paged
         breadth=query.breadth,
         size=len(document.nodes),
     )
-
-
-def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the measures of one method and budget with their intervals; there is at least one outcome.
-
-    `sufficient` is the share of queries whose context covers all evidence, `coverage` the mean share of
-    evidence covered, `token_reduction` is `1 - tokens of contexts / tokens of bodies`, both summed over
-    queries (`token_reduction_nodes` against all nodes joined, as the paper has it), and `nodes` the mean
-    number of nodes in a context. `ci95` holds percentile bootstrap intervals over queries,
-    `ci95_clustered` that of `sufficient` over documents; `median_ms` and `p95_ms` are of a query, its
-    encoding included. `by_breadth` and `by_size` hold the first three for groups of queries.
-    """
-    values = {
-        "sufficient": [float(outcome.coverage == 1.0) for outcome in outcomes],
-        "coverage": [outcome.coverage for outcome in outcomes],
-        "nodes": [float(outcome.nodes) for outcome in outcomes],
-    }
-    bodies = [max(outcome.document_tokens, 1) for outcome in outcomes]
-    left_out = [body - outcome.tokens for body, outcome in zip(bodies, outcomes, strict=True)]
-    milliseconds = [outcome.milliseconds for outcome in outcomes]
-    doc_ids = [outcome.doc_id for outcome in outcomes]
-    return {
-        **_core(outcomes),
-        "nodes": float(np.mean(values["nodes"])),
-        "token_reduction_nodes": _reduction(outcomes, [outcome.node_tokens for outcome in outcomes]),
-        "ci95": {
-            **{measure: list(bootstrap_interval(column)) for measure, column in values.items()},
-            "token_reduction": list(bootstrap_ratio_interval(left_out, bodies)),
-        },
-        "ci95_clustered": {"sufficient": list(clustered_interval(values["sufficient"], doc_ids))},
-        "median_ms": float(np.median(milliseconds)),
-        "p95_ms": float(np.quantile(milliseconds, 0.95)),
-        "by_breadth": _groups(outcomes, lambda outcome: outcome.breadth or ""),
-        "by_size": _groups(outcomes, lambda outcome: _size(outcome.size)),
-    }
-
-
-def _core(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    return {
-        "queries": len(outcomes),
-        "sufficient": float(np.mean([outcome.coverage == 1.0 for outcome in outcomes])),
-        "coverage": float(np.mean([outcome.coverage for outcome in outcomes])),
-        "token_reduction": _reduction(outcomes, [outcome.document_tokens for outcome in outcomes]),
-    }
-
-
-def _reduction(outcomes: Sequence[Outcome], whole: Sequence[int]) -> float:
-    return 1 - sum(outcome.tokens for outcome in outcomes) / max(sum(whole), 1)
-
-
-def _groups(outcomes: Sequence[Outcome], name: Callable[[Outcome], str]) -> dict[str, Any]:
-    groups: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault(name(outcome), []).append(outcome)
-    return {key: _core(groups[key]) for key in sorted(groups) if key}
-
-
-def _size(nodes: int) -> str:
-    small, middle = SIZES
-    return f"1: to {small} nodes" if nodes <= small else f"2: to {middle}" if nodes <= middle else "3: more"
 
 
 def require_paging(
@@ -296,5 +250,6 @@ def require_paging(
         raise WrongInput(msg)
     for query in queries:
         if query.doc_id not in documents:
-            msg = f"query {query.query_id}: no document {query.doc_id!r} is given; add it or drop the query"
+            near = nearest(query.doc_id, documents)
+            msg = f"query {query.query_id}: no document {query.doc_id!r} is given{near}; add it"
             raise WrongInput(msg)

@@ -28,7 +28,7 @@ from tasks.retrieve.paging_outline import Floats
 from tasks.retrieve.paging_scorer import FILE, SCORER_VERSION, Scorer, chances, scorer_of
 from tasks.retrieve.paging_types import PagedDocument
 
-PENALTY = 10.0
+PENALTY = 100.0
 ROUNDS = 3
 FOLDS = 9
 _NEWTON_STEPS = 15
@@ -49,7 +49,7 @@ class Example:
 def example(query: EvidenceQuery, document: PagedDocument, encoder: Encoder, tokenizer: Tokenizer) -> Example:
     """Return a request as the fit takes it; evidence that lies in headings alone gives no positives."""
     ready = ready_for(document, encoder=encoder, tokenizer=tokenizer)
-    matrix = unit_features(ready, document.body, *ask(query.query, encoder))
+    matrix = unit_features(ready, *ask(query.query, encoder))
     starts, ends = ready.prepared.units.start, ready.prepared.units.end
     items: list[Item] = []
     for item in query.evidence:
@@ -67,7 +67,7 @@ def fit(examples: Sequence[Example], *, penalty: float = PENALTY, rounds: int = 
         penalty: Of the squared weights of standardised features.
         rounds: How often the alternatives are chosen anew.
     """
-    rows = np.concatenate([e.features for e in examples])
+    rows = np.concatenate([e.features for e in examples], axis=1).T
     mean, deviation = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     scorer: Scorer | None = None
     for _ in range(rounds):
@@ -81,7 +81,7 @@ def fit(examples: Sequence[Example], *, penalty: float = PENALTY, rounds: int = 
 def _labels(e: Example, scorer: Scorer | None) -> tuple[Floats, Floats]:
     """Return which units are needed, and which count at all."""
     scores = None if scorer is None else scorer.logits(e.features)
-    labels, counts = np.zeros(len(e.features)), np.ones(len(e.features))
+    labels, counts = np.zeros(e.features.shape[1]), np.ones(e.features.shape[1])
     for alternatives in e.items:
         counts[[u for units in alternatives for u in units]] = 0
     for alternatives in (a for a in e.items if a):

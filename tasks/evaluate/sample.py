@@ -10,7 +10,7 @@ from storage.errors import UnknownDocument, Withheld
 from storage.schemas import Qrel
 from tasks.evaluate.evidence import EvidenceQuery, coverage, read_queries
 from tasks.evaluate.measures import per_query
-from tasks.evaluate.paging import Outcome, summarise
+from tasks.evaluate.paging_outcomes import Outcome, summarise
 from tasks.evaluate.statistics import bootstrap_interval
 from tasks.retrieve.served_index import ServedIndex
 

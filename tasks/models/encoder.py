@@ -114,6 +114,26 @@ class OnnxEncoder:
                 log.info("encoded %d of %d windows", done, len(windows))
         return _unit(sums)
 
+    def encode_parts(self, text: str, parts: Sequence[tuple[int, int]]) -> Vectors:
+        """Return the unit vectors of a text and of its parts out of one pass, shape `(1 + parts, dimension)`.
+
+        A part is a character span; its vector is the normalised mean of its tokens' states in their context,
+        that of the whole text where it has none.
+        """
+        offsets = np.array(self.offsets(text), dtype=np.int64).reshape(-1, 2)
+        prefix, suffix = self._special_tokens
+        wholes, states = [], []
+        for _, ids in self._windows([text]):
+            found, mask = self._states([ids])
+            wholes.append(_unit(_pool(found, mask, self.card["pooling"]))[0])
+            states.append(found[0, len(prefix) : found.shape[1] - len(suffix)])
+        rows = np.concatenate(states)
+        vectors = [np.sum(wholes, axis=0)]
+        for start, end in parts:
+            inside = (offsets[:, 0] < end) & (offsets[:, 1] > start)
+            vectors.append(rows[inside].mean(axis=0) if inside.any() else vectors[0])
+        return _unit(np.stack(vectors))
+
     def _inferred(self, batches: list[list[_Window]]) -> Iterator[tuple[list[_Window], Vectors]]:
         windows = [[ids for _, ids in batch] for batch in batches]
         if self._threads == 1 or len(batches) == 1:
@@ -124,6 +144,10 @@ class OnnxEncoder:
             yield from zip(batches, pool.map(self._infer, windows), strict=True)
 
     def _infer(self, windows: list[list[int]]) -> Vectors:
+        return _unit(_pool(*self._states(windows), self.card["pooling"]))
+
+    def _states(self, windows: list[list[int]]) -> tuple[Vectors, npt.NDArray[np.int64]]:
+        """Return the tokens' states, special tokens included, and which of them are no padding."""
         prefix, suffix = self._special_tokens
         rows = [[*prefix, *ids, *suffix] for ids in windows]
         mask = np.zeros((len(rows), max(len(r) for r in rows)), dtype=np.int64)
@@ -133,8 +157,7 @@ class OnnxEncoder:
             mask[i, : len(row)] = 1
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         inputs = {i.name for i in self._session.get_inputs()}
-        states = self._session.run(None, {k: v for k, v in feed.items() if k in inputs})[0]
-        return _unit(_pool(states, mask, self.card["pooling"]))
+        return self._session.run(None, {k: v for k, v in feed.items() if k in inputs})[0], mask
 
     def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
         prefix, suffix = self._special_tokens

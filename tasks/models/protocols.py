@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,14 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector a text, shape `(len(texts), dimension)`; longer texts are windowed."""
+
+
+@runtime_checkable
+class PartEncoder(Encoder, Protocol):
+    """An encoder that can look into a text."""
+
+    def encode_parts(self, text: str, parts: Sequence[tuple[int, int]]) -> Vectors:
+        """Return the unit vectors of a text and of character spans of it, shape `(1 + parts, dimension)`."""
 
 
 class Tokenizer(Protocol):

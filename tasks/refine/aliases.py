@@ -39,9 +39,8 @@ def desired_aliases(
     ])  # fmt: skip
 
 
-def write_aliases(table: PartitionedTable, desired: pl.DataFrame, now: datetime) -> None:
-    """Make the table hold what is desired; a row that is there already keeps its `since`."""
-    known = table.read()
+def write_aliases(table: PartitionedTable, known: pl.DataFrame, desired: pl.DataFrame, now: datetime) -> None:
+    """Make the table, which holds what is known, hold what is desired; a row that stays keeps its `since`."""
     new = desired.join(known, on=_ROW, how="anti")
     over = known.join(desired, on=_ROW, how="anti")
     rows = new.with_columns(since=pl.lit(now)).cast(ALIASES)

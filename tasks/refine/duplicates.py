@@ -37,9 +37,9 @@ def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """Return documents with the one that is to stand for its likes first.
 
     What is not from a repository known to publish others' skills again stands first; then what comes from
-    nearer to its origin (`SOURCE_RANKS`), of a known repository before
-    none, with a known licence before none, then by most stars, first seen, smallest doc_id (lower-cased, then
-    as written); unknown stars and times come last. The order of rows has no influence.
+    nearer to its origin (`SOURCE_RANKS`), of a known repository before none, with a known licence before
+    none, then by most stars, first seen, smallest doc_id (lower-cased, then as written); unknown stars and
+    times come last. The order of rows has no influence.
 
     Args:
         frame: Columns doc_id (unique), source, repo, licence, stars and first_seen_at, among others.

@@ -70,10 +70,11 @@ def near_folds(
         limits: What counts as near.
     """
     n, (pairs, similarity), uncompared = sizes.size, known, 0
+    shared = _shared(bands, np.flatnonzero(sizes > 0))
     for hubs in _HUBS:
         onto = survivors(pairs[similarity >= limits.threshold], n, max_cluster=limits.max_cluster)
-        alive = np.flatnonzero((onto == np.arange(n)) & (sizes > 0))
-        codes, uncompared = _candidates(bands, sizes, alive, hubs, limits)
+        codes, uncompared = _candidates(shared, sizes, onto == np.arange(n), hubs, limits)
+        codes = np.union1d(codes, _better_survivors(shared, sizes, onto, limits))
         new = _decoded(np.setdiff1d(codes, pairs[:, 0] * n + pairs[:, 1], assume_unique=True), n)
         if not len(new) and not uncompared:
             break
@@ -107,26 +108,67 @@ def _blocks(rows: Index, pairs: Index, sizes: Index) -> Iterator[Index]:
         yield from _blocks(half, pairs, sizes)
 
 
-def _candidates(bands: Bands, sizes: Index, alive: Index, hubs: int, limits: NearLimits) -> tuple[Index, int]:
-    """Return pairs of texts to compare, as better * n + worse, and how many texts their bucket left out."""
-    found, left_out = [np.zeros(0, np.int64)], np.zeros(alive.size, bool)
+def _shared(bands: Bands, texts: Index) -> list[tuple[Index, Bands]]:
+    """Return by band the texts that share its value with another, bucket by bucket, and those values."""
+    found = []
     for band in range(bands.shape[1]):
-        values = bands[alive, band]
+        values = bands[texts, band]
         order = np.argsort(values, kind="stable")
-        starts = np.flatnonzero(np.diff(values[order], prepend=~values[order[:1]]) != 0)
-        members = np.diff(starts, append=alive.size)
-        place = np.arange(alive.size) - np.repeat(starts, members)
-        most = np.repeat(np.where(members <= max(limits.max_bucket, hubs), members, hubs), members)
+        ordered = values[order]
+        differs = np.diff(ordered, prepend=~ordered[:1], append=~ordered[-1:]) != 0
+        order = order[~(differs[:-1] & differs[1:])]
+        found.append((texts[order], values[order]))
+    return found
+
+
+def _candidates(
+    shared: list[tuple[Index, Bands]],
+    sizes: Index,
+    alive: npt.NDArray[np.bool_],
+    hubs: int,
+    limits: NearLimits,
+) -> tuple[Index, int]:
+    """Return pairs of texts to compare, as better * n + worse, and how many texts their bucket left out."""
+    found, left_out = [np.zeros(0, np.int64)], np.zeros(sizes.size, bool)
+    for everyone, values_of in shared:
+        members, values = everyone[alive[everyone]], values_of[alive[everyone]]
+        starts = np.flatnonzero(np.diff(values, prepend=~values[:1]) != 0)
+        count = np.diff(starts, append=members.size)
+        place = np.arange(members.size) - np.repeat(starts, count)
+        most = np.repeat(np.where(count <= max(limits.max_bucket, hubs), count, hubs), count)
         partners = np.minimum(place, most)
-        left_out[order[place > most]] = True
-        worse = np.repeat(np.arange(alive.size), partners)
+        left_out[members[place > most]] = True
+        worse = np.repeat(np.arange(members.size), partners)
         nth = np.arange(worse.size) - np.repeat(np.cumsum(partners) - partners, partners)
-        one, other = alive[order[worse - place[worse] + nth]], alive[order[worse]]
-        # The smaller set over the larger bounds the similarity of two sets from above.
-        small, large = np.minimum(sizes[one], sizes[other]), np.maximum(sizes[one], sizes[other])
-        close = small >= limits.threshold * large
-        found.append(np.unique(one[close] * sizes.size + other[close]))
+        found.append(_codes(members[worse - place[worse] + nth], members[worse], sizes, limits))
     return np.unique(np.concatenate(found)), int(left_out.sum())
+
+
+def _better_survivors(
+    shared: list[tuple[Index, Bands]], sizes: Index, onto: Index, limits: NearLimits
+) -> Index:
+    """Return pairs of a folded text and a survivor better than its own, the best few of each bucket."""
+    n, found = sizes.size, [np.zeros(0, np.int64)]
+    for members, values in shared:
+        bucket = np.cumsum(np.diff(values, prepend=values[:1]) != 0) * n
+        lives = onto[members] == members
+        alive, places = members[lives], (bucket + members)[lives]
+        folded, bucket = members[~lives], bucket[~lives]
+        first = np.searchsorted(places, bucket)
+        partners = np.searchsorted(places, bucket + onto[folded]) - first
+        partners = np.minimum(partners, limits.max_bucket)
+        nth = np.arange(partners.sum()) - np.repeat(np.cumsum(partners) - partners, partners)
+        better = alive[np.repeat(first, partners) + nth]
+        found.append(_codes(better, np.repeat(folded, partners), sizes, limits))
+    return np.unique(np.concatenate(found))
+
+
+def _codes(better: Index, worse: Index, sizes: Index, limits: NearLimits) -> Index:
+    """Return pairs as better * n + worse, each once, without those whose sizes alone rule it out."""
+    # The smaller set over the larger bounds the similarity of two sets from above.
+    small, large = np.minimum(sizes[better], sizes[worse]), np.maximum(sizes[better], sizes[worse])
+    close = small >= limits.threshold * large
+    return np.unique(better[close] * sizes.size + worse[close])
 
 
 def _decoded(codes: Index, n: int) -> Index:

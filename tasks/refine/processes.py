@@ -25,8 +25,7 @@ def batch_processes(batches: int, workers: int | None) -> Iterator[Executor | No
     """Lend processes to run batches in, or None where these few are done sooner without.
 
     The processes end with the one that lends them, however it ends, once Python has a turn in them. They
-    are started anew: what is forked
-    from a process with threads may wait for a lock for ever.
+    are started anew: what is forked from a process with threads may wait for a lock for ever.
 
     Args:
         batches: How many are to be run.

@@ -64,7 +64,8 @@ def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = 
     _record_dropped(root, run_id, [dropped, _duplicates(newly), _departures(plan)])
     gone = held.join(_retired(plan), on="doc_id", how="semi")
     aliases, like = aliases_table(root), _as_their_like(root, gone, texts, limits)
-    write_aliases(aliases, desired_aliases(aliases.read(), verdict, like, again), now)
+    known = aliases.read()
+    write_aliases(aliases, known, desired_aliases(known, verdict, like, again), now)
     both = set(served["doc_id"]) & was_folded
     moved = ((was_folded ^ now_folded) | both) - replaced
     place(root, replaced=replaced, moved=moved, copies=now_folded)

@@ -24,12 +24,13 @@ _SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of the gate: what was found, and what was asked."""
+    """One check of the gate: what was found, and what was asked (`bound`: `must be`, or `may be at most`)."""
 
     check: str
     passed: bool
     value: float
     limit: float
+    bound: str = "must be"
 
 
 def check_index(root: Root, built: Built, *, encoder: Encoder) -> list[Check]:
@@ -64,7 +65,7 @@ def require_passed(checks: list[dict[str, Any]]) -> None:
     """
     failed = [c for c in checks if not c["passed"]]
     if failed:
-        said = "; ".join(f"{c['check']} is {c['value']:g}, must be {c['limit']:g}" for c in failed)
+        said = "; ".join(f"{c['check']} is {c['value']:g}, {c['bound']} {c['limit']:g}" for c in failed)
         msg = f"the gate refused the new version, the old one stays served: {said}"
         raise GateRefused(msg)
 

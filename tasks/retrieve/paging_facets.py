@@ -3,60 +3,76 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
+from storage.errors import StorageError
 from storage.schemas import Node
-from tasks.models.protocols import Encoder, Tokenizer, Vectors
-from tasks.retrieve.paging_choice import Chooser
+from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
+from tasks.retrieve.paging_choice import choose
 from tasks.retrieve.paging_features import features
 from tasks.retrieve.paging_fill import ceiling_of
-from tasks.retrieve.paging_outline import Floats
+from tasks.retrieve.paging_outline import Floats, Integers
 from tasks.retrieve.paging_print import Printed, print_units
 from tasks.retrieve.paging_published import node_vectors
-from tasks.retrieve.paging_ready import Ready, make_ready
+from tasks.retrieve.paging_ready import Ready, make_ready, tokens_of
 from tasks.retrieve.paging_request import Request, read_request
 from tasks.retrieve.paging_scorer import GROUPS, Scorer, chances, packaged_scorer
 from tasks.retrieve.paging_types import Page, PagedDocument
 
-# Of a longer query the encoder sees this much at once; its facets are encoded each by itself.
-_WHOLE_QUERY = 2000
 # Without a budget: stop when what is taken holds this share of what is likely to be needed (see the card).
 ENOUGH = 0.88
-# Where pieces meet a few tokens are added; printing and counting twice would cost more than this share.
-_SPARE = 0.004
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A document's units scored for one request: `logits` and what they are made of, by group."""
+    """A document's units scored for one request: `logits` by `scorer` from `features`."""
 
     ready: Ready
+    scorer: Scorer
+    features: Floats
     logits: Floats
-    parts: Floats
 
 
 def ready_for(document: PagedDocument, *, encoder: Encoder, tokenizer: Tokenizer) -> Ready:
-    """Return what the document brings, or work it out; errors as `page`."""
+    """Return what the document brings, or work it out.
+
+    Raises:
+        StorageError: Nodes or vectors cannot be those of this body.
+        ValueError: The vectors' shape does not fit the nodes.
+    """
     if document.ready is not None:
         return document.ready
-    return make_ready(document.body, document.nodes, node_vectors(document, encoder), tokenizer)
+    vectors = node_vectors(document, encoder)
+    _require_sound(document, vectors)
+    return make_ready(document.body, document.nodes, vectors, tokenizer)
 
 
-def unit_features(ready: Ready, body: str, request: Request, asked: Vectors) -> Floats:
-    """Return the scorer's features of all units; `asked` are the vectors of query and facets."""
-    return features(ready.prepared, ready.vectors, request, asked, body)
+def _require_sound(document: PagedDocument, vectors: Vectors) -> None:
+    body, ends = document.body, [0, *(node.end for node in document.nodes)]
+    for place, node in enumerate(document.nodes):
+        if (node.ordinal, body[node.start : node.end]) != (place, node.text) or node.start < ends[place]:
+            msg = f"{document.doc_id}: node {node.node_id} is not what stands in its text"
+            raise StorageError(f"{msg}: the index is damaged, `skillery doctor` finds out how")
+    if not np.isfinite(vectors).all():
+        msg = f"{document.doc_id}: a vector of its nodes is no vector of numbers"
+        raise StorageError(f"{msg}: the index is damaged, `skillery doctor` finds out how")
+
+
+def unit_features(ready: Ready, request: Request, asked: Vectors) -> Floats:
+    """Return the scorer's features of all units; `asked` are the vectors of the request."""
+    return features(ready.prepared, ready.vectors, request, asked)
 
 
 def ask(query: str, encoder: Encoder) -> tuple[Request, Vectors]:
-    """Take a query apart and encode it: the whole, then its facets."""
+    """Take a query apart and encode it: the whole, its facets, its words, in one pass if the encoder can."""
     request = read_request(query)
-    texts = [query[:_WHOLE_QUERY], *request.facets]
-    vectors = dict(zip(once := list(dict.fromkeys(texts)), encoder.encode(once), strict=True))
-    return request, np.stack([vectors[text] for text in texts])
+    parts = [*request.facets, *request.words]
+    if isinstance(encoder, PartEncoder):
+        return request, encoder.encode_parts(request.text, parts)
+    return request, encoder.encode([request.text, *(request.text[start:end] for start, end in parts)])
 
 
 def page_by_facets(
@@ -84,31 +100,39 @@ def page_by_facets(
         enough: A share in (0, 1].
     """
     ready = ready_for(document, encoder=encoder, tokenizer=tokenizer)
-    request, asked = ask(query, encoder)
-    matrix = unit_features(ready, document.body, request, asked)
+    matrix = unit_features(ready, *ask(query, encoder))
     scorer = scorer or packaged_scorer()
-    scored = Scored(ready, scorer.logits(matrix), scorer.by_group(matrix))
+    scored = Scored(ready, scorer, matrix, scorer.logits(matrix))
     tokens = document.n_tokens or 0
     ceiling = math.inf if budget is None else ceiling_of(budget, tokens)
-    if budget is not None and ceiling >= tokens:
-        chosen = list(range(len(scored.logits)))
-    else:
-        chooser = Chooser(ready.prepared, chances(scored.logits), ready.costs)
-        chosen = chooser.choose(ceiling - _SPARE * ceiling if budget else ceiling, 1.0 if budget else enough)
-    printed, counted = _fitted(document, ready, chosen, ceiling, tokenizer)
+    if ceiling >= tokens and budget is not None:
+        return _answer(document, scored, _everything(document), tokens, budget)
+    chosen = choose(
+        ready.prepared,
+        chances(scored.logits),
+        ready.costs,
+        ceiling=ceiling,
+        enough=enough if budget is None else 1.0,
+    )
+    printed, counted = _fitted(ready, chosen, ceiling, tokenizer)
     if not printed.texts:
         return _best_alone(document, scored, tokenizer, ceiling, budget)
     return _answer(document, scored, printed, counted, budget)
 
 
-def _fitted(
-    document: PagedDocument, ready: Ready, chosen: Sequence[int], ceiling: float, tokenizer: Tokenizer
-) -> tuple[Printed, int]:
+def _everything(document: PagedDocument) -> Printed:
+    texts = {node.ordinal: node.text for node in document.nodes}
+    return Printed(document.body, texts, frozenset(texts), 0)
+
+
+def _fitted(ready: Ready, chosen: Sequence[int], ceiling: float, tokenizer: Tokenizer) -> tuple[Printed, int]:
     """Print, count, and give up the units taken last until what is printed is within the ceiling."""
     kept = list(chosen)
     while True:
-        printed = print_units(document.body, document.nodes, ready.prepared, kept)
-        counted = tokenizer.count([printed.context])[0]
+        printed = print_units(ready.prepared, ready.pieces, sorted(kept))
+        counted = tokens_of(ready, kept, printed.marks)
+        if not ready.additive:
+            counted = tokenizer.count([printed.context])[0]
         if counted <= ceiling or not kept:
             return printed, counted
         excess = counted - ceiling
@@ -120,20 +144,26 @@ def _answer(
     document: PagedDocument, scored: Scored, printed: Printed, tokens: int, budget: float | None
 ) -> Page:
     best = _best_units(scored)
-    score = {node: float(scored.logits[unit]) for node, unit in enumerate(best)}
+    scores: list[float] = scored.logits[best].tolist()
     nodes = document.nodes
-    out = sorted((n for n in score if n not in printed.texts), key=lambda n: -score[n])
+    there = list(printed.texts)
+    out = np.ones(len(nodes), dtype=np.bool_)
+    out[there] = False
+    left = np.flatnonzero(out)
+    left = left[np.argsort(-scored.logits[best[left]], kind="stable")]
+    parts = np.round(scored.scorer.by_group(scored.features[:, best[there]]), 3).tolist()
+    ids = [nodes[n].node_id for n in there]
     return Page(
         context=printed.context,
-        nodes=[(nodes[n], score[n]) for n in printed.texts],
+        nodes=[(nodes[n], scores[n]) for n in there],
         tokens=tokens,
         document_tokens=document.n_tokens or 0,
         over_budget=False,
         method="facets",
         budget=budget,
-        printed={nodes[n].node_id: text for n, text in printed.texts.items() if n not in printed.whole},
-        why={nodes[n].node_id: _why(scored, best[n]) for n in printed.texts},
-        left_out=[(nodes[n], score[n]) for n in out],
+        printed={nodes[n].node_id: printed.texts[n] for n in there if n not in printed.whole},
+        why={node_id: dict(zip(GROUPS, row, strict=True)) for node_id, row in zip(ids, parts, strict=True)},
+        left_out=[(nodes[n], scores[n]) for n in left.tolist()],
     )
 
 
@@ -143,18 +173,15 @@ def _best_alone(
     """Return the node of the best unit, whole and without headings: nothing fits under them."""
     best = int(scored.ready.prepared.units.owner[int(np.argmax(scored.logits))])
     node: Node = document.nodes[best]
-    printed = Printed(node.text, {best: node.text}, frozenset({best}))
+    printed = Printed(node.text, {best: node.text}, frozenset({best}), 0)
     tokens = tokenizer.count([node.text])[0]
     answer = _answer(document, scored, printed, tokens, budget)
     return replace(answer, over_budget=tokens > ceiling)
 
 
-def _best_units(scored: Scored) -> list[int]:
-    """Return the best unit of each node."""
-    first = scored.ready.prepared.units.first.tolist()
-    bounds = pairwise(first)
-    return [a + int(np.argmax(scored.logits[a:b])) for a, b in bounds]
-
-
-def _why(scored: Scored, unit: int) -> Mapping[str, float]:
-    return {g: round(float(v), 3) for g, v in zip(GROUPS, scored.parts[unit], strict=True)}
+def _best_units(scored: Scored) -> Integers:
+    """Return the best unit of each node, the first of equals."""
+    first = scored.ready.prepared.units.first
+    best = np.maximum.reduceat(scored.logits, first[:-1])
+    at = np.flatnonzero(scored.logits == np.repeat(best, np.diff(first)))
+    return at[np.searchsorted(at, first[:-1])]

@@ -13,7 +13,7 @@ from storage.schemas import Node
 from tasks.models.protocols import Vectors
 from tasks.parse.headings import Heading, headings_between
 from tasks.retrieve.assemble import Outline, outline
-from tasks.retrieve.paging_terms import lowered
+from tasks.retrieve.paging_terms import WordIndex, index_words
 from tasks.retrieve.paging_units import Units, cut
 
 Floats = npt.NDArray[np.float64]
@@ -41,11 +41,13 @@ class Prepared:
         units: What a page is made of.
         headings: The document's headings in order.
         where: Where the headings stand among the nodes.
-        section: Index of each node's section, from 0: nodes under the same heading.
-        titles: `titles[s, h]`: section `s` stands under heading `h`.
+        section: Index of each unit's section, from 0 and ascending: nodes under the same heading.
+        sections: First unit of each section.
+        above: `above[:, s]`: the headings that section `s` stands under, filled up with `len(headings)`.
         lead: Ordinal of the node that announces each node, or -1.
-        lower: The body in lower case.
-        shape: What `SHAPE` names of each unit, shape `(units, len(SHAPE))`.
+        words: Of the units.
+        title_words: Of the headings.
+        shape: What `SHAPE` names of each unit, shape `(len(SHAPE), units)`.
         section_vectors: Unit vector of the mean of each section's nodes.
     """
 
@@ -53,9 +55,11 @@ class Prepared:
     headings: tuple[Heading, ...]
     where: Outline
     section: Integers
-    titles: npt.NDArray[np.bool_]
+    sections: Integers
+    above: Integers
     lead: Integers
-    lower: str
+    words: WordIndex
+    title_words: WordIndex
     shape: Floats
     section_vectors: Vectors
 
@@ -69,20 +73,27 @@ def prepare_pages(body: str, nodes: Sequence[Node], vectors: Vectors) -> Prepare
     behind = np.searchsorted(starts, [node.start for node in nodes])
     _, first, section = np.unique(behind, return_index=True, return_inverse=True)
     where = outline(spans, headings)
-    titles = np.zeros((len(first), len(headings)), dtype=np.bool_)
-    for row, node in enumerate(first):
-        titles[row, list(where.above[node])] = True
+    texts = [body[a:b] for a, b in zip(units.start.tolist(), units.end.tolist(), strict=True)]
     return Prepared(
         units=units,
         headings=headings,
         where=where,
-        section=section,
-        titles=titles,
+        section=section[units.owner],
+        sections=units.first[first],
+        above=_padded([where.above[node] for node in first], len(headings)),
         lead=_leads(nodes),
-        lower=lowered(body),
-        shape=_shape(body, nodes, units, vectors),
+        words=index_words(texts),
+        title_words=index_words(body[h.start : h.end] for h in headings),
+        shape=_shape(nodes, units, texts, vectors),
         section_vectors=unit_means(vectors, section),
     )
+
+
+def _padded(rows: Sequence[Sequence[int]], filler: int) -> Integers:
+    filled = np.full((len(rows), max(map(len, rows))), filler, dtype=np.int64)
+    for at, row in enumerate(rows):
+        filled[at, : len(row)] = row
+    return np.ascontiguousarray(filled.T)
 
 
 def unit_means(vectors: Vectors, groups: Integers) -> Vectors:
@@ -104,10 +115,9 @@ def _leads(nodes: Sequence[Node]) -> Integers:
     return found
 
 
-def _shape(body: str, nodes: Sequence[Node], units: Units, vectors: Vectors) -> Floats:
+def _shape(nodes: Sequence[Node], units: Units, texts: Sequence[str], vectors: Vectors) -> Floats:
     owner, n = units.owner, len(nodes)
     parts = np.diff(units.first)
-    texts = [body[start:end] for start, end in zip(units.start.tolist(), units.end.tolist(), strict=True)]
     middle = unit_means(vectors, np.zeros(n, dtype=np.int64))[0]
     sizes = np.array([node.n_tokens for node in nodes], dtype=np.float64)
     by_node = [
@@ -131,7 +141,7 @@ def _shape(body: str, nodes: Sequence[Node], units: Units, vectors: Vectors) -> 
         "number": np.array([any(map(str.isdigit, text)) for text in texts]),
         "part_position": (np.arange(len(owner)) - units.first[owner]) / parts[owner],
     }
-    return np.stack([np.asarray(columns[name], dtype=np.float64) for name in SHAPE], axis=1)
+    return np.stack([np.asarray(columns[name], dtype=np.float64) for name in SHAPE])
 
 
 _OF_UNITS = frozenset({"log_tokens", "marked_code", "bold", "number", "part_position"})

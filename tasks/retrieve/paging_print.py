@@ -2,76 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
 
 from storage.schemas import Node
-from tasks.retrieve.assemble import GAP_MARK, runs
+from tasks.retrieve.assemble import GAP_MARK
 from tasks.retrieve.paging_compact import compact
 from tasks.retrieve.paging_outline import Prepared
 from tasks.retrieve.paging_units import frame_of
 
+_PARAGRAPH = "\n\n"
+# What else Python calls white space does not part words for every tokenizer.
+_PLAIN_SPACE = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What may be printed of a document, made shorter as `compact` says.
+
+    Args:
+        texts: Of each unit.
+        titles: Of each heading.
+        frames: What stands before and after the units of each node, mostly nothing.
+        glue: The white space between each unit and the one before it, where no heading is printed between.
+        indents: The white space before each node on its first line: it bears the nesting of lists.
+        joints: What stands around a gap mark inside each node.
+    """
+
+    texts: Sequence[str]
+    titles: Sequence[str]
+    frames: Sequence[tuple[str, str]]
+    glue: Sequence[str]
+    indents: Sequence[str]
+    joints: Sequence[str]
+
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A page as text, and what of each node stands in it by ordinal; `whole` are those without a gap."""
+    """A page as text; what of each node stands in it by ordinal, without a gap in `whole`; its gap marks."""
 
     context: str
     texts: Mapping[int, str]
     whole: frozenset[int]
+    marks: int
 
 
-def print_units(body: str, nodes: Sequence[Node], document: Prepared, chosen: Iterable[int]) -> Printed:
-    """Print units as they stand in the document, each under its headings, each heading once.
-
-    One line with the gap mark stands where something between two pieces is left out; a block of code or a
-    table that is printed in parts keeps its fences or its header. A gap before the first and after the last
-    piece is not marked. All units together give exactly the body; anything less is made shorter as `compact`
-    says.
-
-    Args:
-        body: The document's text.
-        nodes: All its nodes.
-        document: It made ready.
-        chosen: The units to print.
-    """
+def pieces_of(body: str, nodes: Sequence[Node], document: Prepared) -> Pieces:
+    """Return what may be printed of a document with at least one node."""
     units = document.units
-    kept = sorted(set(chosen))
-    if len(kept) == len(units.owner):
-        return Printed(body, {n.ordinal: n.text for n in nodes}, frozenset(range(len(nodes))))
-    of_node: dict[int, list[int]] = {}
-    for unit in kept:
-        of_node.setdefault(int(units.owner[unit]), []).append(unit)
-    texts = {node: _node_text(body, nodes[node], document, of_node[node]) for node in of_node}
-    whole = frozenset(n for n, us in of_node.items() if len(us) == units.first[n + 1] - units.first[n])
-    return Printed(_joined(body, nodes, document, texts), texts, whole)
+    first = units.first.tolist()
+    split = [last - start > 1 for start, last in pairwise(first)]
+    texts, glue = [], []
+    end, owner_before = nodes[0].start, 0
+    for a, b, owner in zip(units.start.tolist(), units.end.tolist(), units.owner.tolist(), strict=True):
+        node = nodes[owner]
+        # A table's parts have no header of their own, and none of its marks.
+        form = "row" if node.block == "table" and split[owner] else node.block
+        texts.append(compact(body[a:b], form))
+        glue.append(_glue(body[end:a] if owner == owner_before else body[nodes[owner - 1].end : node.start]))
+        end, owner_before = b, owner
+    frames = [frame_of(body, node) if split[n] else ("", "") for n, node in enumerate(nodes)]
+    return Pieces(
+        texts,
+        [body[h.start : h.end].strip() for h in document.headings],
+        [(compact(before, node.block), after) for (before, after), node in zip(frames, nodes, strict=True)],
+        glue,
+        [_indent(body, node) for node in nodes],
+        ["\n" if node.block in ("code", "table") else " " for node in nodes],
+    )
 
 
-def _joined(body: str, nodes: Sequence[Node], document: Prepared, texts: Mapping[int, str]) -> str:
-    parts: list[str] = []
-    printed: set[int] = set()
-    last = -1
-    for node, text in texts.items():
-        if last >= 0:
-            parts.append(f"\n\n{GAP_MARK}\n\n" if node > last + 1 else "")
-        missing = [h for h in document.where.above[node] if h not in printed]
-        printed.update(missing)
-        if last == node - 1 and last >= 0 and not missing:
-            parts.append(_between(body, nodes[last], nodes[node]))
-        elif last == node - 1 and last >= 0:
-            parts.append("\n\n")
-        parts += [
-            f"{body[document.headings[h].start : document.headings[h].end].strip()}\n\n" for h in missing
-        ]
-        parts.append(_indent(body, nodes[node]) * (not parts or parts[-1].endswith("\n\n")) + text)
-        last = node
-    return "".join(parts)
-
-
-def _between(body: str, before: Node, after: Node) -> str:
-    """Return the white space between neighbours, or a blank line where a heading without nodes stood."""
-    text = body[before.end : after.start]
-    return text if not text.strip() else "\n\n"
+def _glue(between: str) -> str:
+    if not between.strip(_PLAIN_SPACE):
+        return between
+    return _PARAGRAPH if between.strip() or "\n" in between else " "
 
 
 def _indent(body: str, node: Node) -> str:
@@ -80,19 +87,86 @@ def _indent(body: str, node: Node) -> str:
     return before if before.isspace() else ""
 
 
-def _node_text(body: str, node: Node, document: Prepared, chosen: Sequence[int]) -> str:
-    units = document.units
-    first, last = units.first[node.ordinal : node.ordinal + 2].tolist()
-    if len(chosen) == last - first:
-        return compact(node.text, node.block)
-    opening, closing = frame_of(body, node)
-    glue = "\n" if opening or node.block in ("code", "table") else " "
-    pieces: list[str] = []
-    for begin, end in runs(chosen):
-        text = body[units.start[begin] : units.end[end]]
-        # A table's parts have no header of their own.
-        pieces += [GAP_MARK] * (bool(pieces) or begin > first)
-        pieces.append(compact(text, "list_item" if node.block == "table" else node.block))
-    pieces += [GAP_MARK] * (chosen[-1] + 1 < last)
-    frame = [compact(opening, node.block)] if opening else []
-    return glue.join([*frame, *pieces, *([closing] if closing else [])])
+def print_units(document: Prepared, pieces: Pieces, chosen: Sequence[int]) -> Printed:
+    """Print units as they stand in the document, each under its headings, each heading once.
+
+    One line with the gap mark stands where something between two pieces is left out, and where the first or
+    the last node printed is not printed from its beginning or to its end. A block of code or a table that is
+    printed in parts keeps its fences or its header.
+
+    Args:
+        document: The document made ready.
+        pieces: What may be printed of it.
+        chosen: The units to print, ascending, each once.
+    """
+    first = document.units.first
+    groups = _by_node(document, chosen)
+    cuts = [units[0] > first[node] for node, units in groups]
+    printer = _Printer(document, pieces)
+    for (node, units), cut_next in zip(groups, [*cuts[1:], False], strict=False):
+        printer.add(node, units, cut_next=cut_next)
+    return Printed("".join(printer.parts), printer.texts, frozenset(printer.whole), printer.marks)
+
+
+def _by_node(document: Prepared, chosen: Sequence[int]) -> list[tuple[int, list[int]]]:
+    groups: list[tuple[int, list[int]]] = []
+    last = -1
+    owners = document.units.owner[np.array(chosen, dtype=np.int64)].tolist()
+    for unit, node in zip(chosen, owners, strict=True):
+        if node == last:
+            groups[-1][1].append(unit)
+        else:
+            groups.append((node, [unit]))
+            last = node
+    return groups
+
+
+class _Printer:
+    """What is printed so far, node after node; `marks` counts the gap marks."""
+
+    def __init__(self, document: Prepared, pieces: Pieces) -> None:
+        self._pieces, self._above = pieces, document.where.above
+        self._first: list[int] = document.units.first.tolist()
+        self._titled: set[int] = set()
+        self._end, self._marked = -1, False
+        self.parts: list[str] = []
+        self.texts: dict[int, str] = {}
+        self.whole: list[int] = []
+        self.marks = 0
+
+    def add(self, node: int, units: list[int], *, cut_next: bool) -> None:
+        """Print units of a node; `cut_next`: the next node printed will have a mark at its beginning."""
+        first, last = self._first[node], self._first[node + 1]
+        pieces, parts = self._pieces, self.parts
+        gap, cut = units[0] > self._end >= 0, units[0] > first
+        missing = [h for h in self._above[node] if h not in self._titled]
+        if gap and not cut and not self._marked:
+            parts.append(f"{_PARAGRAPH}{GAP_MARK}{_PARAGRAPH}")
+            self.marks += 1
+        elif self._end >= 0:
+            parts.append(_PARAGRAPH if gap or missing else pieces.glue[units[0]])
+        if missing:
+            self._titled.update(missing)
+            parts += [f"{pieces.titles[h]}{_PARAGRAPH}" for h in missing]
+        if gap or missing or self._end < 0:
+            parts.append(pieces.indents[node])
+        self._end = units[-1] + 1
+        self._marked = self._end < last and not cut_next
+        whole = len(units) == last - first
+        text = pieces.texts[first] if whole and last - first == 1 else self._text(node, units, cut=cut)
+        parts.append(text)
+        self.texts[node] = text
+        if whole:
+            self.whole.append(node)
+
+    def _text(self, node: int, units: list[int], *, cut: bool) -> str:
+        pieces = self._pieces
+        joint, (before, after) = pieces.joints[node], pieces.frames[node]
+        mark = f"{joint}{GAP_MARK}{joint}"
+        found = [f"{before}\n" if before else "", f"{GAP_MARK}{joint}" if cut else "", pieces.texts[units[0]]]
+        self.marks += cut + self._marked
+        for unit, last in zip(units[1:], units, strict=False):
+            self.marks += unit > last + 1
+            found += [mark if unit > last + 1 else pieces.glue[unit], pieces.texts[unit]]
+        found += [f"{joint}{GAP_MARK}" if self._marked else "", f"\n{after}" if after else ""]
+        return "".join(found)

@@ -5,47 +5,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from storage.schemas import Node
 from tasks.models.protocols import Tokenizer, Vectors
+from tasks.retrieve.assemble import GAP_MARK
 from tasks.retrieve.paging_choice import Costs
-from tasks.retrieve.paging_compact import compact
 from tasks.retrieve.paging_outline import Prepared, prepare_pages
-from tasks.retrieve.paging_units import frame_of
+from tasks.retrieve.paging_print import Pieces, pieces_of
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A document's units and sections, the nodes' vectors, and the tokens of what may be printed."""
+    """A document's units and sections, the nodes' vectors, what may be printed and what that costs.
+
+    Args:
+        prepared: Its units and sections.
+        vectors: Its nodes' vectors.
+        pieces: What may be printed.
+        costs: The tokens of that.
+        additive: A text's tokens are the sum of those of its pieces, as they are for tokenizers that part
+            words at white space: what is printed need not be counted.
+    """
 
     prepared: Prepared
     vectors: Vectors
+    pieces: Pieces
     costs: Costs
+    additive: bool
 
 
 def make_ready(body: str, nodes: Sequence[Node], vectors: Vectors, tokenizer: Tokenizer) -> Ready:
     """Take a document with at least one node apart for paging; every request can use the result."""
     prepared = prepare_pages(body, nodes, vectors)
-    units = prepared.units
-    spans = zip(units.start.tolist(), units.end.tolist(), units.owner.tolist(), strict=True)
-    # A table's parts have no header of their own, and none of its marks.
-    texts = [compact(body[a:b], _form(nodes[o], whole=_whole(prepared, o))) for a, b, o in spans]
-    titles = [body[h.start : h.end] for h in prepared.headings]
-    split = [n for n in range(len(nodes)) if not _whole(prepared, n)]
-    frames = [compact("\n".join(frame_of(body, nodes[n])), nodes[n].block) for n in split]
-    counted = tokenizer.count([*texts, *titles, *frames])
-    around = dict.fromkeys(range(len(nodes)), 0)
-    around |= {n: 1 + counted[len(texts) + len(titles) + i] for i, n in enumerate(split)}
-    costs = Costs(
-        [max(1, n) for n in counted[: len(texts)]],
-        counted[len(texts) : len(texts) + len(titles)],
-        list(around.values()),
-    )
-    return Ready(prepared, vectors, costs)
+    pieces = pieces_of(body, nodes, prepared)
+    frames = ["\n".join(frame) for frame in pieces.frames]
+    parts = [pieces.texts, pieces.titles, frames, [GAP_MARK]]
+    every = [text for part in parts for text in part]
+    *counted, together = tokenizer.count([*every, *_joined(every)])
+    units, headings, around, mark = np.split(np.array(counted), np.cumsum([len(part) for part in parts])[:-1])
+    costs = Costs(units, headings, around, int(mark[0]))
+    return Ready(prepared, vectors, pieces, costs, together == sum(counted))
 
 
-def _whole(prepared: Prepared, node: int) -> bool:
-    return int(prepared.units.first[node + 1] - prepared.units.first[node]) == 1
+def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
+    """Return the tokens of units printed with their headings and frames, and of `marks` gap marks."""
+    prepared, costs = ready.prepared, ready.costs
+    units = np.array(chosen, dtype=np.int64)
+    headings = np.unique(prepared.above[:, prepared.section[units]])
+    found = costs.units[units].sum() + costs.frames[np.unique(prepared.units.owner[units])].sum()
+    return int(found + costs.headings[headings[headings < len(costs.headings)]].sum()) + marks * costs.mark
 
 
-def _form(node: Node, *, whole: bool) -> str:
-    return "list_item" if node.block == "table" and not whole else node.block
+def _joined(texts: Sequence[str]) -> list[str]:
+    """Return texts as one, with all that may stand between them."""
+    between = (" ", "\n", "\n\n")
+    return ["".join(f"{text}{between[at % 3]}" for at, text in enumerate(texts))]

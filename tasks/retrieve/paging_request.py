@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tasks.retrieve.assemble import Span
+from tasks.retrieve.paging_terms import words_of
+
 # Beyond these a request is an essay: its first terms and facets say what it is about.
 _MOST_TERMS = 64
 _MOST_FACETS = 12
+_MOST_WORDS = 40
 _FACET_TERMS = 3
-_FACET_CHARACTERS = 600
 _READ_CHARACTERS = 20_000
+_ENCODED_CHARACTERS = 2000
 
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_a-zA-Z]+")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _CUT = re.compile(
     r"(?<=[.!?;:。！？；：，、])\s*|,\s+|\s+(?:and|then|but|so that|so|while|or)\s+|\s+[-—–]\s+|\n+|[()]"
 )
+_ENCODED = re.compile(r"[^\W_]{2,}")
+_EDGE = " ,.;"
 _SUFFIXES = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly", "s", "e")
 _STOP = frozenset(
     """
@@ -37,33 +42,37 @@ class Request:
     """What a query asks for.
 
     Args:
-        terms: Stems of its words without function words, each once, in order.
-        facets: Its clauses, at least one, each with some terms of its own where there are enough.
+        text: What of the query is encoded.
+        terms: Stems of the query's words without function words, each once, in order.
+        facets: Spans in `text` of its clauses, at least one, each with some terms of its own where there
+            are enough.
+        words: Spans in `text` of its first words that are no function words.
         asks: Which facet has which term, shape `(facets, terms)`.
     """
 
+    text: str
     terms: tuple[str, ...]
-    facets: tuple[str, ...]
+    facets: tuple[Span, ...]
+    words: tuple[Span, ...]
     asks: npt.NDArray[np.bool_]
 
 
 def read_request(query: str) -> Request:
-    """Take a query apart; of a very long one the first 20,000 characters, 64 terms and 12 facets count."""
-    text = query[:_READ_CHARACTERS]
-    terms = tuple(dict.fromkeys(_terms(text)))[:_MOST_TERMS]
+    """Take a query apart; of a very long one the first 20,000 characters, 64 terms and 12 facets count.
+
+    What is encoded, and facets lie in, are its first 2,000 characters.
+    """
+    text = query.lstrip()[:_ENCODED_CHARACTERS]
+    terms = tuple(dict.fromkeys(_terms(query[:_READ_CHARACTERS])))[:_MOST_TERMS]
     facets = _facets(text)
-    asks = np.array([[term in set(_terms(facet)) for term in terms] for facet in facets], dtype=np.bool_)
-    return Request(terms, facets, asks.reshape(len(facets), len(terms)))
+    asked = [set(_terms(text[start:end])) for start, end in facets]
+    asks = np.array([[term in asks for term in terms] for asks in asked], dtype=np.bool_)
+    words = tuple(match.span() for match in _ENCODED.finditer(text) if match[0].lower() not in _STOP)
+    return Request(text, terms, facets, words[:_MOST_WORDS], asks.reshape(len(facets), len(terms)))
 
 
 def _terms(text: str) -> list[str]:
-    found: list[str] = []
-    for word in _WORD.findall(text):
-        if _UNSPACED.match(word):
-            found += [word[i : i + 2] for i in range(max(len(word) - 1, 1))]
-        elif (lower := word.lower()) not in _STOP:
-            found.append(_stem(lower))
-    return found
+    return [_stem(word) for word in words_of(text) if word not in _STOP]
 
 
 def _stem(word: str) -> str:
@@ -77,18 +86,28 @@ def _stem(word: str) -> str:
     return word
 
 
-def _facets(text: str) -> tuple[str, ...]:
+def _facets(text: str) -> tuple[Span, ...]:
     """Cut at clauses; a clause of fewer than three terms goes with the one after it."""
-    found: list[str] = []
-    held = ""
-    for part in (piece.strip(" ,.;") for piece in _CUT.split(text)):
-        held = f"{held} {part}".strip()
-        if len(set(_terms(held))) >= _FACET_TERMS:
-            found.append(held)
-            held = ""
-    if held and found:
-        found[-1] = f"{found[-1]} {held}"
-    elif held:
-        found.append(held)
-    whole = found or [text.strip()]
-    return tuple(facet[:_FACET_CHARACTERS] for facet in whole[:_MOST_FACETS])
+    found: list[Span] = []
+    begun = -1
+    for start, end in _clauses(text):
+        begun = start if begun < 0 else begun
+        if len(set(_terms(text[begun:end]))) >= _FACET_TERMS:
+            found.append((begun, end))
+            begun = -1
+        last = end
+    if begun >= 0:
+        found = [*found[:-1], (found[-1][0] if found else begun, last)]
+    return tuple(found[:_MOST_FACETS]) or ((0, len(text)),)
+
+
+def _clauses(text: str) -> Iterator[Span]:
+    """Yield what lies between cuts, without the marks at its edges, and nothing empty."""
+    at = 0
+    cuts = [match.span() for match in _CUT.finditer(text)]
+    for start, end in (*cuts, (len(text), len(text))):
+        piece = text[at:start]
+        lead = len(piece) - len(piece.lstrip(_EDGE))
+        if bare := piece.strip(_EDGE):
+            yield at + lead, at + lead + len(bare)
+        at = end

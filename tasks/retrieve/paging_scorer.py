@@ -15,21 +15,21 @@ from tasks.retrieve.paging_features import NAMES
 from tasks.retrieve.paging_outline import SHAPE, Floats
 
 FILE = Path(__file__).parent / "data" / "paging_scorer.json"
-SCORER_VERSION = 1
+SCORER_VERSION = 2
 
 # What a score is made of, by the beginning of the features' names; the rest is what the unit itself is like.
 _GROUPS = (
-    ("facets", ("facet", "champion", "log_facets")),
+    ("facets", ("facet", "champion", "log_facets", "spread")),
     ("headings", ("title_words", "section")),
     ("words", ("words", "node_words")),
-    ("meaning", ("cosine",)),
+    ("meaning", ("cosine", "term", "feedback")),
 )
 GROUPS = (*(group for group, _ in _GROUPS), "shape")
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A logistic regression over `NAMES`; all arrays have their shape, and `bias` is added."""
+    """A logistic regression over `NAMES`; all arrays have their length, and `bias` is added."""
 
     mean: Floats
     deviation: Floats
@@ -37,14 +37,15 @@ class Scorer:
     bias: float
 
     def logits(self, features: Floats) -> Floats:
-        """Return each unit's score, shape `(units,)`."""
-        scores: Floats = (features - self.mean) / self.deviation @ self.weight + self.bias
+        """Return each unit's score, shape `(units,)`, from its features, shape `(len(NAMES), units)`."""
+        slope = self.weight / self.deviation
+        scores: Floats = slope @ features + (self.bias - float(slope @ self.mean))
         return scores
 
     def by_group(self, features: Floats) -> Floats:
         """Return what each of `GROUPS` adds to the score, against an average unit: `(units, groups)`."""
-        added = (features - self.mean) / self.deviation * self.weight
-        return np.stack([added[:, columns].sum(axis=1) for columns in _columns()], axis=1)
+        added = (features - self.mean[:, None]) * (self.weight / self.deviation)[:, None]
+        return np.stack([added[rows].sum(axis=0) for rows in _rows()], axis=1)
 
 
 def chances(logits: Floats) -> Floats:
@@ -73,7 +74,7 @@ def scorer_of(stored: Mapping[str, Any]) -> Scorer:
 
 
 @functools.lru_cache(maxsize=1)
-def _columns() -> Sequence[list[int]]:
+def _rows() -> Sequence[list[int]]:
     group_of = [_group(name) for name in NAMES]
     return [[i for i, found in enumerate(group_of) if found == group] for group in GROUPS]
 

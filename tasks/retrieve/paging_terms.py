@@ -1,8 +1,11 @@
-"""Where the terms of a request occur in a body, counted without taking the whole text into words."""
+"""Words of a document's pieces, counted once, so that a request only looks its terms up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,77 +16,105 @@ Integers = npt.NDArray[np.int64]
 # How much longer than a term's stem a word may be; a short term stands alone or in the plural.
 _SUFFIX = 5
 _SHORT = 3
+_SHORT_SUFFIX = 1
+
+# A capital inside a name begins a word, and so does a digit.
+_WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|\d+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
-def lowered(body: str) -> str:
-    """Return a body in lower case, every character in its place."""
-    lower = body.lower()
-    if len(lower) == len(body):
-        return lower
-    return "".join(c.lower() if len(c.lower()) == 1 else c for c in body)
+@dataclass(frozen=True, slots=True)
+class WordIndex:
+    """Which texts hold which word.
+
+    Args:
+        words: All words in ascending order, each once.
+        bounds: The occurrences of word `i` are `places[bounds[i]:bounds[i + 1]]`.
+        places: The number of the text of each occurrence.
+        texts: How many texts there are.
+    """
+
+    words: Sequence[str]
+    bounds: Integers
+    places: Integers
+    texts: int
 
 
-def occurrences(body: str, lower: str, term: str) -> Iterator[int]:
-    """Yield where words begin that start with a stem; a capital inside a name begins a word too."""
-    if not term.isascii():
-        yield from _anywhere(lower, term)
-        return
-    longest = 1 if len(term) <= _SHORT else _SUFFIX
-    for at in _anywhere(lower, term):
-        if at and lower[at - 1].isalnum() and not _begins_inside(body, lower, at):
-            continue
-        end = at + len(term)
-        rest = end
-        while rest < len(lower) and rest - end <= longest and "a" <= lower[rest] <= "z":
-            if rest > end and "A" <= body[rest] <= "Z":
-                break
-            rest += 1
-        if rest - end <= longest:
-            yield at
+def words_of(text: str) -> list[str]:
+    """Return a text's words in lower case; names of code are taken apart, unspaced scripts cut in pairs."""
+    if text.isascii():
+        return [word.lower() for word in _WORD.findall(text)]
+    return [part for word in _WORD.findall(text) for part in _parts(word.lower())]
 
 
-def _begins_inside(body: str, lower: str, at: int) -> bool:
-    before, here = body[at - 1], body[at]
-    return (here != lower[at] and before == lower[at - 1]) or before.isdigit() != here.isdigit()
+def _parts(word: str) -> Iterable[str]:
+    if not _UNSPACED.search(word):
+        return (word,)
+    return (word[i : i + 2] for i in range(max(len(word) - 1, 1)))
 
 
-def _anywhere(lower: str, term: str) -> Iterator[int]:
-    at = lower.find(term)
-    while at >= 0:
-        yield at
-        at = lower.find(term, at + len(term))
+def index_words(texts: Iterable[str]) -> WordIndex:
+    """Return where the words of texts stand."""
+    known: dict[str, int] = {}
+    found: list[int] = []
+    sizes: list[int] = []
+    for text in texts:
+        words = words_of(text)
+        sizes.append(len(words))
+        found += [known.setdefault(word, len(known)) for word in words]
+    words = sorted(known)
+    rank = np.empty(len(words), dtype=np.int64)
+    rank[[known[word] for word in words]] = np.arange(len(words))
+    ranks = rank[np.array(found, dtype=np.int64)]
+    places = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(ranks, kind="stable")]
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(ranks, minlength=len(words)))])
+    return WordIndex(words, bounds.astype(np.int64), places, len(sizes))
 
 
-def term_counts(body: str, lower: str, terms: Sequence[str], starts: Integers, ends: Integers) -> Floats:
-    """Return how often each term occurs in each span, shape `(spans, terms)`; spans ordered and disjoint."""
-    counts = np.zeros((len(starts), len(terms)))
-    for column, term in enumerate(terms):
-        at = np.fromiter(occurrences(body, lower, term), dtype=np.int64)
-        place = np.searchsorted(starts, at, side="right") - 1
-        inside = place >= 0
-        inside[inside] = at[inside] < ends[place[inside]]
-        counts[:, column] = np.bincount(place[inside], minlength=len(starts))
+def term_counts(index: WordIndex, terms: Sequence[str]) -> Floats:
+    """Return how often words that begin with a term, and end soon after, stand in each text.
+
+    Digits and unspaced scripts match as they are.
+
+    Returns:
+        Counts of shape `(terms, texts)`.
+    """
+    counts = np.zeros((len(terms), index.texts))
+    for row, term in enumerate(terms):
+        found = [index.places[index.bounds[i] : index.bounds[i + 1]] for i in _matching(index.words, term)]
+        if found:
+            counts[row] = np.bincount(np.concatenate(found), minlength=index.texts)
     return counts
 
 
+def _matching(words: Sequence[str], term: str) -> Iterator[int]:
+    longest = len(term) + (_SHORT_SUFFIX if len(term) <= _SHORT else _SUFFIX)
+    whole = term.isdigit() or _UNSPACED.search(term) is not None
+    at = bisect_left(words, term)
+    while at < len(words) and words[at].startswith(term):
+        if len(words[at]) <= longest and not (whole and words[at] != term):
+            yield at
+        at += 1
+
+
 def rarity(counts: Floats) -> Floats:
-    """Return the inverse document frequency of each term over the rows, as BM25 has it, above 0."""
-    n = len(counts)
-    found = (counts > 0).sum(axis=0)
+    """Return the inverse document frequency of each term, as BM25 has it, above 0; counts as below."""
+    n = counts.shape[1]
+    found = (counts > 0).sum(axis=1)
     weights: Floats = np.log(1 + (n - found + 0.5) / (found + 0.5))
     return weights
 
 
 def bm25(counts: Floats, lengths: Floats, weights: Floats, *, length_share: float) -> Floats:
-    """Return each row's BM25 contributions by term, shape of `counts`, with k1 = 1.2.
+    """Return each text's BM25 contributions by term, shape of `counts`, with k1 = 1.2.
 
     Args:
-        counts: How often each term occurs in each row.
-        lengths: Of the rows.
+        counts: How often each term occurs in each text, shape `(terms, texts)`.
+        lengths: Of the texts.
         weights: Of the terms.
         length_share: BM25's b.
     """
     relative = lengths / max(float(lengths.mean()), 1.0) if len(lengths) else lengths
     damping = 1.2 * (1 - length_share + length_share * relative)
-    contributions: Floats = counts * 2.2 / (counts + damping[:, None]) * weights
+    contributions: Floats = counts * (2.2 * weights[:, None]) / (counts + damping)
     return contributions

@@ -11,13 +11,14 @@ from storage.served import Served, write_served
 from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index import Built
 from tasks.retrieve.retain import bound_vectors
+from tasks.retrieve.routing_store import keep_routing, prepare_routing
 from tasks.retrieve.rows import model_identity
 
 
 def publish(
     root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime
 ) -> Served:
-    """Tag both tables' versions, replace `state/served.json` in one step, return what is served now.
+    """Tag both tables' versions, make the routing index, replace `state/served.json`; return what is served.
 
     Args:
         root: Where the tables lie.
@@ -33,7 +34,9 @@ def publish(
         tag(db, NODES, version, built.nodes)
     model = {**model_identity(card), "path": path}
     served = Served(version, run_id, built.skills, built.nodes, model, now)
+    prepare_routing(root, served)
     write_served(root, served)
+    keep_routing(root)
     # The vectors that parse left are in the tables now.
     root.delete(VECTORS)
     bound_vectors(root, card)

@@ -18,10 +18,11 @@ from storage.forgotten import Forgotten
 from storage.lance import NODES, SKILLS, connect, keep_only, last_tagged, open_at, rewrite, table_names, tag
 from storage.purge import read_columns, rewrite_rows
 from storage.root import Root
-from storage.served import Served, read_served, write_served
+from storage.served import Served, keep_published, read_served, write_served
 from tasks.crawl.forgotten import REASON, listed_ids
 from tasks.retrieve.index import INDEXED
 from tasks.retrieve.retain import drop_unused_vectors
+from tasks.retrieve.routing_store import keep_routing, prepare_routing
 from tasks.retrieve.survey import parquet_files
 
 _ORDINAL = re.compile(r"#\d+$")
@@ -187,9 +188,11 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
         tag(db, name, label, versions[name])
     if served is not None:
         nodes = versions[NODES] if served.nodes is not None else None
-        write_served(
-            root, replace(served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes)
-        )
+        now = replace(served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes)
+        prepare_routing(root, now)
+        write_served(root, now)
+    keep_published(root, label)
+    keep_routing(root)
     for name, version in versions.items():
         keep_only(db, name, version)
     return +removed

@@ -24,7 +24,9 @@ from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
 from tasks.retrieve.page import DEFAULT_METHOD, Page, PagedDocument, page
 from tasks.retrieve.paging_facets import ready_for
-from tasks.retrieve.search import not_denied, search_skills
+from tasks.retrieve.routing_default import Ranked
+from tasks.retrieve.routing_store import open_routing
+from tasks.retrieve.search import Filters, Searcher
 
 _T = TypeVar("_T")
 _PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
@@ -59,15 +61,19 @@ class ServedIndex:
     ) -> None:
         self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
         self._last: _Open | None = None
+        self._searcher: tuple[Served, Searcher] | None = None
         self._recent: OrderedDict[str, PagedDocument] = OrderedDict()
 
-    def search(self, query: str, k: int = 10) -> dict[str, Any]:
+    def search(
+        self, query: str, k: int = 10, *, filters: Filters | None = None, explain: bool = False
+    ) -> dict[str, Any]:
         """Return the `k` skills that fit a query best, as the command prints them.
 
-        Skills whose licence is denied are not among those that are ranked.
+        Skills whose licence is denied are not among those that are ranked, nor those that filters leave out.
+        With `explain` each says which parts its score is the sum of.
 
         Raises:
-            WrongInput: The query is blank or `k` is not positive.
+            WrongInput: The query is blank, `k` is not positive, or nothing has what a filter asks for.
             StorageError: A table or the file of licences' classes is damaged or missing.
             NotPublished: Nothing is served.
         """
@@ -76,17 +82,19 @@ class ServedIndex:
         if k < 1:
             msg = f"-k is {k}: ask for at least 1"
             raise WrongInput(msg)
-        now, ranked = self._read(lambda now: self._ranked(now, query, k))
+        now, ranked = self._read(lambda now: self._ranked(now, query, k, filters or Filters()))
         failed = self._failed_sources()
         results = [
             {
                 "rank": rank,
                 **{c: row[c] for c in ("doc_id", "name", "description")},
-                "score": score,
+                "score": found.score,
+                **({"parts": dict(found.parts)} if explain else {}),
+                "folded": list(found.folded),
                 **_provenance(row, failed),
                 "index_version": now.served.version,
             }
-            for rank, (row, score) in enumerate(ranked, start=1)
+            for rank, (row, found) in enumerate(ranked, start=1)
         ]
         return {"query": query, "results": results, "took_ms": _since(started)}
 
@@ -207,11 +215,18 @@ class ServedIndex:
         msg = f"no served document has the id {doc_id!r}{said}: `skillery search` prints ids"
         raise UnknownDocument(msg)
 
-    def _ranked(self, now: _Open, query: str, k: int) -> list[tuple[dict[str, Any], float]]:
+    def _ranked(
+        self, now: _Open, query: str, k: int, filters: Filters
+    ) -> list[tuple[dict[str, Any], Ranked]]:
         licences = require_licences(self._root)
-        vector = now.encoder.encode([query])[0]
-        ranked = search_skills(now.skills, query, vector, k=k, where=not_denied(licences))
-        return [(_classed(row, licences), score) for row, score in ranked]
+        found = self._search_of(now).search(query, k=k, filters=filters, licences=licences)
+        return [(_classed(row, licences), ranked) for row, ranked in found]
+
+    def _search_of(self, now: _Open) -> Searcher:
+        if self._searcher is None or self._searcher[0] != now.served:
+            index = open_routing(self._root, now.served)
+            self._searcher = now.served, Searcher(now.skills, index, now.encoder)
+        return self._searcher[1]
 
     def _shown(self, now: _Open, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return what `_find` does, of a document whose text may be shown."""

@@ -18,6 +18,8 @@ from tasks.retrieve.checks import check_index, require_passed
 from tasks.retrieve.index import Built, build
 from tasks.retrieve.licences import classify_licences
 from tasks.retrieve.publish import publish
+from tasks.retrieve.retention import retain_versions
+from tasks.retrieve.shrink import check_shrink
 
 
 @task(name="build-tables", cache_policy=NO_CACHE)
@@ -33,10 +35,14 @@ def class_licences(root: str, built: dict[str, Any], policy: dict[str, Any]) -> 
 
 
 @task(name="check-tables", cache_policy=NO_CACHE)
-def check_tables(root: str, built: dict[str, Any], encoder: str) -> list[dict[str, Any]]:
+def check_tables(
+    root: str, built: dict[str, Any], encoder: str, gate: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Run the gate's checks on the versions built; what is served already has passed them."""
-    found = Built(**built)
-    checks = check_index(Root(root), found, encoder=load_encoder(encoder)) if found.changed else []
+    found, place = Built(**built), Root(root)
+    if not found.changed:
+        return []
+    checks = [*check_index(place, found, encoder=load_encoder(encoder)), *check_shrink(place, found, **gate)]
     return [asdict(check) for check in checks]
 
 
@@ -58,3 +64,9 @@ def publish_tables(
     path = Path(encoder).relative_to(place.folder).as_posix()
     card = card_of(encoder)
     return publish(place, Built(**built), card=card, path=path, run_id=run_id, now=now).version
+
+
+@task(name="retain-versions", cache_policy=NO_CACHE)
+def keep_versions(root: str, keep: int, *, now: datetime) -> list[str]:
+    """Let go of published versions that are older than the last ones; return their names."""
+    return retain_versions(Root(root), keep, now=now)

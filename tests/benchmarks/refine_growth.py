@@ -18,9 +18,11 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zlib
 from pathlib import Path
+from typing import Self
 
 import polars as pl
 import pyarrow as pa
@@ -34,6 +36,13 @@ _SCHEMA = pa.schema([("id", pa.string()), ("content", pa.string())])
 _HEAD = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 
 
+def another(letter: str, replica: int) -> str:
+    """Return what stands for a letter in a replica, from 1: one of a to z for one of them, however many."""
+    if "a" <= letter <= "z":
+        return chr(ord("a") + (ord(letter) - ord("a") + 1 + (replica - 1) % 25) % 26)
+    return chr(ord(letter) + replica)
+
+
 class Replaced(dict[str, str]):
     """What stands for each word in a replica: for 30 % another of the same length, else the word itself."""
 
@@ -42,7 +51,7 @@ class Replaced(dict[str, str]):
 
     def __missing__(self, word: str) -> str:
         chosen = zlib.crc32(f"{self.replica} {word}".encode()) % 100 < REPLACED_PERCENT
-        shifted = "".join(chr(ord(letter) + self.replica) for letter in word.lower())
+        shifted = "".join(another(letter, self.replica) for letter in word.lower())
         self[word] = shifted if chosen and _WORD.fullmatch(shifted) else word
         return self[word]
 
@@ -77,15 +86,57 @@ def grow(corpus: Path, more: Path) -> None:
         writer.write_table(pa.table(one, schema=_SCHEMA))
 
 
+class PeakMemory(threading.Thread):
+    """Watches the memory that this process and those it started hold together, ten times a second.
+
+    What the system itself keeps of a process' peak will not do: it counts that of the process that started
+    it, and the peaks of processes that run one after another cannot be added up. Pages that processes share
+    count once a process.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.bytes, self._end = 0, threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._end.set()
+        self.join()
+
+    def run(self) -> None:
+        """Look until told to end."""
+        while not self._end.wait(0.1):
+            self.bytes = max(self.bytes, sum(map(resident, [os.getpid(), *children()])))
+
+
+def children() -> list[int]:
+    """Return the processes that this one has started and that still run."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return [int(pid) for task in tasks for pid in task.read_text().split()]
+
+
+def resident(process_id: int) -> int:
+    """Return a process' resident memory in bytes; 0 where it has ended."""
+    try:
+        pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()
+
+
 def measured(folder: Path, night: int) -> dict[str, float | dict[str, int]]:
     """Refine and return the corpus' counts, seconds, CPU seconds and peak memory in GiB of all processes."""
     began = time.process_time()
-    counts, seconds, settling = refine(folder, night)
-    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    cpu = time.process_time() - began + children.ru_utime + children.ru_stime
-    # The processes that refine run at once, each with the peak of the largest at most.
-    peak = (own.ru_maxrss + len(os.sched_getaffinity(0)) * children.ru_maxrss) / 2**20
-    return {"counts": counts, "seconds": seconds, "settling": settling, "cpu": cpu, "peak": peak}
+    with PeakMemory() as peak:
+        counts, seconds, settling = refine(folder, night)
+    of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = time.process_time() - began + of_children.ru_utime + of_children.ru_stime
+    return {
+        "counts": counts, "seconds": seconds, "settling": settling, "cpu": cpu, "peak": peak.bytes / 2**30,
+    }  # fmt: skip
 
 
 def process(*arguments: object) -> str:
@@ -104,7 +155,10 @@ def step(name: str, folder: Path, night: int) -> None:
 
 def main(corpus: Path, folder: Path, sizes: list[int]) -> None:
     """Print a row a size."""
-    print("documents     kept  dropped  refine s  of it settling  CPU s  ms a document  peak GiB  one more s")
+    print(
+        "documents     kept  dropped  refine s  of it settling  CPU s  CPU ms a document  peak GiB  "
+        "one more s  its CPU s"
+    )
     for size in sizes:
         place = folder / str(size)
         place.mkdir(parents=True)
@@ -118,8 +172,8 @@ def main(corpus: Path, folder: Path, sizes: list[int]) -> None:
         kept = whole["counts"]["documents"]
         print(
             f"{size:9,} {kept:8,} {size - kept:8,} {whole['seconds']:9.1f} {whole['settling']:15.1f} "
-            f"{whole['cpu']:6.0f} {1000 * whole['seconds'] / size:14.2f} {whole['peak']:9.2f} "
-            f"{one_more['seconds']:11.2f}",
+            f"{whole['cpu']:6.0f} {1000 * whole['cpu'] / size:18.2f} {whole['peak']:9.2f} "
+            f"{one_more['seconds']:11.2f} {one_more['cpu']:10.2f}",
             flush=True,
         )
         print(f"          {whole['counts']}, one more: {one_more['counts']}", flush=True)

@@ -158,10 +158,10 @@ def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> Non
 
 
 @pytest.fixture
-def bench(tmp_path: Path, minilm_export: Export) -> Callable[[str], list[str]]:
+def bench(tmp_path: Path, minilm_export: Export) -> Callable[..., list[str]]:
     """Write a document with a request of it; return the arguments that measure paging on it."""
 
-    def make(content: str) -> list[str]:
+    def make(content: str, evidence: str = "Cut the ends") -> list[str]:
         models = tmp_path / "root" / "models"
         models.mkdir(parents=True)
         (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
@@ -169,7 +169,7 @@ def bench(tmp_path: Path, minilm_export: Export) -> Callable[[str], list[str]]:
         documents.write_text(json.dumps({"doc_id": "loom", "content": content}) + "\n", "utf-8")
         query = {
             "query_id": "1", "doc_id": "loom", "query": "what comes last",
-            "evidence": [{"any_of": ["Cut the ends"]}],
+            "evidence": [{"any_of": [evidence]}],
         }  # fmt: skip
         queries.write_text(json.dumps(query) + "\n", "utf-8")
         files = ["--documents", str(documents), "--queries", str(queries)]
@@ -179,7 +179,7 @@ def bench(tmp_path: Path, minilm_export: Export) -> Callable[[str], list[str]]:
 
 
 def test_evaluate_paging_measures_the_whole_document_as_sufficient(
-    bench: Callable[[str], list[str]], ask: Ask, monkeypatch: pytest.MonkeyPatch
+    bench: Callable[..., list[str]], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flows.progress._SECONDS_BETWEEN_LINES", 0.0)
     body = "# Loom\n\nThread the warp first. " + "Then weave a row. " * 12 + "Cut the ends last."
@@ -192,11 +192,11 @@ def test_evaluate_paging_measures_the_whole_document_as_sufficient(
     assert {"sufficient", "coverage", "token_reduction"} <= mmr["ci95"].keys()
 
 
-@pytest.mark.parametrize("content", ["", " \n", "---\nname: loom\n---\n", "# Only a heading\n"])
+@pytest.mark.parametrize("body", ["", " \n", "# Only a heading\n"])
 def test_a_document_without_a_body_has_a_paging_too(
-    content: str, bench: Callable[[str], list[str]], ask: Ask
+    body: str, bench: Callable[..., list[str]], ask: Ask
 ) -> None:
-    done = ask(*bench(content), "--budget", "0.5")
+    done = ask(*bench(f"---\nname: loom\n---\n{body}", "name: loom"), "--budget", "0.5")
     assert done.code == 0, done.stderr
     assert {m["sufficient"] for m in json.loads(done.stdout)["methods"]} == {0.0}
 

@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 
 from flows.comparing import compare_corpora
+from flows.doctor import examine_root
 from flows.exporting import export_root
 from flows.forgetting import forget_target
 from flows.look_alikes import served_look_alikes
+from flows.rollback import roll_back_root
 from flows.settings import load_settings
 from flows.status import root_status
 from storage.errors import UnknownDocument, WrongInput
@@ -87,3 +89,39 @@ def test_skills_that_say_the_same_of_themselves_are_reported_and_both_stay(
 def test_a_threshold_no_two_skills_can_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match=r"--threshold is 1\.5"):
         served_look_alikes(Root(tmp_path), 1.5, None)
+
+
+def test_going_back_tells_what_is_served_what_was_and_what_there_is(skill_root: Make) -> None:
+    root = skill_root({"bread": SKILLS["bread"]})
+    root.publish()
+    first = root.served()
+    root.write("bees", SKILLS["bees"])
+    root.publish()
+    second = root.served()
+
+    assert roll_back_root(root.root, None) == {
+        "served": first.version,
+        "was": second.version,
+        "published_at": first.published_at.isoformat(),
+        "versions": [second.version, first.version],
+    }
+    assert root_status(root.root)["served"] == first.version
+
+
+def test_a_sound_root_has_nothing_to_mend(skill_root: Make) -> None:
+    root = skill_root({"bread": SKILLS["bread"]})
+    root.publish()
+    assert examine_root(root.root) == {"findings": [], "mended": True, "served": root.served().version}
+
+
+def test_what_cannot_be_mended_is_told_with_the_file_and_what_to_do(skill_root: Make) -> None:
+    root = skill_root({"bread": SKILLS["bread"]})
+    root.publish()
+    raw = root.root.files("raw/documents", ".parquet")[0]
+    Path(root.root.at(raw)).write_bytes(b"")
+
+    found = examine_root(root.root)
+
+    assert not found["mended"]
+    assert [f["where"] for f in found["findings"]] == [raw]
+    assert "put a copy of it back" in found["findings"][0]["done"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.queries import page_batch, search_batch
+from flows.queries import page_batch, search_batch, search_filters
 from storage.errors import WrongInput
 from tasks.retrieve.served_index import ServedIndex
 from tests.hand_written import SKILLS
@@ -131,3 +131,16 @@ def test_nothing_is_asked_where_the_answers_cannot_be_written(
     with pytest.raises(WrongInput, match="give a file"):
         search(index, batch_file(tmp_path, ASKED), tmp_path / place)
     assert [p.name for p in tmp_path.iterdir()] == ["q.jsonl"]
+
+
+def test_filters_hold_for_every_line(index: ServedIndex, tmp_path: Path) -> None:
+    out, filters = tmp_path / "r.jsonl", search_filters(["skill"], ["unknown"], None)
+    search_batch(index, batch_file(tmp_path, ASKED, ASKED), out, k=2, filters=filters, explain=True)
+    for line in answers(out):
+        assert [(r["kind"], r["licence"]) for r in line["results"]] == [("skill", None)] * 2
+        assert all(r["parts"] for r in line["results"])
+
+
+def test_a_kind_that_is_not_known_is_wrong_use() -> None:
+    with pytest.raises(WrongInput, match="--kind 'server' is not known: choose skill or mcp-server"):
+        search_filters(["server"], None, None)

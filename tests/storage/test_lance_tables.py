@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from storage.lance import (
     last_tagged,
     nodes_schema,
     open_at,
+    prune,
     rewrite,
     skills_schema,
     table_names,
@@ -277,3 +280,47 @@ def test_a_version_that_is_not_the_latest_cannot_be_the_only_one(db: lancedb.DBC
     write(db, first, add=["oat"])
     with pytest.raises(StorageError, match=f"instead of {first} alone"):
         keep_only(db, NODES, first)
+
+
+def test_pruning_removes_versions_older_than_those_kept_with_the_files_theirs_alone(
+    db: lancedb.DBConnection,
+) -> None:
+    first = write(db, None, add=["a", "b"])
+    tag(db, NODES, "v-1", first)
+    margin = timedelta(seconds=3)
+    time.sleep(margin.total_seconds() + 1)
+    second = write(db, first, add=["c"], delete=["a", "b"])
+    tag(db, NODES, "v-2", second)
+
+    prune(db, NODES, {second}, ["v-1", "v-of-nothing"], margin)
+
+    with pytest.raises(StorageError, match=f"version {first}"):
+        open_at(db, NODES, first)
+    assert held(db, second) == ["c"]
+    assert list(db.open_table(NODES).tags.list()) == ["v-2"]
+
+
+def test_pruning_leaves_what_is_tagged_by_another_name(db: lancedb.DBConnection) -> None:
+    first = write(db, None, add=["a"])
+    tag(db, NODES, "a-persons-own", first)
+    second = write(db, first, add=["b"])
+
+    prune(db, NODES, {second}, ["v-1"])
+
+    assert held(db, first) == ["a"]
+
+
+def test_pruning_that_would_take_a_tagged_version_removes_nothing(
+    db: lancedb.DBConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(db, None, add=["a"])
+    second = write(db, db.open_table(NODES).version, add=["b"])
+    tag(db, NODES, "v-2", second)
+
+    margin = timedelta(seconds=0.05)
+    time.sleep(2 * margin.total_seconds())
+
+    prune(db, NODES, {second}, [], -margin)
+
+    assert held(db, second) == ["a", "b"]
+    assert "files of old versions of nodes stay" in caplog.text

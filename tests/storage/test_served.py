@@ -9,7 +9,16 @@ import pytest
 
 from storage.errors import NotPublished, StorageError
 from storage.root import Root
-from storage.served import SERVED, Served, read_served, require_served, write_served
+from storage.served import (
+    SERVED,
+    Served,
+    drop_published,
+    keep_published,
+    published_versions,
+    read_served,
+    require_served,
+    write_served,
+)
 
 MODEL = {"name": "m", "dimension": 4}
 POINTER = Served("v-1", "1", 7, 9, MODEL, datetime(2026, 1, 1, 2, 3, 4, 5, tzinfo=UTC))
@@ -25,7 +34,7 @@ def test_the_file_has_the_fields_that_scripts_read(tmp_path: Path) -> None:
     write_served(Root(tmp_path), POINTER)
     record = json.loads((tmp_path / SERVED).read_text())
     assert list(record) == ["version", "run_id", "skills", "nodes", "model", "published_at"]
-    assert [f.name for f in (tmp_path / "state").iterdir()] == ["served.json"]
+    assert sorted(f.name for f in (tmp_path / "state").iterdir()) == ["published", "served.json"]
 
 
 def test_nothing_published_is_told_with_what_to_do(tmp_path: Path) -> None:
@@ -54,3 +63,40 @@ def test_a_damaged_pointer_is_named(tmp_path: Path, change: dict[str, object]) -
     root.write_json(SERVED, {k: v for k, v in record.items() if v is not ...})
     with pytest.raises(StorageError, match=r"served\.json is damaged"):
         read_served(root)
+
+
+def versions(root: Root, *days: int) -> list[Served]:
+    """Publish one version on each of these days of March."""
+    made = [
+        replace(POINTER, version=f"v-{day}", published_at=datetime(2025, 3, day, tzinfo=UTC)) for day in days
+    ]
+    for served in made:
+        write_served(root, served)
+    return made
+
+
+def test_every_version_published_is_known_newest_first(tmp_path: Path) -> None:
+    second, first, third = versions(Root(tmp_path), 2, 1, 3)
+    assert published_versions(Root(tmp_path)) == [third, second, first]
+
+
+def test_serving_a_version_again_lists_it_once(tmp_path: Path) -> None:
+    first, second = versions(Root(tmp_path), 1, 2)
+    write_served(Root(tmp_path), first)
+    assert published_versions(Root(tmp_path)) == [second, first]
+
+
+def test_a_version_that_is_dropped_or_not_kept_is_known_no_more(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    first, second, third = versions(root, 1, 2, 3)
+    drop_published(root, second.version)
+    assert published_versions(root) == [third, first]
+    keep_published(root, first.version)
+    assert published_versions(root) == [first]
+
+
+def test_a_damaged_record_of_a_version_is_named(tmp_path: Path) -> None:
+    versions(Root(tmp_path), 1)
+    (tmp_path / "state/published/v-1.json").write_text('{"version": 1}')
+    with pytest.raises(StorageError, match=r"published/v-1\.json is damaged"):
+        published_versions(Root(tmp_path))

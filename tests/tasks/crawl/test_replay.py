@@ -12,7 +12,7 @@ from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
 from storage.state import seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.replay import day_of, parse_dates, replay_seen
+from tasks.crawl.replay import day_of, days_crawled, replay_plan, replay_seen
 
 
 @pytest.fixture
@@ -20,9 +20,24 @@ def nights(tmp_path: Path) -> Nights:
     return Nights(tmp_path / "root")
 
 
-def test_a_range_of_days_holds_both_ends() -> None:
-    assert parse_dates("2026-02-27", "2026-03-01") == ["2026-02-27", "2026-02-28", "2026-03-01"]
-    assert parse_dates("2026-03-01", "2026-03-01") == ["2026-03-01"]
+def test_a_range_of_days_holds_both_ends_and_no_day_without_a_crawl(nights: Nights) -> None:
+    for text in ("one", "two", "three"):
+        nights.crawl(HandSource("dir:d", skill("a", text)))
+    assert days_crawled(nights.root, "2026-03-02", "2026-03-03") == ["2026-03-02", "2026-03-03"]
+    assert days_crawled(nights.root, "2026-03-04", "2026-03-04") == ["2026-03-04"]
+    assert days_crawled(nights.root, "2026-02-01", "2026-03-01") == []
+
+
+def test_a_plan_tells_how_much_each_day_reads_and_that_nothing_is_rebuilt_yet(nights: Nights) -> None:
+    for text in ("one", "two"):
+        nights.crawl(HandSource("dir:d", skill("a", text)))
+    before = sorted(nights.folder.rglob("*"))
+
+    plan = replay_plan(nights.root, ["2026-03-02", "2026-03-03"])
+
+    assert [row["raw parts"] for row in plan] == [1, 2]
+    assert {row["documents rebuilt before"] for row in plan} == {0}
+    assert sorted(nights.folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -33,9 +48,9 @@ def test_a_range_of_days_holds_both_ends() -> None:
         ("2026-03-01", "2026-02-30", "YYYY-MM-DD"),
     ],
 )
-def test_what_is_no_range_of_days_is_named(start: str, end: str, says: str) -> None:
+def test_what_is_no_range_of_days_is_named(nights: Nights, start: str, end: str, says: str) -> None:
     with pytest.raises(WrongInput, match=says):
-        parse_dates(start, end)
+        days_crawled(nights.root, start, end)
 
 
 def replayed(nights: Nights, day: str) -> dict[tuple[str, str], str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from word_models import WordEncoder, WordTokenizer
 
 from storage.errors import WrongInput
 from tasks.evaluate.evidence import EvidenceQuery, read_documents, read_queries
-from tasks.evaluate.paging import Outcome, evaluate_paging, summarise
+from tasks.evaluate.paging import Remembering, evaluate_paging
+from tasks.evaluate.paging_outcomes import Outcome, summarise
 from tasks.parse.classify import FragmentInContext, Typed
 
 BENCH = Path(__file__).resolve().parents[3] / "../shared/bench/paging"
@@ -121,7 +123,52 @@ def test_every_measure_has_an_interval_around_it() -> None:
         assert low < row[measure] < high
 
 
-def test_a_query_whose_document_is_missing_is_named() -> None:
+def test_groups_are_by_breadth_and_by_the_size_of_the_document_in_their_natural_order() -> None:
+    sizes = {120: "broad", 20: "narrow", 60: "medium", 50: "narrow", 400: "odd", 200: None}
+    outcomes = [
+        Outcome(float(size > 50), 10, 100, 1, 1.0, breadth=breadth, size=size)
+        for size, breadth in sizes.items()
+    ]
+
+    row = summarise(outcomes)
+
+    assert list(row["by_breadth"]) == ["narrow", "medium", "broad", "odd"]
+    assert list(row["by_size"]) == [
+        "up to 50 nodes",
+        "51 to 100 nodes",
+        "101 to 149 nodes",
+        "150 to 299 nodes",
+        "300 nodes or more",
+    ]
+    assert row["by_size"]["up to 50 nodes"]["queries"] == 2
+    assert row["by_size"]["up to 50 nodes"]["ci95"]["sufficient"] == [0.0, 0.0]
+    assert row["by_breadth"]["broad"]["sufficient"] == 1.0
+
+
+def test_a_judges_verdict_stands_over_the_evidence() -> None:
+    covered, missed = Outcome(1.0, 1, 9, 1, 1.0), Outcome(0.5, 1, 9, 1, 1.0)
+    assert (covered.sufficient, missed.sufficient) == (True, False)
+    assert (replace(covered, verdict=False).sufficient, replace(missed, verdict=True).sufficient) == (
+        False,
+        True,
+    )
+
+
+def test_what_is_encoded_once_is_remembered_with_the_time_it_took() -> None:
+    inner, ticks = WordEncoder(), count(0.0, 2.0)
+    encoder = Remembering(inner, clock=lambda: next(ticks))
+
+    first = [encoder.encode(["a b"]), encoder.encode_parts("a b", [(0, 1), (2, 3)])]
+    again = [encoder.encode(["a b"]), encoder.encode_parts("a b", [(0, 1), (2, 3)])]
+
+    assert inner.encoded == ["a b", "a b", "a", "b"]
+    assert all((x == y).all() for x, y in zip(first, again, strict=True))
+    assert encoder.spared == 4.0
+
+
+def test_a_query_whose_document_is_missing_is_named_with_the_nearest() -> None:
+    with pytest.raises(WrongInput, match="no document 'tents' is given; near it are tent"):
+        rows(["full"], queries=[EvidenceQuery("q9", "tents", "how", (("x",),))])
     with pytest.raises(WrongInput, match="query q9: no document 'canoe'"):
         rows(["full"], queries=[EvidenceQuery("q9", "canoe", "how", (("x",),))])
 

@@ -59,6 +59,30 @@ def test_a_long_text_has_the_normalised_mean_of_its_windows(minilm: OnnxEncoder)
     assert minilm.encode([text])[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-5)
 
 
+def test_parts_are_encoded_with_the_whole_and_in_its_context(minilm: OnnxEncoder) -> None:
+    text = "Knead the dough, then open the hive."
+    spans = [(0, 15), (17, 35), (15, 15), (0, len(text))]
+
+    whole, dough, hive, nothing, every = minilm.encode_parts(text, spans)
+
+    assert whole == pytest.approx(minilm.encode([text])[0], abs=1e-5)
+    assert nothing == pytest.approx(whole, abs=1e-6)
+    assert every @ whole > 0.95
+    alone = minilm.encode(["Knead the dough", "open the hive"])
+    assert dough @ alone[0] > hive @ alone[0]
+    assert hive @ alone[1] > dough @ alone[1]
+    assert np.linalg.norm([whole, dough, hive], axis=1) == pytest.approx(np.ones(3), abs=1e-5)
+
+
+def test_parts_of_a_text_of_several_windows_lie_where_they_stand(minilm: OnnxEncoder) -> None:
+    text = words(120)
+
+    whole, first, last = minilm.encode_parts(text, [(0, 40), (len(text) - 40, len(text))])
+
+    assert whole == pytest.approx(minilm.encode([text])[0], abs=1e-5)
+    assert first @ last < 0.99
+
+
 def test_vectors_do_not_depend_on_the_number_of_threads(minilm_export: Export) -> None:
     texts = [words(n % 40 + 1) for n in range(60)]
     one, three = (OnnxEncoder(minilm_export.folder, threads=n) for n in (1, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -21,6 +22,7 @@ class Texts:
     """Texts by rank; notes whose shingles were asked for."""
 
     def __init__(self, texts: list[str], threshold: float = 0.85) -> None:
+        self.texts = texts
         signed = signatures(texts, SignatureRule.for_threshold(threshold))
         joined = b"".join(row or bytes(4 * BANDS) for row in signed["bands"])
         self.bands = np.frombuffer(joined, np.dtype("<u4")).reshape(-1, BANDS)
@@ -115,6 +117,19 @@ def test_only_what_is_new_is_compared() -> None:
     found = grown.folds(known=before)
     assert found.onto.tolist() == grown.by_comparing_all()
     assert all(len(family) in pair for pair in found.pairs[len(before.pairs) :].tolist())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_folds_onto_whom_is_the_same_whatever_was_known_before(seed: int) -> None:
+    # Chains: each text is near the next, fewer and fewer words being as they were.
+    rng, words = random.Random(seed), [f"w{n}" for n in range(200)]
+    chain = [" ".join([*(f"new{n}" for n in range(at)), *words[at:]]) for at in range(0, 60, 4)]
+    texts = Texts(rng.sample(chain, len(chain)))
+    some = np.sort(np.array(rng.sample(range(len(chain)), 10)))
+    before = Texts([texts.texts[number] for number in some]).folds()
+    found = texts.folds(known=replace(before, pairs=some[before.pairs]))
+    assert found.onto.tolist() == texts.by_comparing_all()
+    assert 1 < np.unique(found.onto).size < len(chain)
 
 
 def test_texts_without_shingles_are_near_none() -> None:

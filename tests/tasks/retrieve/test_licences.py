@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from storage.errors import StorageError, UnknownDocument, Withheld
-from storage.lance import SKILLS, connect, open_at
 from storage.licences import CLASSES, LICENCES, Licences, require_licences, write_licences
 from tasks.refine.policy import SERVE_POLICY, LicencePolicy, licence_class
 from tasks.retrieve.licences import by_class, classify_licences, licence_table
-from tasks.retrieve.search import not_denied, rank_dense, rank_lexical, search_skills
 from tasks.retrieve.served_index import ServedIndex
 from tests import hand_written
 from tests.skill_root import SkillRoot
@@ -57,8 +55,8 @@ def under(root: SkillRoot, policy: LicencePolicy) -> ServedIndex:
     return root.ask()
 
 
-def found(index: ServedIndex, **options: int) -> dict[str, str]:
-    return {r["name"]: r["licence_class"] for r in index.search(QUERY, **options)["results"]}
+def found(index: ServedIndex, k: int = 10) -> dict[str, str]:
+    return {r["name"]: r["licence_class"] for r in index.search(QUERY, k)["results"]}
 
 
 def test_what_is_denied_is_not_found_and_the_rest_says_its_class(served: SkillRoot) -> None:
@@ -79,16 +77,6 @@ def test_the_file_holds_what_the_policy_says_of_each_licence_served(served: Skil
 def test_a_denied_skill_takes_no_place_of_another(served: SkillRoot) -> None:
     assert list(found(under(served, LicencePolicy(deny=(), unknown="allow")), k=1)) == ["bees"]
     assert len(found(under(served, SERVE_POLICY), k=1)) == 1
-    where = not_denied(require_licences(served.root))
-    skills = open_at(connect(served.root), SKILLS, served.served().skills)
-    vector = served.encoder.encode([QUERY])[0]
-    words = "bees hive colony loaf"
-    for leg in (rank_dense(skills, vector, 1), rank_lexical(skills, words, 1)):
-        assert leg == ["local/market/bees"]
-    assert len(rank_dense(skills, vector, 1, where=where)) == 1
-    assert rank_lexical(skills, words, 1, where=where) == ["local/market/bread"]
-    both = search_skills(skills, QUERY, vector, k=1, fetch_k=1, where=where)
-    assert [row["name"] for row, _ in both] in (["bread"], ["bike"], ["お茶"])
 
 
 @pytest.mark.parametrize("unknown", CLASSES)
@@ -229,19 +217,6 @@ def test_where_the_file_is_missing_a_run_is_asked_for(served: SkillRoot) -> None
     served.root.delete(LICENCES)
     with pytest.raises(StorageError, match=r"licences\.json is missing: `skillery run"):
         served.ask().search(QUERY)
-
-
-@pytest.mark.parametrize(
-    ("classes", "unknown", "where"),
-    [
-        ({"MIT": "allow"}, "metadata-only", None),
-        ({"A": "deny", "MIT": "allow"}, "allow", "(licence IS NULL OR licence NOT IN ('A'))"),
-        ({"it's": "deny"}, "deny", "licence IS NOT NULL AND licence NOT IN ('it''s')"),
-        ({}, "deny", "licence IS NOT NULL"),
-    ],
-)
-def test_what_is_not_denied_as_sql(classes: Any, unknown: Any, where: str | None) -> None:  # noqa: ANN401
-    assert not_denied(Licences(classes, unknown)) == where
 
 
 def test_what_is_written_is_what_is_read(skill_root: Make) -> None:

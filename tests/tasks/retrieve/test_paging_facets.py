@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_paging_units import CODE, PROSE, TABLE, nodes_of
 from word_models import WordEncoder, WordTokenizer
 
+from storage.errors import StorageError
+from storage.schemas import Node
+from tasks.models.protocols import Vectors
 from tasks.retrieve.page import Page, PagedDocument, page
 from tasks.retrieve.paging_facets import ready_for
 
@@ -42,8 +47,8 @@ def ask(query: str, budget: float | None = None, document: PagedDocument = READY
 def test_a_row_stands_under_its_table_s_header_and_heading() -> None:
     context = ask("how many minutes does leek and potato 7 take", 40).context
 
-    assert "## Soups\n\n| soup | minutes |\n|-|-|" in context
-    assert "| leek and potato 7 | 7 |" in context
+    assert "## Soups\n\nsoup | minutes\n-|-\n" in context
+    assert "\nleek and potato 7 | 7\n" in context
 
 
 def test_lines_of_code_stand_between_fences_with_gaps_marked_and_behind_what_announces_them() -> None:
@@ -106,6 +111,65 @@ def test_a_query_of_a_hundred_thousand_characters_is_answered() -> None:
     assert ask("where does the copper pan go? " * 3400, 0.3).tokens > 0
 
 
+@pytest.mark.parametrize("budget", [None, 0.01, 0.5, 1.0, 3, 500])
+@pytest.mark.parametrize("body", ["Stir.", "# Soup\n\nStir it well, then serve.", "```\nstir()\n```"])
+def test_a_document_of_one_node_is_answered_with_it(body: str, budget: float | None) -> None:
+    document = PagedDocument("soup", body, nodes_of(body))
+
+    answer = ask("stir", budget, document)
+
+    assert [node.ordinal for node, _ in answer.nodes] == [0]
+    assert document.nodes[0].text in answer.context
+    assert answer.left_out == []
+
+
+def test_pages_come_in_document_order_whatever_is_asked_first() -> None:
+    forth, back = (ask(query, 0.6) for query in ("copper pan, then the timer", "the timer, then copper pan"))
+
+    for answer in (forth, back):
+        ordinals = [node.ordinal for node, _ in answer.nodes]
+        assert ordinals == sorted(ordinals)
+
+
+VECTORS = WordEncoder().encode([node.text for node in DOCUMENT.nodes])
+
+
+@pytest.mark.parametrize("damage", [np.nan, np.inf])
+def test_vectors_that_are_no_numbers_are_a_damaged_index(damage: float) -> None:
+    vectors = VECTORS.copy()
+    vectors[3, 7] = damage
+
+    with pytest.raises(StorageError, match="soup: a vector of its nodes is no vector of numbers"):
+        ask("copper", 0.5, replace(DOCUMENT, vectors=vectors))
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        DOCUMENT.nodes[1:],
+        [*DOCUMENT.nodes[:2], *DOCUMENT.nodes[3:]],
+        [DOCUMENT.nodes[0], *DOCUMENT.nodes],
+        [replace(DOCUMENT.nodes[0], text="Simmer nothing."), *DOCUMENT.nodes[1:]],
+        [replace(DOCUMENT.nodes[0], end=10_000), *DOCUMENT.nodes[1:]],
+    ],
+)
+def test_nodes_of_another_text_are_a_damaged_index(nodes: list[Node]) -> None:
+    with pytest.raises(StorageError, match=r"soup: node soup#\d+ is not what stands in its text"):
+        ask("copper", 0.5, replace(DOCUMENT, nodes=nodes))
+
+
+def test_words_that_share_a_pass_are_found_where_the_encoder_looks_into_a_text() -> None:
+    class Parting(WordEncoder):
+        def encode_parts(self, text: str, parts: Sequence[tuple[int, int]]) -> Vectors:
+            return self.encode([text, *(text[start:end] for start, end in parts)])
+
+    query = "scrub the copper pan, and set the timer"
+    found = page(READY, query, encoder=Parting(), tokenizer=WordTokenizer(), budget=0.5)
+
+    assert found == ask(query, 0.5)
+
+
+@settings(deadline=None)
 @given(
     budget=st.one_of(st.floats(0.01, 1.0), st.floats(1.1, 400.0)),
     query=st.sampled_from(

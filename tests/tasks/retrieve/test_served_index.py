@@ -48,7 +48,7 @@ def test_search_answers_as_the_contract_says(index: ServedIndex, served_bakery: 
     assert set(answer) == {"query", "results", "took_ms"}
     assert [r["rank"] for r in answer["results"]] == [1, 2, 3]
     best = answer["results"][0]
-    assert set(best) == {"rank", "doc_id", "name", "description", "score", *PROVENANCE}
+    assert set(best) == {"rank", "doc_id", "name", "description", "score", "folded", *PROVENANCE}
     assert (best["doc_id"], best["name"]) == (BEES, "bees")
     assert best["source"] == f"dir:{served_bakery.market}"
     assert best["url"].endswith("/market/bees")

@@ -1,0 +1,160 @@
+"""Routing methods by name, over one corpus: what each needs is loaded when it is first asked for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.llm_settings import llm_options
+from flows.published_routing import skillflow, skillrouter
+from flows.routing_settings import load_skillflow, load_skillrouter, require_skillflow
+from flows.settings import Settings
+from storage.answers import Answers
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.evaluate.paging import Remembering
+from tasks.evaluate.routing import RoutingMethod, whole
+from tasks.evaluate.routing_as_served import as_served
+from tasks.evaluate.routing_lexical import require_bm25
+from tasks.evaluate.routing_measures import require_measures
+from tasks.evaluate.routing_methods import BASELINES, LEXICAL, Baselines
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.export import exported_encoder
+from tasks.models.kept import KeptEncoder, load_kept_encoder
+from tasks.models.llm_answers import open_book
+from tasks.models.llm_budget import Ledger
+from tasks.retrieve.flow_asking import FlowLlm
+from tasks.retrieve.routing_default import Router, RoutingDocument
+from tasks.retrieve.rows import TEMPLATE
+from tasks.retrieve.staged import Skill, Staged
+
+METHODS = (*BASELINES, "default", "skillflow", "skillrouter")
+"""All that can be measured."""
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Let methods pass that are known; raises `WrongInput` where one is not."""
+    if unknown := [name for name in names if name not in METHODS]:
+        msg = f"unknown routing method {unknown[0]!r}; choose some of {', '.join(METHODS)}"
+        raise WrongInput(msg)
+
+
+def require_methods(names: Sequence[str], settings: Settings) -> None:
+    """Let methods pass whose settings can be used and whose libraries are installed.
+
+    Raises:
+        WrongInput: Those of one cannot, or are not.
+    """
+    require_measures()
+    if LEXICAL & set(names):
+        require_bm25()
+    if "skillflow" in names:
+        require_skillflow(load_skillflow())
+        if has_llm(settings):
+            llm_options(settings, "llm")
+    if "skillrouter" in names:
+        load_skillrouter()
+
+
+def has_llm(settings: Settings) -> bool:
+    """Tell whether a language model is set up."""
+    return bool(settings.llm_base_url or settings.llm_model)
+
+
+class Methods:
+    """Makes routing methods over one corpus.
+
+    Args:
+        root: Where exports, vectors and answers are kept.
+        settings: The encoder, a task's threads, and the language model.
+        skills: Columns doc_id, name, description and body.
+        held: Closes at the end what methods open.
+    """
+
+    def __init__(self, root: Root, settings: Settings, skills: pl.DataFrame, held: ExitStack) -> None:
+        self._root, self._settings, self._held = root, settings, held
+        # Sorted, so that equal scores stand in the order of their ids.
+        self._frame = skills.sort("doc_id")
+        self._flow: FlowLlm | None = None
+
+    def method(self, name: str) -> RoutingMethod:
+        """Return a method, its index made.
+
+        Raises:
+            ModelMismatch: A model that it needs cannot be loaded.
+            WrongInput: Its settings cannot be used.
+        """
+        if name == "skillflow":
+            return staged(self._skillflow())
+        if name == "skillrouter":
+            return staged(skillrouter(self._skills, load_skillrouter(), self._root))
+        if name == "default":
+            return self._default()
+        self._baselines.prepare(name)
+        return whole(functools.partial(self._baselines.rank, name), encoder=self._asking)
+
+    def llm_report(self) -> dict[str, Any] | None:
+        """Return what a language model was asked, its cost, and where it gave no answer; None: nothing."""
+        flow = self._flow
+        if flow is None:
+            return None
+        fallbacks = dict(sorted(flow.fallbacks.items()))
+        return {"model": flow.book.model, **flow.book.ledger.report(), "fallbacks": fallbacks}
+
+    @functools.cached_property
+    def _folder(self) -> str:
+        models = self._root.folder / "models"
+        return str(exported_encoder(models, self._settings.encoder, self._settings.encoder_precision))
+
+    @functools.cached_property
+    def _kept(self) -> KeptEncoder:
+        return load_kept_encoder(self._root.uri, self._folder)
+
+    @functools.cached_property
+    def _asking(self) -> Remembering:
+        return Remembering(OnnxEncoder(Path(self._folder), threads=self._settings.query_threads))
+
+    @functools.cached_property
+    def _baselines(self) -> Baselines:
+        return Baselines(self._frame, self._kept, self._asking)
+
+    @functools.cached_property
+    def _skills(self) -> list[Skill]:
+        return [Skill(*row) for row in self._frame.select(Skill._fields).iter_rows()]
+
+    def _default(self) -> RoutingMethod:
+        documents = [RoutingDocument(*skill) for skill in self._skills]
+        texts = [TEMPLATE.format(name=skill.name, description=skill.description) for skill in self._skills]
+        router = Router.from_documents(documents, self._asking, vectors=self._kept.encode(texts))
+        return as_served(router, self._asking)
+
+    def _skillflow(self) -> Staged:
+        flow = load_skillflow()
+        name = flow.dense_model
+        folder = self._folder if not name else str(exported_encoder(self._root.folder / "models", name))
+        asking = self._asking if not name else OnnxEncoder(Path(folder), threads=self._settings.query_threads)
+        # Its time is that of the stage, which no memory may shorten.
+        encoder = asking.encoder if isinstance(asking, Remembering) else asking
+        return skillflow(self._skills, flow, load_kept_encoder(self._root.uri, folder), encoder, self._llm)
+
+    @functools.cached_property
+    def _llm(self) -> FlowLlm | None:
+        if not has_llm(self._settings):
+            return None
+        options = llm_options(self._settings, "llm")
+        if options is None:
+            return None
+        answers = self._held.enter_context(Answers(self._root))
+        ledger = Ledger(options.prices, options.ceiling)
+        self._flow = FlowLlm(open_book(options.endpoint, answers, ledger), options.sampling)
+        return self._flow
+
+
+def staged(pipeline: Staged) -> RoutingMethod:
+    """Return a pipeline as a method, whose stages say how many they keep."""
+    return lambda task, _depth: pipeline.run(task)

@@ -1,0 +1,72 @@
+"""Cross-encoders: a query and a text are read together, and scored."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import ModelMismatch
+
+PairScores = npt.NDArray[np.float64]
+
+
+class PairScorer(Protocol):
+    """Scores texts against a query, each pair by itself; higher is better."""
+
+    def score(self, query: str, texts: Sequence[str]) -> PairScores:
+        """Return a score a text, shape `(len(texts),)`."""
+
+
+class CrossEncoder:
+    """A sequence classifier with one output, by sentence-transformers; loaded when first asked.
+
+    Nogueira and Cho, "Passage Re-ranking with BERT", 2019.
+
+    Args:
+        name: A folder or a hub id, such as `cross-encoder/ms-marco-MiniLM-L-6-v2`.
+        max_tokens: Query and text together are cut to so many tokens, the longer of the two first; never
+            more than the model can read.
+        batch: Pairs scored at a time.
+    """
+
+    def __init__(self, name: str, *, max_tokens: int = 512, batch: int = 32) -> None:
+        self.name, self._max_tokens, self._batch = name, max_tokens, batch
+
+    def score(self, query: str, texts: Sequence[str]) -> PairScores:
+        """Return the model's score of each text, shape `(len(texts),)`.
+
+        Raises:
+            ModelMismatch: There is no such model, or it has more than one output.
+        """
+        if not texts:
+            return np.zeros(0)
+        pairs = [(query, text) for text in texts]
+        scores = self._model.predict(pairs, batch_size=self._batch, show_progress_bar=False)
+        return np.asarray(scores, dtype=np.float64)
+
+    @functools.cached_property
+    def _model(self) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)
+        from sentence_transformers import CrossEncoder as Loaded  # noqa: PLC0415 (torch: seconds, megabytes)
+
+        try:
+            model = Loaded(self.name, device="cpu")
+        except (OSError, ValueError) as error:
+            raise missing_model(self.name, error) from error
+        if model.num_labels != 1:
+            msg = f"{self.name} has {model.num_labels} outputs, a reranker has one: name another model"
+            raise ModelMismatch(msg)
+        limit = getattr(model.model.config, "max_position_embeddings", self._max_tokens)
+        model.max_seq_length = min(self._max_tokens, limit, model.tokenizer.model_max_length)
+        return model
+
+
+def missing_model(name: str, error: Exception) -> ModelMismatch:
+    """Return the error of a model that cannot be loaded, with what to do."""
+    reason = " ".join(str(error).split())[:300]
+    return ModelMismatch(
+        f"model {name} cannot be loaded ({reason}): name a folder that holds it, or a hub id"
+    )

@@ -1,0 +1,62 @@
+"""A task cut into facets for the encoder, without an LLM: sentences and lines, the most telling chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+_BREAK = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
+_LEAST = 3  # words; a shorter piece says nothing by itself
+_WORD = re.compile(r"[^\W_]+")
+# What an encoder takes in of a longer piece is a blur: it is cut where its words allow.
+_LONGEST = 400
+_READ = 20_000  # characters; nobody describes a task at greater length, and logs are no descriptions
+
+
+def facets(task: str) -> list[str]:
+    """Return the sentences and lines of a task that have at least three words, each once, in order.
+
+    Lines without spaces between words count by their characters. Of a task beyond 20,000 characters the rest
+    is not read.
+    """
+    pieces = (" ".join(piece.split()) for piece in _BREAK.split(task[:_READ]))
+    cut = (part for piece in pieces for part in _cut(piece))
+    return list(dict.fromkeys(part for part in cut if _tells(part)))
+
+
+def _tells(piece: str) -> bool:
+    return len(_WORD.findall(piece)) >= _LEAST or len(piece.encode()) - len(piece) >= _LEAST
+
+
+def _cut(piece: str) -> list[str]:
+    parts = []
+    while len(piece) > _LONGEST:
+        space = piece.rfind(" ", _LONGEST // 2, _LONGEST)
+        at = space if space > 0 else _LONGEST
+        parts.append(piece[:at])
+        piece = piece[at:].lstrip()
+    return [*parts, piece]
+
+
+def telling(pieces: Sequence[str], weight: Callable[[str], float], most: float) -> list[str]:
+    """Return the pieces of greatest weight whose tokens add up to at most `most`, in order; at least one.
+
+    Args:
+        pieces: Each once.
+        weight: How much a piece says, at least 0.
+        most: As `about_tokens` counts.
+    """
+    taken: set[str] = set()
+    left = most
+    for piece in sorted(pieces, key=weight, reverse=True):
+        cost = about_tokens(piece)
+        if cost <= left or not taken:
+            taken.add(piece)
+            left -= cost
+    return [piece for piece in pieces if piece in taken]
+
+
+def about_tokens(text: str) -> float:
+    """Return about how many tokens a text has with those around it: four letters each, others one each."""
+    foreign = sum(not c.isascii() for c in text)
+    return 2 + foreign + (len(text) - foreign) / 4

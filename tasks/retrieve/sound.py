@@ -1,0 +1,62 @@
+"""Tells whether a published version can be read: every row of it, and each of its legs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lancedb
+
+from storage.errors import StorageError
+from storage.lance import NODES, SKILLS, connect, open_at
+from storage.root import Root
+from storage.served import Served
+from tasks.retrieve.search import rank_dense, rank_lexical
+
+
+def require_opens(root: Root, version: Served) -> dict[str, lancedb.table.Table]:
+    """Return a version's tables by name.
+
+    Raises:
+        StorageError: A table, the version of it, or the encoder's export is gone.
+    """
+    path = str(version.model.get("path"))
+    if not root.exists(path):
+        msg = f"{version.version} cannot be served: its encoder {root.at(path)} is gone"
+        raise StorageError(msg)
+    db, tables = connect(root), {}
+    for name, at in ((SKILLS, version.skills), (NODES, version.nodes)):
+        if at is not None:
+            tables[name] = open_at(db, name, at)
+            tables[name].count_rows()
+    return tables
+
+
+def require_sound(root: Root, version: Served) -> None:
+    """Read every row of a version's tables, in batches, and ask each index once.
+
+    Raises:
+        StorageError: Something of it is gone or cannot be read.
+    """
+    for name, table in require_opens(root, version).items():
+        try:
+            _read(name, table)
+        except (RuntimeError, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            msg = f"{version.version} cannot be read: table {name} at version {table.version} ({reason})"
+            raise StorageError(msg) from error
+
+
+def _read(name: str, table: lancedb.table.Table) -> None:
+    first: dict[str, Any] = {}
+    for batch in table.search().to_batches():
+        first = first or next(iter(batch.slice(0, 1).to_pylist()), {})
+    if not first:
+        return
+    doc_id = first["doc_id"].replace("'", "''")
+    found = table.search().where(f"doc_id = '{doc_id}'").select(["doc_id"]).to_arrow()
+    if not found.num_rows:
+        msg = f"the index of ids does not find {first['doc_id']}"
+        raise ValueError(msg)
+    if name == SKILLS:
+        rank_dense(table, first["vector"], 1)
+        rank_lexical(table, first["name"], 1)

@@ -1,0 +1,99 @@
+"""Retrieval in stages, each of which keeps fewer skills than the one before: SkillFlow, section 3."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from storage.errors import WrongInput
+
+
+class Skill(NamedTuple):
+    """What stages read of a skill."""
+
+    doc_id: str
+    name: str
+    description: str
+    body: str
+
+    @property
+    def text(self) -> str:
+        """Name, description and body, a line each."""
+        return f"{self.name}\n{self.description}\n{self.body}"
+
+
+@dataclass(frozen=True, slots=True)
+class StageRanking:
+    """What a stage of a method kept for a task, best first, in its own milliseconds; `k` None: no limit."""
+
+    stage: str
+    doc_ids: Sequence[str]
+    milliseconds: float
+    k: int | None = None
+
+
+class Stage(Protocol):
+    """Keeps the skills that fit a task best."""
+
+    @property
+    def name(self) -> str:
+        """How the stage is called in reports."""
+
+    @property
+    def k(self) -> int:
+        """How many skills it keeps at most."""
+
+    def narrow(self, task: str, among: Sequence[int]) -> list[int]:
+        """Return positions of the skills kept, best first.
+
+        Args:
+            task: What is to be done.
+            among: Positions that the stage before has kept, best first.
+        """
+
+
+class Staged:
+    """Runs stages one after another.
+
+    Args:
+        skills: The corpus.
+        stages: At least one, in order.
+        clock: Seconds that only ever grow.
+
+    Raises:
+        WrongInput: There is no stage, or one keeps more than the stage before it.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[Skill],
+        stages: Sequence[Stage],
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        sizes = [stage.k for stage in stages]
+        if not sizes or sizes != sorted(sizes, reverse=True) or min(sizes) < 1:
+            listed = ", ".join(f"{stage.name} {stage.k}" for stage in stages) or "none"
+            msg = f"stages keep ever fewer skills, at least one; given are: {listed}"
+            raise WrongInput(msg)
+        self._skills, self._stages, self._clock = skills, stages, clock
+
+    def run(self, task: str) -> list[StageRanking]:
+        """Return what each stage kept; the last ranking is the answer.
+
+        Raises:
+            WrongInput: The task is blank.
+        """
+        if not task.strip():
+            msg = "the task is blank: say what is to be done"
+            raise WrongInput(msg)
+        among: Sequence[int] = range(len(self._skills))
+        found = []
+        for stage in self._stages:
+            began = self._clock()
+            among = stage.narrow(task, among)
+            took = 1000 * (self._clock() - began)
+            found.append(StageRanking(stage.name, [self._skills[i].doc_id for i in among], took, stage.k))
+        return found

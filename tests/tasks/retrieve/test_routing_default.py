@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.protocols import Vectors
+from tasks.retrieve.routing_default import Router, RouterSettings, RoutingDocument, plain_name, standardised
+
+BODY = (
+    "Weigh flour, water and salt. Rest the dough overnight, shape it, score it and bake it on a hot stone. "
+)
+MARKET = [
+    RoutingDocument("a/bread", "bread", "Bakes sourdough and other loaves", BODY + "Knock on the crust."),
+    RoutingDocument("b/bread", "bread", "Bakes sourdough and other loaves", BODY + "Knock on the crust!"),
+    RoutingDocument("a/bees", "bees", "Looks after honey bees", "Treat the hive with oxalic acid in winter."),
+    RoutingDocument("a/bike", "bike-repair", "Repairs bicycles at home", "Patch the tube, mend the chain."),
+]
+
+
+@pytest.fixture(scope="module")
+def router(minilm: OnnxEncoder) -> Router:
+    return Router.from_documents(MARKET, minilm)
+
+
+def ids(router: Router, query: str, k: int = 10) -> list[str]:
+    return [found.doc_id for found in router.rank(query, k)]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("oxalic acid", "a/bees"),
+        ("a flat tyre on my cycle", "a/bike"),
+        ("apiculture", "a/bees"),
+        ("rye buns", "a/bread"),
+    ],
+)
+def test_words_and_meaning_find_a_skill(router: Router, query: str, best: str) -> None:
+    assert ids(router, query)[0] == best
+
+
+def test_of_near_identical_skills_one_takes_a_rank_and_names_the_others(router: Router) -> None:
+    best, *others = router.rank("bake a loaf", 3)
+    assert (best.doc_id, best.folded) == ("a/bread", ("b/bread",))
+    assert {found.doc_id for found in others} == {"a/bees", "a/bike"}
+    assert len(router.rank("bake a loaf", 4, fold=False)) == 4
+
+
+@pytest.mark.parametrize("query", ["bike repair", "Bike_Repair", "bike-repair", "a/bike"])
+def test_a_name_comes_first_however_it_is_spelled(router: Router, query: str) -> None:
+    assert ids(router, query)[0] == "a/bike"
+
+
+def test_a_name_wins_over_a_text_that_says_it_more_often(minilm: OnnxEncoder) -> None:
+    loud = RoutingDocument("loud", "oven", "All about bees and more bees", "bees " * 50)
+    named = RoutingDocument("named", "bees", "Something else altogether", "Nothing of note.")
+    assert ids(Router.from_documents([loud, named], minilm), "bees") == ["named", "loud"]
+
+
+def test_rows_that_are_not_allowed_take_no_place(router: Router) -> None:
+    allowed = np.array([False, False, True, True])
+    assert [f.doc_id for f in router.rank("bake a loaf", 2, allowed=allowed)] != []
+    assert {f.doc_id for f in router.rank("bake a loaf", 9, allowed=allowed)} == {"a/bees", "a/bike"}
+
+
+def test_the_order_of_the_documents_does_not_matter(router: Router, minilm: OnnxEncoder) -> None:
+    turned = Router.from_documents(MARKET[::-1], minilm)
+    for query in ("bake a loaf", "winter", "x"):
+        assert ids(turned, query) == ids(router, query)
+
+
+def test_a_need_named_in_one_of_many_lines_is_met(minilm: OnnxEncoder) -> None:
+    lines = [f"Write report number {i} to the folder called output." for i in range(14)]
+    task = "\n".join([*lines, "My bicycle has a puncture that wants mending."])
+    facetless = RouterSettings(lexical=0, whole=1, facets=0)
+    faceted = RouterSettings(lexical=0, whole=0, facets=1, tokens=500)
+    place = [
+        ids(Router.from_documents(MARKET, minilm, settings=s), task).index("a/bike")
+        for s in (faceted, facetless)
+    ]
+    assert place[0] == 0 <= place[1]
+
+
+def test_an_encoder_reads_no_more_of_a_task_than_it_is_given(minilm: OnnxEncoder) -> None:
+    read: list[str] = []
+
+    class Reading:
+        def encode(self, texts: Sequence[str]) -> Vectors:
+            read.extend(texts)
+            return minilm.encode(texts)
+
+    vectors = minilm.encode([f"{d.name}\n{d.description}" for d in MARKET])
+    task = "\n".join(f"Bake loaf {i} with a crust of its own." for i in range(500))
+    Router.from_documents(MARKET, Reading(), vectors=vectors).rank(task, 3)
+    assert 0 < sum(minilm.count(read)) <= 250
+
+
+def test_an_empty_index_finds_nothing(minilm: OnnxEncoder) -> None:
+    assert Router.from_documents([], minilm).rank("bread", 5) == []
+
+
+def test_equal_scores_say_nothing() -> None:
+    assert standardised(np.full(3, 2, dtype=np.float32)).tolist() == [0, 0, 0]
+    assert standardised(np.array([1, 3], dtype=np.float32)).tolist() == [-1, 1]
+
+
+def test_names_are_compared_without_their_separators() -> None:
+    assert plain_name(" PDF_Form-Filler ") == plain_name("pdf form filler") == "pdf-form-filler"

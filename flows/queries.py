@@ -13,7 +13,7 @@ from flows.settings import Settings
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.parse.local import LocalClassifier
+from tasks.parse.classify import Classifier
 from tasks.retrieve.page import METHODS
 from tasks.retrieve.search import Filters
 from tasks.retrieve.served_index import ServedIndex
@@ -24,9 +24,13 @@ _KINDS = ("skill", "mcp-server")
 
 def open_index(root: Root, settings: Settings) -> ServedIndex:
     """Return what the root serves, opened at the first question."""
-    return ServedIndex(
-        root, encoder=settings.encoder, classifier=LocalClassifier, threads=settings.query_threads
-    )
+    return ServedIndex(root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads)
+
+
+def _local() -> Classifier:
+    from tasks.parse.local import LocalClassifier  # noqa: PLC0415 (most questions type nothing)
+
+    return LocalClassifier()
 
 
 def require_page_options(methods: list[str], budgets: list[float | None]) -> None:

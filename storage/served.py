@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -80,9 +81,17 @@ def require_served(root: Root) -> Served:
 
 def write_served(root: Root, served: Served) -> None:
     """Replace the pointer in one step; what it says is kept beside it first, as the way back."""
+    with contextlib.suppress(StorageError):
+        before = read_served(root)
+        if before and not root.exists(_kept(before.version)):
+            _keep(root, before)  # an older version of this program published it
+    root.write_json(SERVED, _keep(root, served))
+
+
+def _keep(root: Root, served: Served) -> dict[str, Any]:
     record = {**asdict(served), "published_at": served.published_at.isoformat()}
     root.write_json(_kept(served.version), record)
-    root.write_json(SERVED, record)
+    return record
 
 
 def published_versions(root: Root) -> list[Served]:

@@ -22,6 +22,7 @@ from storage.served import (
     write_served,
 )
 from storage.state import documents_table, edges_table, nodes_table
+from tasks.retrieve.routing_store import damaged_routing, drop_routing
 from tasks.retrieve.sound import require_sound
 
 # A partition of these can be made anew from what lies before it, once what says it is done is gone too.
@@ -129,8 +130,16 @@ def _served(root: Root) -> Iterator[Finding]:
     if served is not None:
         why = _unsound(root, served)
         if why is None:
+            yield from _routing(root, served)
             return
     yield _serve_another(root, why or f"{SERVED} is missing", [v for v in versions if v != served])
+
+
+def _routing(root: Root, served: Served) -> Iterator[Finding]:
+    if why := damaged_routing(root, served):
+        folder = drop_routing(root, served)
+        done = "removed: each process makes it for itself until the next version is published"
+        yield Finding(why, folder, done, mended=True)
 
 
 def _published(root: Root) -> tuple[list[Served], list[Finding]]:

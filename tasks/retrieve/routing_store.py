@@ -102,6 +102,22 @@ def keep_routing(root: Root, most: int = _KEPT) -> None:
         root.delete(folder)
 
 
+def damaged_routing(root: Root, served: Served) -> str | None:
+    """Tell what is wrong with a version's routing index, None where it can be read or is not there."""
+    try:
+        if _card(root, _folder(served), served) is not None:
+            open_routing(root, served)
+    except StorageError as error:
+        return str(error)
+    return None
+
+
+def drop_routing(root: Root, served: Served) -> str:
+    """Delete a version's routing index, and return the folder that it lay in."""
+    root.delete(_folder(served))
+    return _folder(served)
+
+
 def _folder(served: Served) -> str:
     return f"{FOLDER}/{served.version}.{served.skills}"
 
@@ -123,7 +139,7 @@ def _array(root: Root, folder: str, name: str) -> npt.NDArray[Any]:
     path = root.at(f"{folder}/{name}.npy")
     try:
         found: npt.NDArray[Any] = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         msg = f"{path} cannot be read ({error}): delete {root.at(folder)}, and run `skillery run` again"
         raise StorageError(msg) from error
     return np.asarray(found)

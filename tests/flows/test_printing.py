@@ -13,7 +13,7 @@ PAGE: dict[str, Any] = {
 
 
 def result(doc_id: str, description: str) -> dict[str, Any]:
-    return {"rank": 1, "doc_id": doc_id, "name": "name", "description": description}
+    return {"rank": 1, "doc_id": doc_id, "name": "name", "description": description, "folded": []}
 
 
 def test_what_looks_like_markup_is_text(capsys: pytest.CaptureFixture[str]) -> None:

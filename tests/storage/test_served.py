@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -100,3 +100,16 @@ def test_a_damaged_record_of_a_version_is_named(tmp_path: Path) -> None:
     (tmp_path / "state/published/v-1.json").write_text('{"version": 1}')
     with pytest.raises(StorageError, match=r"published/v-1\.json is damaged"):
         published_versions(Root(tmp_path))
+
+
+def test_what_was_served_before_records_were_kept_is_known_from_the_next_publication_on(
+    tmp_path: Path,
+) -> None:
+    root = Root(tmp_path)
+    first, second = versions(root, 1, 2)
+    drop_published(root, first.version)
+    (tmp_path / SERVED).write_text(
+        json.dumps({**asdict(first), "published_at": first.published_at.isoformat()})
+    )
+    write_served(root, second)
+    assert published_versions(root) == [second, first]

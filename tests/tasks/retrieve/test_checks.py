@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import GateRefused
 from storage.lance import NODES, SKILLS, connect
-from tasks.retrieve.checks import require_passed
+from tasks.retrieve.checks import Check, require_passed
 from tasks.retrieve.index import Built
 from tests.hand_written import SKILLS as TEXTS
 from tests.skill_root import Export, SkillRoot
@@ -175,9 +175,12 @@ def test_a_build_without_nodes_has_only_its_skills_checked(skill_root: Make) -> 
 
 def test_the_gate_names_each_check_that_failed_with_value_and_limit() -> None:
     checks = [
-        {"check": "skills.rows", "passed": False, "value": 3, "limit": 4},
-        {"check": "skills.bad_vectors", "passed": True, "value": 0, "limit": 0},
-        {"check": "nodes.bad_vectors", "passed": False, "value": 2, "limit": 0},
+        asdict(check)
+        for check in (
+            Check("skills.rows", passed=False, value=3, limit=4),
+            Check("skills.bad_vectors", passed=True, value=0, limit=0),
+            Check("nodes.bad_vectors", passed=False, value=2, limit=0),
+        )
     ]
 
     with pytest.raises(GateRefused) as caught:

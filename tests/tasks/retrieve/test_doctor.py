@@ -212,6 +212,21 @@ def test_a_damaged_record_of_a_version_is_removed_and_what_is_served_stays(root:
     assert root.served() == last
 
 
+@pytest.mark.parametrize(("file", "content"), [("rows.npy", b""), ("index.json", b"{")])
+def test_a_damaged_routing_index_is_removed_and_search_answers_as_before(
+    root: SkillRoot, file: str, content: bytes
+) -> None:
+    asked = "feed sugar syrup to a colony", 3
+    before = [r["doc_id"] for r in root.ask().search(*asked)["results"]]
+    folder = f"routing/{root.served().version}.{root.served().skills}"
+    path(root, f"{folder}/{file}").write_bytes(content)
+
+    found = only(examine(root.root))
+
+    assert (found.where, found.mended) == (folder, True)
+    assert [r["doc_id"] for r in root.ask().search(*asked)["results"]] == before
+
+
 def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> None:
     model = {k: v for k, v in root.served().model.items() if k != "path"}
     writer = TableWriter(connect(root.root), NODES, nodes_schema(model), root.served().nodes)

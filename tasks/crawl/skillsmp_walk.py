@@ -10,6 +10,7 @@ from storage.schemas import Dropped, Listing
 from tasks.crawl.skillsmp import PAGE_ROWS, Page, SkillsMP
 
 _MORE_PASSES = 5
+_BARREN_PASSES = 2  # one may miss a row by chance, where rows of one age come in any order
 _BARREN_PAGES = 3  # of a list that does not grow: a server that repeats its last page for ever is left
 
 
@@ -93,7 +94,8 @@ class _Walk:
             page = await self._read(number)
             unknown = self._new(page.rows)
             found = (*unknown, *found)
-            if len(unknown) < len(page.rows) or not page.rows:
+            # An empty page tells nothing: more rows went than a page holds, those before it moved too.
+            if len(unknown) < len(page.rows):
                 break
             number -= 1
         return found
@@ -116,6 +118,7 @@ class _Walk:
         Only looked for where the listing ended with fewer rows than it counts and some were met twice.
         """
         found: tuple[Listing | Dropped, ...] = ()
+        barren = 0
         ended = self._from_top and not (last.has_next or last.capped)
         for _ in range(_MORE_PASSES if ended and self._shifted else 0):
             if len(self._met) + self._nameless >= (last.total or 0):
@@ -123,7 +126,8 @@ class _Walk:
             before = len(found)
             for number in range(1, last.number + 1):
                 found = (*found, *self._new((await self._read(number)).rows))
-            if len(found) == before:
+            barren = barren + 1 if len(found) == before else 0
+            if barren == _BARREN_PASSES:
                 break
         return found
 

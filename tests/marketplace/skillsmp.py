@@ -127,7 +127,7 @@ class SkillsMP:
         rows = [row for row in self._world.rows if wanted in f"{row.name} {row.description}".lower()]
         if self._world.skillsmp.unstable_ties:
             salt = str(len(self._world.rows) + int(self._world.now() * 1000))
-            rows.sort(key=lambda row: hashlib.sha256(f"{salt} {row.serial}".encode()).digest())
+            rows.sort(key=lambda row: hashlib.sha256(f"{salt} {row.name}".encode()).digest())
         if order == "name":
             return sorted(rows, key=lambda row: row.name)
         if order == "stars":

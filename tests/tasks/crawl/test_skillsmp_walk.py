@@ -136,6 +136,14 @@ def test_more_rows_removed_than_a_page_holds_are_followed_back(listed: Listed) -
     assert listed.asked()[:6] == [1, 2, 3, 4, 3, 2]
 
 
+def test_a_row_that_moves_up_over_pages_that_are_empty_now_is_met(listed: Listed) -> None:
+    for row in listed.rows[11:]:
+        listed.world.unlist(row)
+    listed.on_page(3, *(("remove", n) for n in range(6)))
+
+    assert set(names(listed.walk())) >= set(of_age(*range(6, 11)))
+
+
 def test_the_last_row_is_not_lost_when_it_moves_up_from_a_page_of_its_own(listed: Listed) -> None:
     for row in listed.rows[21:]:
         listed.world.unlist(row)

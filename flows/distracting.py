@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.llm_settings import llm_options
+from flows.options import folder_at
 from flows.progress import progress
 from flows.settings import Settings
 from storage.answers import Answers
@@ -19,7 +20,7 @@ from tasks.evaluate.distractors_prompt import PROMPT
 from tasks.evaluate.routing_data import read_qrels, read_skills, read_tasks
 from tasks.models.llm_answers import open_book
 from tasks.models.llm_budget import Ledger
-from tasks.retrieve.staged import Skill
+from tasks.retrieve.skill import Skill
 
 _LONGEST = 8192  # tokens of three skills
 
@@ -58,7 +59,7 @@ def grow_distractors(
     if not relevant:
         msg = f"{documents}: holds no skill that {qrels} calls relevant; give the corpus that does"
         raise WrongInput(msg)
-    folder = _folder(out)
+    folder = folder_at(out)
     sampling = replace(llm.sampling, max_tokens=max(llm.sampling.max_tokens, _LONGEST))
     ledger = Ledger(llm.prices, llm.ceiling)
     with Answers(root) as answers, progress("asked about") as report:
@@ -84,12 +85,3 @@ def _tasks_of(queries: Path, qrels: Path) -> dict[str, list[str]]:
         if relevance > 0 and query_id in texts:
             found.setdefault(doc_id, []).append(texts[query_id])
     return found
-
-
-def _folder(out: Path) -> Root:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"--out {out} cannot be made ({error}): give a folder"
-        raise WrongInput(msg) from error
-    return Root(out)

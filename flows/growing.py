@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from flows.llm_settings import llm_options
+from flows.options import folder_at
 from flows.progress import progress
 from flows.settings import Settings
 from storage.answers import Answers
-from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.grounded import Growth, Written, document_line, grow, query_line, read_written
+from tasks.evaluate.grounded import Written, document_line, grow, query_line, read_written
 from tasks.evaluate.grounded_prompt import PROMPT
 from tasks.evaluate.grounded_sample import namespace_of, served_skill_ids, served_skills, stratified
+from tasks.evaluate.skill_files import Growth
 from tasks.models.llm_answers import open_book
 from tasks.models.llm_budget import Ledger
 from tasks.parse.choose import LlmOptions
@@ -50,7 +51,7 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
     """
     llm = _patient(settings)
     chosen = served_skills(root, stratified(served_skill_ids(root), skills))
-    folder = _folder(out)
+    folder = folder_at(out)
     ledger = Ledger(llm.prices, llm.ceiling)
     with Answers(root) as answers, progress("asked about") as report:
         book = open_book(llm.endpoint, answers, ledger)
@@ -72,15 +73,6 @@ def _patient(settings: Settings) -> LlmOptions:
     at_once = settings.llm_concurrency if "llm_concurrency" in settings.model_fields_set else _AT_ONCE
     sampling = replace(llm.sampling, max_tokens=max(llm.sampling.max_tokens, _LONGEST))
     return replace(llm, endpoint=replace(llm.endpoint, concurrency=at_once), sampling=sampling)
-
-
-def _folder(out: Path) -> Root:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"--out {out} cannot be made ({error}): give a folder"
-        raise WrongInput(msg) from error
-    return Root(out)
 
 
 def _counted(written: Iterable[Written], growth: Growth) -> dict[str, Any]:

@@ -73,3 +73,13 @@ def require_command(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         sys.stderr.write(f"{context.get_help()}\n")
         raise typer.Exit(2)
+
+
+def folder_at(out: Path) -> Root:
+    """Return a folder that results go to, made if it is not there; raises `WrongInput` if it cannot be."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"--out {out} cannot be made ({error}): give a folder"
+        raise WrongInput(msg) from error
+    return Root(out)

@@ -16,13 +16,18 @@ def print_growth(found: dict[str, Any]) -> None:
     if found["failed"]:
         why = f"{counts(found['failed'])}; each file in queries/ says why"
         say(f"skills without a query: {why}, delete it to ask again", style="red")
+    _asked(found)
+    if found["skills"] < found["wanted"] and not found["unfinished"]:
+        say(f"no more skills are served: {found['wanted']} were wanted")
+
+
+def _asked(found: dict[str, Any]) -> None:
+    """Print what a language model was asked, what that cost, and what is left to ask."""
     llm = found["llm"]
     say(f"asked of {found['model']} by {found['prompt']}: {llm['requests']} requests, {llm['cached']} known")
     say(f"answers rejected {llm['rejected']}, {llm['tokens']} tokens, cost {llm['cost']:g}")
     if found["unfinished"]:
         say(f"partial: left for the next run: {counts(found['unfinished'])}", style="red")
-    if found["skills"] < found["wanted"] and not found["unfinished"]:
-        say(f"no more skills are served: {found['wanted']} were wanted")
 
 
 _MEASURES = {"sufficient": "sufficient", "coverage": "coverage", "token_reduction": "reduction"}
@@ -102,8 +107,4 @@ def print_distractors(found: dict[str, Any]) -> None:
     if found["failed"]:
         why = f"{counts(found['failed'])}; each file in distractors/ says why"
         say(f"skills without any: {why}, delete it to ask again", style="red")
-    llm = found["llm"]
-    say(f"asked of {found['model']} by {found['prompt']}: {llm['requests']} requests, {llm['cached']} known")
-    say(f"answers rejected {llm['rejected']}, {llm['tokens']} tokens, cost {llm['cost']:g}")
-    if found["unfinished"]:
-        say(f"partial: left for the next run: {counts(found['unfinished'])}", style="red")
+    _asked(found)

@@ -17,7 +17,8 @@ from tasks.retrieve.flow_queries import LlmQueries, QueryWriter, TaskItself
 from tasks.retrieve.flow_rerank import RerankSettings, RerankStage
 from tasks.retrieve.flow_select import SelectSettings, SelectStage
 from tasks.retrieve.rows import TEMPLATE
-from tasks.retrieve.staged import Skill, Stage, Staged
+from tasks.retrieve.skill import Skill
+from tasks.retrieve.staged import Stage, Staged
 from tasks.retrieve.two_stage import FlatRerankStage, RetrieveStage, flat_text
 
 

@@ -29,9 +29,10 @@ from tasks.models.kept import KeptEncoder, load_kept_encoder
 from tasks.models.llm_answers import open_book
 from tasks.models.llm_budget import Ledger
 from tasks.retrieve.flow_asking import FlowLlm
-from tasks.retrieve.routing_default import Router, RoutingDocument
+from tasks.retrieve.routing_default import Router
 from tasks.retrieve.rows import TEMPLATE
-from tasks.retrieve.staged import Skill, Staged
+from tasks.retrieve.skill import Skill
+from tasks.retrieve.staged import Staged
 
 METHODS = (*BASELINES, "default", "skillflow", "skillrouter")
 """All that can be measured."""
@@ -128,7 +129,7 @@ class Methods:
         return [Skill(*row) for row in self._frame.select(Skill._fields).iter_rows()]
 
     def _default(self) -> RoutingMethod:
-        documents = [RoutingDocument(*skill) for skill in self._skills]
+        documents = self._skills
         texts = [TEMPLATE.format(name=skill.name, description=skill.description) for skill in self._skills]
         router = Router.from_documents(documents, self._asking, vectors=self._kept.encode(texts))
         return as_served(router, self._asking)

@@ -37,19 +37,15 @@ def read_served(root: Root) -> Served | None:
     Raises:
         StorageError: The file is damaged.
     """
-    return _read(root, SERVED)
+    return read_published(root, SERVED)
 
 
 def read_published(root: Root, relative: str) -> Served | None:
-    """Return what one of the files in `state/published` says, None where there is none.
+    """Return what the pointer, or one of the files in `state/published`, says; None where there is none.
 
     Raises:
         StorageError: The file is damaged.
     """
-    return _read(root, relative)
-
-
-def _read(root: Root, relative: str) -> Served | None:
     record = root.read_json(relative)
     if record is None:
         return None
@@ -100,7 +96,7 @@ def published_versions(root: Root) -> list[Served]:
     Raises:
         StorageError: The record of one is damaged.
     """
-    found = [_read(root, file) for file in root.files(PUBLISHED, ".json")]
+    found = [read_published(root, file) for file in root.files(PUBLISHED, ".json")]
     return sorted((s for s in found if s), key=lambda s: (s.published_at, s.version), reverse=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tasks.evaluate.grounded_prompt import Skill
+from tasks.retrieve.skill import Skill
 from tests.llm_server import Asked
 
 _SIZES = (("narrow", 1), ("narrow", 1), ("medium", 2), ("medium", 3), ("broad", 4))

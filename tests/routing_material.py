@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.retrieve.staged import Skill
+from tasks.retrieve.skill import Skill
 from tests.hand_written import skill
 
 SKILLS = (

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from storage.errors import StorageError
 from storage.root import Root
-from tasks.evaluate.asking import TRIES, ask_until_right, together
+from tasks.evaluate.asking import TRIES, ask_until_right
 from tasks.evaluate.distractors_prompt import PROMPT, Distractor, checked_distractors, question_about
-from tasks.models.llm_answers import AnswerBook, run_blocking
-from tasks.models.llm_errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
+from tasks.evaluate.skill_files import Failure, Growth, SkillFiles, answer_or_failure
+from tasks.models.llm_answers import AnswerBook
 from tasks.models.llm_question import Sampling
-from tasks.retrieve.staged import Skill
+from tasks.retrieve.skill import Skill
 
 FOLDER = "distractors"
-SCHEMA_VERSION = 1
-
-_LEFT = {BudgetSpent: "budget", LlmUnavailable: "unavailable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +41,6 @@ class MadeOf:
         ]
 
 
-@dataclass(slots=True)
-class Making:
-    """What one call did: skills asked about and kept from before, and those left for the next, by reason."""
-
-    asked: int = 0
-    kept: int = 0
-    unfinished: Counter[str] = field(default_factory=Counter)
-
-
 def make_distractors(
     skills: Sequence[Skill],
     tasks: Mapping[str, Sequence[str]],
@@ -65,7 +49,7 @@ def make_distractors(
     *,
     sampling: Sampling,
     report: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Making:
+) -> Growth:
     """Make distractors for each skill that has no file in the folder yet.
 
     An answer that fails its checks is asked for again twice, its faults named; of the last one what is good
@@ -83,29 +67,12 @@ def make_distractors(
         LlmDenied: The server lets nobody in, or has no such model.
         StorageError: A file cannot be written.
     """
-    making = Making()
-    new = [skill for skill in skills if not folder.exists(_file(skill.doc_id))]
-    done = making.kept = len(skills) - len(new)
 
-    async def work(skill: Skill) -> None:
-        nonlocal done
-        try:
-            made = await _make(skill, tasks.get(skill.doc_id, ()), book, sampling)
-            record = {"schema_version": SCHEMA_VERSION, "prompt": PROMPT, "model": book.model, **asdict(made)}
-            folder.write_json(_file(skill.doc_id), record)
-            making.asked += 1
-        except (BudgetSpent, LlmUnavailable) as error:
-            making.unfinished[_LEFT[type(error)]] += 1
-        done += 1
-        report(done, len(skills))
+    async def write(skill: Skill) -> dict[str, Any]:
+        made = await _make(skill, tasks.get(skill.doc_id, ()), book, sampling)
+        return {"prompt": PROMPT, **asdict(made)}
 
-    async def all_of_them() -> None:
-        async with book.opened():
-            await together(work(skill) for skill in new)
-
-    if new:
-        run_blocking(all_of_them())
-    return making
+    return SkillFiles(folder, FOLDER).grow(skills, book, write, report)
 
 
 def read_made(folder: Root) -> list[MadeOf]:
@@ -114,8 +81,7 @@ def read_made(folder: Root) -> list[MadeOf]:
     Raises:
         StorageError: A file is damaged; the message names it.
     """
-    found = [_read(folder, file) for file in folder.files(FOLDER, ".json")]
-    return sorted(found, key=lambda made: made.doc_id)
+    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda made: made.doc_id)
 
 
 async def _make(skill: Skill, tasks: Sequence[str], book: AnswerBook, sampling: Sampling) -> MadeOf:
@@ -124,37 +90,20 @@ async def _make(skill: Skill, tasks: Sequence[str], book: AnswerBook, sampling: 
     def check(attempt: int) -> Callable[[str], list[Distractor]]:
         return checked_distractors(skill, strict=attempt < TRIES - 1)
 
-    try:
-        found = await ask_until_right(
+    found = await answer_or_failure(
+        ask_until_right(
             book,
             lambda attempt, said: question_about(
                 skill, tasks, sampling=sampling, attempt=attempt, complaint=said
             ),
             check,
         )
-    except Rejected as rejection:
-        return MadeOf(skill.doc_id, failed="rejected", detail=rejection.reason)
-    except ContextOverflow as error:
-        return MadeOf(skill.doc_id, failed="too-long", detail=str(error))
-    except LlmRefused as error:
-        return MadeOf(skill.doc_id, failed="refused", detail=str(error))
+    )
+    if isinstance(found, Failure):
+        return MadeOf(skill.doc_id, failed=found.failed, detail=found.detail)
     return MadeOf(skill.doc_id, tuple(found))
 
 
-def _read(folder: Root, file: str) -> MadeOf:
-    record: dict[str, Any] = folder.read_json(file) or {}
-    try:
-        if record["schema_version"] != SCHEMA_VERSION:
-            msg = f"{folder.at(file)} has schema version {record['schema_version']}, not {SCHEMA_VERSION}"
-            raise StorageError(msg)
-        made = tuple(Distractor(**entry) for entry in record["distractors"])
-        return MadeOf(record["doc_id"], made, record["failed"], record["detail"])
-    except (KeyError, TypeError) as error:
-        msg = f"{folder.at(file)} is damaged ({error!r}): delete it, and its skill is asked about again"
-        raise StorageError(msg) from error
-
-
-def _file(doc_id: str) -> str:
-    """Return a file name that any system takes, one for each id."""
-    digest = hashlib.sha256(doc_id.encode()).hexdigest()[:12]
-    return f"{FOLDER}/{re.sub(r'[^A-Za-z0-9]+', '-', doc_id)[:80].strip('-')}-{digest}.json"
+def _of_record(record: dict[str, Any]) -> MadeOf:
+    made = tuple(Distractor(**entry) for entry in record["distractors"])
+    return MadeOf(record["doc_id"], made, record["failed"], record["detail"])

@@ -14,7 +14,7 @@ from tasks.models.llm_json import find_json
 from tasks.models.llm_question import Question, Sampling
 from tasks.parse.quote import data_block, quoted, shortened
 from tasks.refine.shingles import jaccard, shingle_sets
-from tasks.retrieve.staged import Skill
+from tasks.retrieve.skill import Skill
 
 PROMPT = "distractors-1"
 """Raised whenever a word of what is sent changes, in `data/distractors_prompt.txt` or here."""

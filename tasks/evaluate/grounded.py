@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.errors import StorageError
 from storage.root import Root
-from tasks.evaluate.asking import TRIES, ask_until_right, together
+from tasks.evaluate.asking import TRIES, ask_until_right
 from tasks.evaluate.evidence import EvidenceQuery
-from tasks.evaluate.grounded_prompt import PROMPT, Grounded, Skill, checked_queries, question_about
-from tasks.models.llm_answers import AnswerBook, run_blocking
-from tasks.models.llm_errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
+from tasks.evaluate.grounded_prompt import PROMPT, Grounded, checked_queries, question_about
+from tasks.evaluate.skill_files import Failure, Growth, SkillFiles, answer_or_failure
+from tasks.models.llm_answers import AnswerBook
 from tasks.models.llm_question import Sampling
+from tasks.retrieve.skill import Skill
 
 FOLDER = "queries"
-SCHEMA_VERSION = 1
-
-_LEFT = {BudgetSpent: "budget", LlmUnavailable: "unavailable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +39,11 @@ class Written:
     detail: str = ""
 
     def as_record(self) -> dict[str, Any]:
-        """Return it as its file holds it."""
+        """Return what its file holds beside the model."""
         return {
-            "schema_version": SCHEMA_VERSION, "doc_id": self.skill.doc_id, "name": self.skill.name,
-            "description": self.skill.description, "body": self.skill.body, "prompt": PROMPT,
-            "model": self.model, "queries": [query_line(q) for q in self.queries],
+            **self.skill._asdict(), "prompt": PROMPT, "queries": [query_line(q) for q in self.queries],
             "rejected": dict(self.rejected), "failed": self.failed, "detail": self.detail,
         }  # fmt: skip
-
-
-@dataclass(slots=True)
-class Growth:
-    """What one call did: skills asked about and kept from before, and those left for the next, by reason."""
-
-    asked: int = 0
-    kept: int = 0
-    unfinished: Counter[str] = field(default_factory=Counter)
 
 
 def query_line(query: EvidenceQuery) -> dict[str, Any]:
@@ -102,29 +85,11 @@ def grow(
         LlmDenied: The server lets nobody in, or has no such model.
         StorageError: A file cannot be written.
     """
-    growth = Growth()
-    new = [skill for skill in skills if not folder.exists(_file(skill.doc_id))]
-    growth.kept = len(skills) - len(new)
-    done = growth.kept
 
-    async def work(skill: Skill) -> None:
-        nonlocal done
-        try:
-            written = await _write(skill, book, sampling)
-            folder.write_json(_file(skill.doc_id), written.as_record())
-            growth.asked += 1
-        except (BudgetSpent, LlmUnavailable) as error:
-            growth.unfinished[_LEFT[type(error)]] += 1
-        done += 1
-        report(done, len(skills))
+    async def write(skill: Skill) -> dict[str, Any]:
+        return (await _write(skill, book, sampling)).as_record()
 
-    async def all_of_them() -> None:
-        async with book.opened():
-            await together(work(skill) for skill in new)
-
-    if new:
-        run_blocking(all_of_them())
-    return growth
+    return SkillFiles(folder, FOLDER).grow(skills, book, write, report)
 
 
 async def _write(skill: Skill, book: AnswerBook, sampling: Sampling) -> Written:
@@ -133,18 +98,15 @@ async def _write(skill: Skill, book: AnswerBook, sampling: Sampling) -> Written:
     def check(attempt: int) -> Callable[[str], Grounded]:
         return checked_queries(skill, strict=attempt < TRIES - 1)
 
-    try:
-        found = await ask_until_right(
+    found = await answer_or_failure(
+        ask_until_right(
             book,
             lambda attempt, said: question_about(skill, sampling=sampling, attempt=attempt, complaint=said),
             check,
         )
-    except Rejected as rejection:
-        return Written(skill, book.model, failed="rejected", detail=rejection.reason)
-    except ContextOverflow as error:
-        return Written(skill, book.model, failed="too-long", detail=str(error))
-    except LlmRefused as error:
-        return Written(skill, book.model, failed="refused", detail=str(error))
+    )
+    if isinstance(found, Failure):
+        return Written(skill, book.model, failed=found.failed, detail=found.detail)
     return Written(skill, book.model, found.queries, found.rejected)
 
 
@@ -154,36 +116,19 @@ def read_written(folder: Root) -> list[Written]:
     Raises:
         StorageError: A file is damaged; the message names it.
     """
-    found = [_read(folder, file) for file in folder.files(FOLDER, ".json")]
-    return sorted(found, key=lambda written: written.skill.doc_id)
+    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda written: written.skill.doc_id)
 
 
-def _read(folder: Root, file: str) -> Written:
-    record = folder.read_json(file) or {}
-    try:
-        if record["schema_version"] != SCHEMA_VERSION:
-            msg = f"{folder.at(file)} has schema version {record['schema_version']}, not {SCHEMA_VERSION}"
-            raise StorageError(msg)
-        skill = Skill(record["doc_id"], record["name"], record["description"], record["body"])
-        queries = tuple(
-            EvidenceQuery(
-                q["query_id"], q["doc_id"], q["query"], tuple(tuple(i["any_of"]) for i in q["evidence"]),
-                q["breadth"],
-            )
-            for q in record["queries"]
-        )  # fmt: skip
-        return Written(
-            skill, record["model"], queries, record["rejected"], record["failed"], record["detail"]
+def _of_record(record: dict[str, Any]) -> Written:
+    skill = Skill(record["doc_id"], record["name"], record["description"], record["body"])
+    queries = tuple(
+        EvidenceQuery(
+            q["query_id"], q["doc_id"], q["query"], tuple(tuple(i["any_of"]) for i in q["evidence"]),
+            q["breadth"],
         )
-    except (KeyError, TypeError) as error:
-        msg = f"{folder.at(file)} is damaged ({error!r}): delete it, and its skill is asked about again"
-        raise StorageError(msg) from error
-
-
-def _file(doc_id: str) -> str:
-    """Return a file name that any system takes, one for each id."""
-    digest = hashlib.sha256(doc_id.encode()).hexdigest()[:12]
-    return f"{FOLDER}/{re.sub(r'[^A-Za-z0-9]+', '-', doc_id)[:80].strip('-')}-{digest}.json"
+        for q in record["queries"]
+    )  # fmt: skip
+    return Written(skill, record["model"], queries, record["rejected"], record["failed"], record["detail"])
 
 
 def _head(skill: Skill) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from tasks.models.llm_errors import Rejected
 from tasks.models.llm_json import find_json
 from tasks.models.llm_question import Question, Sampling
 from tasks.parse.quote import data_block, quoted, shortened
+from tasks.retrieve.skill import Skill
 
 PROMPT = "queries-1"
 """Raised whenever a word of what is sent changes, in `data/queries_prompt.txt` or here."""
@@ -29,16 +30,6 @@ _BODY = 60_000  # characters of a skill that are sent
 _TELLING_WORDS = 6  # a passage of so many words that stands in its own request gives the answer away
 _SHOWN = 6  # problems named to the model
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair is no text, and no file could hold it
-
-
-@dataclass(frozen=True, slots=True)
-class Skill:
-    """A skill that requests are written about; `body` is without front matter."""
-
-    doc_id: str
-    name: str
-    description: str
-    body: str
 
 
 @dataclass(frozen=True, slots=True)

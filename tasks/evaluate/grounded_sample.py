@@ -9,7 +9,7 @@ from storage.lance import SKILLS, connect, open_at, quoted
 from storage.licences import require_licences
 from storage.root import Root
 from storage.served import require_served
-from tasks.evaluate.grounded_prompt import Skill
+from tasks.retrieve.skill import Skill
 
 SEED = 42
 _SKILL = "kind = 'skill'"

@@ -11,7 +11,7 @@ from storage.errors import WrongInput
 from tasks.models.cross_encoder import PairScorer
 from tasks.retrieve.flow_dense import Aggregation, best_first
 from tasks.retrieve.flow_queries import QueryWriter
-from tasks.retrieve.staged import Skill
+from tasks.retrieve.skill import Skill
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tasks.models.llm_errors import Rejected
 from tasks.models.llm_json import find_json
 from tasks.parse.quote import shortened
 from tasks.retrieve.flow_asking import FlowLlm, asked_of, written_rules
-from tasks.retrieve.staged import Skill
+from tasks.retrieve.skill import Skill
 
 RELEVANT, SPECIFIC = "flow-relevant-1", "flow-specific-1"
 """Names of the prompts; raised whenever a word of what is sent changes."""

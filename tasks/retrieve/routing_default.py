@@ -15,10 +15,11 @@ from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing_facets import about_tokens, facets, telling
 from tasks.retrieve.routing_folds import Folder
 from tasks.retrieve.routing_lexical import Bm25fSettings, Lexical, Scores, lexical_of
-from tasks.retrieve.routing_postings import RoutingDocument, Sketches, postings_of
+from tasks.retrieve.routing_postings import Sketches, postings_of
 from tasks.retrieve.rows import TEMPLATE
+from tasks.retrieve.skill import Skill
 
-__all__ = ["Ranked", "Router", "RouterSettings", "RoutingDocument"]
+__all__ = ["Ranked", "Router", "RouterSettings", "Skill"]
 
 _ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
 
@@ -82,7 +83,7 @@ class Router:
     @classmethod
     def from_documents(
         cls,
-        documents: Sequence[RoutingDocument],
+        documents: Sequence[Skill],
         encoder: Encoder,
         *,
         vectors: Vectors | None = None,

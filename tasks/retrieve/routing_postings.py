@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.retrieve.routing_terms import TermHashes, term_counts
+from tasks.retrieve.skill import Skill
 
 Rows = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.uint8]
@@ -23,16 +24,6 @@ _DOCUMENTS_PER_PART = 2000
 _BINS = 64
 
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingDocument:
-    """A skill as routing reads it."""
-
-    doc_id: str
-    name: str
-    description: str
-    body: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +52,7 @@ def headings(body: str) -> str:
     return "\n".join(_HEADING.findall(body))
 
 
-def postings_of(documents: Iterable[RoutingDocument]) -> Postings:
+def postings_of(documents: Iterable[Skill]) -> Postings:
     """Return the postings of documents, whose rows are in the order given."""
     left, parts = iter(documents), []
     while some := list(islice(left, _DOCUMENTS_PER_PART)):
@@ -69,7 +60,7 @@ def postings_of(documents: Iterable[RoutingDocument]) -> Postings:
     return joined(parts) if parts else _part([])
 
 
-def _part(documents: Sequence[RoutingDocument]) -> Postings:
+def _part(documents: Sequence[Skill]) -> Postings:
     terms: list[int] = []
     rows: list[int] = []
     fields: list[int] = []

@@ -18,15 +18,9 @@ from storage.root import Root
 from storage.served import Served, published_versions, read_served
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing_lexical import Bm25fSettings, Lexical, lexical_of
-from tasks.retrieve.routing_postings import (
-    Postings,
-    RoutingDocument,
-    Sketches,
-    joined,
-    kept,
-    postings_of,
-)
+from tasks.retrieve.routing_postings import Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing_terms import TERMS_VERSION
+from tasks.retrieve.skill import Skill
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +221,7 @@ def _read(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) ->
 def _of_batch(batch: Any) -> _Parts:  # noqa: ANN401 (a record batch or a table, whose columns read alike)
     column = {name: batch.column(name).to_pylist() for name in _COLUMNS if name != "vector"}
     documents = [
-        RoutingDocument(doc_id, name, description, text[start:])
+        Skill(doc_id, name, description, text[start:])
         for doc_id, name, description, text, start in zip(
             *(column[c] for c in ("doc_id", "name", "description", "text", "body_start")), strict=True
         )

@@ -5,23 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from storage.errors import WrongInput
-
-
-class Skill(NamedTuple):
-    """What stages read of a skill."""
-
-    doc_id: str
-    name: str
-    description: str
-    body: str
-
-    @property
-    def text(self) -> str:
-        """Name, description and body, a line each."""
-        return f"{self.name}\n{self.description}\n{self.body}"
+from tasks.retrieve.skill import Skill
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tasks.models.cross_encoder import PairScorer
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
-from tasks.retrieve.staged import Skill
+from tasks.retrieve.skill import Skill
 
 RETRIEVED = 20
 """Candidates that the reranker gets: SkillRouter found more to do harm (appendix, table 12)."""

@@ -10,9 +10,10 @@ import pytest
 from storage.answers import Answers
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.evaluate.distractors import FOLDER, Making, make_distractors, read_made
+from tasks.evaluate.distractors import FOLDER, make_distractors, read_made
 from tasks.evaluate.distractors_prompt import KINDS, checked_distractors
 from tasks.evaluate.routing_data import read_skills
+from tasks.evaluate.skill_files import Growth
 from tasks.models.llm_budget import Ceiling, Ledger
 from tasks.models.llm_errors import Rejected
 from tasks.models.llm_question import Sampling
@@ -81,7 +82,7 @@ def test_in_the_end_what_is_good_stays() -> None:
         check([{}], strict=False)
 
 
-def make(server: LlmServer, answers: Answers, folder: Path, ledger: Ledger | None = None) -> Making:
+def make(server: LlmServer, answers: Answers, folder: Path, ledger: Ledger | None = None) -> Growth:
     book = book_of(server.url, answers, ledger)
     tasks = {"home/tyre": ["My tyre is flat."]}
     return make_distractors(SKILLS[:3], tasks, Root(folder), book, sampling=Sampling())

@@ -12,13 +12,14 @@ from storage.answers import Answers
 from storage.errors import StorageError
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.grounded import Growth, document_line, grow, query_line, read_written
-from tasks.evaluate.grounded_prompt import Skill
+from tasks.evaluate.grounded import document_line, grow, query_line, read_written
 from tasks.evaluate.paging import body_of
 from tasks.evaluate.paging_input import read_paging_bench
+from tasks.evaluate.skill_files import Growth
 from tasks.models.llm_budget import Ceiling, Ledger
 from tasks.models.llm_errors import LlmDenied
 from tasks.models.llm_question import Sampling
+from tasks.retrieve.skill import Skill
 from tests.bench_llm import requests_about, skill_about, writes_five
 from tests.llm_asking import book_of
 from tests.llm_server import Asked, LlmServer

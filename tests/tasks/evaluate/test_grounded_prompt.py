@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluate.grounded_prompt import Skill, checked_queries, question_about
+from tasks.evaluate.grounded_prompt import checked_queries, question_about
 from tasks.models.llm_errors import Rejected
 from tasks.models.llm_question import Sampling
+from tasks.retrieve.skill import Skill
 from tests.bench_llm import requests_about, skill_about
 
 SKILL = skill_about("loom")

@@ -9,7 +9,7 @@ from tasks.evaluate.paging import Remembering
 from tasks.evaluate.routing_as_served import as_served
 from tasks.evaluate.routing_lexical import Bm25
 from tasks.evaluate.routing_methods import BASELINES, Baselines, sentences, standardised
-from tasks.retrieve.routing_default import Router, RoutingDocument
+from tasks.retrieve.routing_default import Router
 from tests.routing_material import SKILLS
 
 
@@ -78,7 +78,7 @@ def test_scores_are_told_in_standard_deviations() -> None:
 def test_the_default_is_timed_as_it_answers_and_measured_deeper_with_copies_folded() -> None:
     encoder = Remembering(WordEncoder())
     skills = [*SKILLS, SKILLS[4]._replace(doc_id="again/knife")]
-    router = Router.from_documents([RoutingDocument(*skill) for skill in skills], encoder)
+    router = Router.from_documents(list(skills), encoder)
     task = "Hold the edge of the knife at fifteen degrees"
 
     (answer,) = as_served(router, encoder)(task, 1000)

@@ -7,16 +7,17 @@ import pytest
 
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
-from tasks.retrieve.routing_default import Router, RouterSettings, RoutingDocument, plain_name, standardised
+from tasks.retrieve.routing_default import Router, RouterSettings, plain_name, standardised
+from tasks.retrieve.skill import Skill
 
 BODY = (
     "Weigh flour, water and salt. Rest the dough overnight, shape it, score it and bake it on a hot stone. "
 )
 MARKET = [
-    RoutingDocument("a/bread", "bread", "Bakes sourdough and other loaves", BODY + "Knock on the crust."),
-    RoutingDocument("b/bread", "bread", "Bakes sourdough and other loaves", BODY + "Knock on the crust!"),
-    RoutingDocument("a/bees", "bees", "Looks after honey bees", "Treat the hive with oxalic acid in winter."),
-    RoutingDocument("a/bike", "bike-repair", "Repairs bicycles at home", "Patch the tube, mend the chain."),
+    Skill("a/bread", "bread", "Bakes sourdough and other loaves", BODY + "Knock on the crust."),
+    Skill("b/bread", "bread", "Bakes sourdough and other loaves", BODY + "Knock on the crust!"),
+    Skill("a/bees", "bees", "Looks after honey bees", "Treat the hive with oxalic acid in winter."),
+    Skill("a/bike", "bike-repair", "Repairs bicycles at home", "Patch the tube, mend the chain."),
 ]
 
 
@@ -55,8 +56,8 @@ def test_a_name_comes_first_however_it_is_spelled(router: Router, query: str) ->
 
 
 def test_a_name_wins_over_a_text_that_says_it_more_often(minilm: OnnxEncoder) -> None:
-    loud = RoutingDocument("loud", "oven", "All about bees and more bees", "bees " * 50)
-    named = RoutingDocument("named", "bees", "Something else altogether", "Nothing of note.")
+    loud = Skill("loud", "oven", "All about bees and more bees", "bees " * 50)
+    named = Skill("named", "bees", "Something else altogether", "Nothing of note.")
     assert ids(Router.from_documents([loud, named], minilm), "bees") == ["named", "loud"]
 
 

@@ -6,23 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.retrieve.routing_lexical import Bm25fSettings, lexical_of
-from tasks.retrieve.routing_postings import (
-    Postings,
-    RoutingDocument,
-    headings,
-    joined,
-    kept,
-    postings_of,
-)
+from tasks.retrieve.routing_postings import Postings, headings, joined, kept, postings_of
 from tasks.retrieve.routing_terms import term_hash
+from tasks.retrieve.skill import Skill
 
-BREAD = RoutingDocument("bread", "bread", "Bakes loaves", "# Dough\nKnead the dough.\n## Oven ##\nBake it.")
-BEES = RoutingDocument("bees", "bees", "Looks after a hive", "Feed sugar syrup.")
-BIKE = RoutingDocument("bike", "bike", "Mends tyres", "")
+BREAD = Skill("bread", "bread", "Bakes loaves", "# Dough\nKnead the dough.\n## Oven ##\nBake it.")
+BEES = Skill("bees", "bees", "Looks after a hive", "Feed sugar syrup.")
+BIKE = Skill("bike", "bike", "Mends tyres", "")
 WORDS = st.lists(st.sampled_from(["dough", "oven", "hive", "tyre", "sugar", "bake"]), max_size=6).map(
     " ".join
 )
-SKILLS = st.lists(st.builds(RoutingDocument, st.just("id"), WORDS, WORDS, WORDS), max_size=6)
+SKILLS = st.lists(st.builds(Skill, st.just("id"), WORDS, WORDS, WORDS), max_size=6)
 
 
 def same(a: Postings, b: Postings) -> bool:
@@ -55,16 +49,12 @@ def test_headings_are_found(body: str, found: str) -> None:
 
 
 @given(SKILLS, SKILLS)
-def test_joining_parts_gives_what_all_at_once_gives(
-    some: list[RoutingDocument], more: list[RoutingDocument]
-) -> None:
+def test_joining_parts_gives_what_all_at_once_gives(some: list[Skill], more: list[Skill]) -> None:
     assert same(joined([postings_of(some), postings_of(more)]), postings_of([*some, *more]))
 
 
 @given(SKILLS, st.data())
-def test_what_is_kept_is_what_it_would_be_without_the_rest(
-    skills: list[RoutingDocument], data: st.DataObject
-) -> None:
+def test_what_is_kept_is_what_it_would_be_without_the_rest(skills: list[Skill], data: st.DataObject) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(skills), max_size=len(skills)))
     left = [skill for skill, stays in zip(skills, keep, strict=True) if stays]
     assert same(kept(postings_of(skills), np.array(keep, dtype=np.bool_)), postings_of(left))
@@ -73,15 +63,15 @@ def test_what_is_kept_is_what_it_would_be_without_the_rest(
 def test_equal_texts_have_equal_sketches_and_others_hardly_any_bin_in_common() -> None:
     text = " ".join(f"word{i}" for i in range(300))
     other = " ".join(f"else{i}" for i in range(300))
-    skills = [RoutingDocument(str(i), "n", "d", body) for i, body in enumerate((text, text, other))]
+    skills = [Skill(str(i), "n", "d", body) for i, body in enumerate((text, text, other))]
     first, second, third = postings_of(skills).sketches
     assert (first == second).all()
     assert (first == third).mean() < 0.2
 
 
 def test_a_term_in_the_name_weighs_more_than_one_in_the_body() -> None:
-    named = RoutingDocument("a", "hive", "one two", "three four")
-    told = RoutingDocument("b", "name", "one two", "hive four")
+    named = Skill("a", "hive", "one two", "three four")
+    told = Skill("b", "name", "one two", "hive four")
     scores = lexical_of(postings_of([named, told, BIKE])).scores("hive")
     assert scores[0] > scores[1] > scores[2] == 0
 

@@ -6,7 +6,8 @@ import numpy as np
 from word_models import WordEncoder, WordTokenizer
 
 from tasks.models.cross_encoder import PairScores
-from tasks.retrieve.staged import Skill, Stage, Staged
+from tasks.retrieve.skill import Skill
+from tasks.retrieve.staged import Stage, Staged
 from tasks.retrieve.two_stage import FlatRerankStage, RetrieveStage, flat_text
 from tests.routing_material import SKILLS
 

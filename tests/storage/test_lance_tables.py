@@ -300,14 +300,19 @@ def test_pruning_removes_versions_older_than_those_kept_with_the_files_theirs_al
     assert list(db.open_table(NODES).tags.list()) == ["v-2"]
 
 
-def test_pruning_leaves_what_is_tagged_by_another_name(db: lancedb.DBConnection) -> None:
+def test_pruning_leaves_what_is_tagged_by_another_name(
+    db: lancedb.DBConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    margin = timedelta(seconds=3)
     first = write(db, None, add=["a"])
     tag(db, NODES, "a-persons-own", first)
+    time.sleep(margin.total_seconds() + 1)
     second = write(db, first, add=["b"])
 
-    prune(db, NODES, {second}, ["v-1"])
+    prune(db, NODES, {second}, ["v-1"], margin)
 
     assert held(db, first) == ["a"]
+    assert "stay until" not in caplog.text
 
 
 def test_pruning_that_would_take_a_tagged_version_removes_nothing(

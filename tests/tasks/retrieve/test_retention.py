@@ -73,9 +73,11 @@ def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_ro
     root = skill_root({"bread": BREAD})
     published = nights(root, 3)
 
-    gone = retain_versions(root.root, 1, now=published[2].published_at + timedelta(minutes=1))
+    gone = retain_versions(root.root, 1, now=published[1].published_at + timedelta(hours=23))
 
-    assert gone == [published[1].version, published[0].version]
+    assert gone == [published[0].version]
+    gone = retain_versions(root.root, 1, now=published[1].published_at + timedelta(hours=25))
+    assert gone == [published[1].version]
 
 
 def test_fewer_versions_than_may_stay_are_left_alone(skill_root: Make) -> None:

@@ -50,6 +50,20 @@ def test_of_near_identical_skills_one_takes_a_rank_and_names_the_others(router: 
     assert len(router.rank("bake a loaf", 4, fold=False)) == 4
 
 
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_fewer_skills_are_the_first_of_more_and_ties_go_by_id(minilm: OnnxEncoder, k: int) -> None:
+    twins = [Skill(doc_id, *MARKET[0][1:]) for doc_id in ("z/bread", "c/bread", "m/bread")]
+    router = Router.from_documents([*twins, *MARKET], minilm)
+
+    whole = [found.doc_id for found in router.rank("bake a loaf", 7, fold=False)]
+    few = [found.doc_id for found in router.rank("bake a loaf", k, fold=False)]
+
+    assert few == whole[:k]
+    assert [d for d in whole if d in {"a/bread", "c/bread", "m/bread", "z/bread"}] == [
+        "a/bread", "c/bread", "m/bread", "z/bread",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("query", ["bike repair", "Bike_Repair", "bike-repair", "a/bike"])
 def test_a_name_comes_first_however_it_is_spelled(router: Router, query: str) -> None:
     assert ids(router, query)[0] == "a/bike"

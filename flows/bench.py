@@ -37,8 +37,8 @@ from tasks.evaluate.paging_tables import paging_markdown
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.export import exported_encoder
 from tasks.models.kept import KeptEncoder, vectors_of
+from tasks.parse.careful import embedded_classifier
 from tasks.parse.choose import LlmOptions
-from tasks.parse.local import LocalClassifier
 from tasks.retrieve.page import METHODS
 
 _METHODS = ("facets", "full", "nodes", "skillpager", "chunks")
@@ -150,7 +150,7 @@ class _Makers:
                 queries,
                 encoder=self.documents,
                 tokenizer=self.tokenizer,
-                classifier=LocalClassifier(),
+                classifier=embedded_classifier(careful=True),
                 progress=report,
             )
         return PagingBench(ready, queries, self.queries, self.tokenizer, keep_contexts=keep_contexts)

@@ -13,9 +13,9 @@ from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import read_lines
 from storage.root import Root
+from tasks.parse.careful import embedded_classifier
 from tasks.parse.choose import LlmOptions, llm_report, open_classifier
 from tasks.parse.classify import Classifier, FragmentInContext, Typed, read_fragments, write_typed
-from tasks.parse.local import LocalClassifier
 from tasks.parse.typed import Typing, document_in, typed_by
 
 
@@ -34,7 +34,7 @@ def require_kind(classifier: str) -> Kind:
 
 def local_classifier() -> Classifier:
     """Return the classifier that needs no endpoint."""
-    return LocalClassifier()
+    return embedded_classifier(careful=True)
 
 
 def classify_file(

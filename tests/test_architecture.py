@@ -20,8 +20,13 @@ STAGES = ("models", "crawl", "refine", "parse", "retrieve", "evaluate")
 HEAVY = ("prefect", "torch", "sentence_transformers", "transformers", "optimum")
 # What crawling and refining need, and no question does.
 FOR_RUNS = ("license_expression", "boolean", "scipy", "rensa", "py3langid", "aiohttp")
-# What loads models to export, or those of published pipelines, inside functions.
-LOADERS = {f"tasks/models/{name}.py" for name in ("export", "cross_encoder", "bi_encoder", "causal_reranker")}
+# What loads models to export or train, or those of published pipelines, inside functions.
+LOADERS = {
+    f"tasks/models/{name}.py"
+    for name in ("export", "cross_encoder", "bi_encoder", "causal_reranker", "training")
+}
+# What is run by hand, to train what the package ships, and imported by nothing.
+PROGRAMS = {"tasks/parse/tune.py"}
 MARKETPLACE = PROJECT / "tasks" / "crawl" / "marketplace"
 SOURCES = sorted(
     path.relative_to(PROJECT).as_posix()
@@ -127,8 +132,14 @@ def test_storage_knows_no_models(source: str) -> None:
 def test_training_libraries_are_loaded_by_what_loads_models_alone_and_inside_a_function(source: str) -> None:
     heavy = set(HEAVY) - {"prefect"}
 
-    assert not roots(imported_on_loading(tree(source))) & heavy
-    assert source in LOADERS or not roots(imported(tree(source))) & heavy
+    assert source in PROGRAMS or not roots(imported_on_loading(tree(source))) & heavy
+    assert source in LOADERS | PROGRAMS or not roots(imported(tree(source))) & heavy
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_what_trains_by_hand_is_imported_by_nothing(program: str) -> None:
+    module = program.removesuffix(".py").replace("/", ".")
+    assert not [s for s in SOURCES if any(name.startswith(module) for name in imported(tree(s)))]
 
 
 @pytest.mark.parametrize("source", [s for s in SOURCES if s.endswith("/shells.py")])

@@ -8,6 +8,7 @@ and the units of the others count neither way. Folds are by documents, so that n
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from tasks.evaluate.evidence import EvidenceQuery, coverage, read_documents, rea
 from tasks.evaluate.paging import prepare
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
-from tasks.parse.local import LocalClassifier
+from tasks.parse.careful import embedded_classifier
 from tasks.retrieve.paging_facets import ask, page_by_facets, ready_for, unit_features
 from tasks.retrieve.paging_features import NAMES
 from tasks.retrieve.paging_outline import Floats
@@ -31,6 +32,7 @@ from tasks.retrieve.paging_types import PagedDocument
 PENALTY = 100.0
 ROUNDS = 3
 FOLDS = 9
+FITTED = "data/paging_fitted.json"
 _NEWTON_STEPS = 15
 
 # Of one item of evidence: its alternatives, each the units that hold it.
@@ -175,11 +177,14 @@ def main() -> None:
     parser.add_argument("--queries", type=Path, required=True)
     parser.add_argument("--encoder", type=Path, required=True, help="folder of the exported encoder")
     parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument("--fitted", type=Path, default=Path(__file__).parent / FITTED, help="names them")
     given = parser.parse_args()
     encoder = OnnxEncoder(given.encoder)
     texts, queries = read_documents(given.documents), read_queries(given.queries)
     documents = {
-        d: prepare(d, texts[d], encoder=encoder, tokenizer=encoder, classifier=LocalClassifier())
+        d: prepare(
+            d, texts[d], encoder=encoder, tokenizer=encoder, classifier=embedded_classifier(careful=True)
+        )
         for d in dict.fromkeys(q.doc_id for q in queries)
     }
     examples = [example(q, documents[q.doc_id], encoder, encoder) for q in queries]
@@ -195,6 +200,17 @@ def main() -> None:
     found = stored(fit(examples))
     scorer_of(found)
     given.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    bodies = sorted(body_digest(document.body) for document in documents.values())
+    named = {
+        "what": f"SHA-256, 16 digits, of the bodies that {given.out.name} was fitted on",
+        "bodies": bodies,
+    }
+    given.fitted.write_text(json.dumps(named, indent=1) + "\n", "utf-8")
+
+
+def body_digest(body: str) -> str:
+    """Return the digest by which the file `FITTED` names a document that the scorer was fitted on."""
+    return hashlib.sha256(body.encode()).hexdigest()[:16]
 
 
 if __name__ == "__main__":

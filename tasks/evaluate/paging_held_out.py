@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
@@ -12,7 +11,7 @@ from typing import Any
 
 from tasks.evaluate.evidence import EvidenceQuery
 from tasks.evaluate.paging import PagingBench, rows_of
-from tasks.evaluate.paging_fit import example, folds, held_out
+from tasks.evaluate.paging_fit import FITTED, body_digest, example, folds, held_out
 from tasks.evaluate.paging_outcomes import Outcome
 from tasks.evaluate.paging_report import HELD_OUT
 from tasks.retrieve.paging_facets import page_by_facets
@@ -21,18 +20,12 @@ from tasks.retrieve.paging_types import Page, PagedDocument
 
 SEED = 42
 _LEAST_DOCUMENTS = 18  # two a fold
-_FILE = "data/paging_fitted.json"
-
-
-def body_digest(body: str) -> str:
-    """Return the digest by which `data/paging_fitted.json` names a document that the scorer was fitted on."""
-    return hashlib.sha256(body.encode()).hexdigest()[:16]
 
 
 @functools.cache
 def fitted_digests() -> frozenset[str]:
     """Return the digests of the bodies that the packaged scorer was fitted on."""
-    text = resources.files("tasks.evaluate").joinpath(_FILE).read_text("utf-8")
+    text = resources.files("tasks.evaluate").joinpath(FITTED).read_text("utf-8")
     return frozenset(json.loads(text)["bodies"])
 
 

@@ -106,7 +106,7 @@ class OnnxEncoder:
         sums = np.zeros((len(texts), int(self.card["dimension"])), dtype=np.float32)
         done, reported = 0, time.monotonic()
         # The longest first, so that at the end no thread waits long for another.
-        for batch, vectors in self._inferred(list(_batches(windows))[::-1]):
+        for batch, vectors in self._inferred(list(token_batches(windows))[::-1]):
             np.add.at(sums, [owner for owner, _ in batch], vectors)
             done += len(batch)
             if time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
@@ -179,7 +179,8 @@ class OnnxEncoder:
         return full[:at], full[at + len(bare) :]
 
 
-def _batches(windows: list[_Window]) -> Iterator[list[_Window]]:
+def token_batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
+    """Yield windows (owner, token ids), sorted by length, in batches that fit the processor's caches."""
     batch: list[_Window] = []
     for window in windows:
         # Sorted by length, so that the newest window is the width of the batch.

@@ -22,7 +22,7 @@ WEIGHTS = "data/local-2.npz"
 
 _BATCH = 1024
 # A small model is never certain; this is also the highest figure that four decimals tell from 1.
-_SUREST = 0.999
+SUREST = 0.999
 # What all words of a fragment weigh together beside one cue.
 _WORDS_WEIGH = 3.0
 
@@ -90,7 +90,7 @@ class LocalClassifier:
         answers: list[Typed] = []
         for start in range(0, len(fragments), _BATCH):
             given = self._model.probabilities(fragments[start : start + _BATCH])
-            best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), _SUREST)
+            best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), SUREST)
             answers += [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
         return answers
 

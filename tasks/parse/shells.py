@@ -15,11 +15,11 @@ from prefect.exceptions import ObjectNotFound
 from storage.root import Root
 from tasks.models.encoder import card_of
 from tasks.models.export import exported_encoder
-from tasks.models.kept import load_kept_encoder
+from tasks.models.kept import export_here, load_kept_encoder
 from tasks.models.llm_budget import Carried
+from tasks.parse.careful import embedded_classifier
 from tasks.parse.choose import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
-from tasks.parse.local import LocalClassifier
 
 LIMIT = "skillery-llm"
 """The global concurrency limit that questions take a slot of, whichever worker asks them."""
@@ -27,8 +27,11 @@ LIMIT = "skillery-llm"
 
 @task(name="prepare-encoder", cache_policy=NO_CACHE)
 def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
-    """Export the encoder to ONNX below the root where that has not been done; return its folder."""
-    return str(exported_encoder(Root(root).folder / "models", encoder, precision))
+    """Export the encoder to ONNX below the root where that has not been done; return its folder here."""
+    place = Root(root)
+    exported = exported_encoder(place.fetch("models"), encoder, precision)
+    place.send(exported.relative_to(place.folder).as_posix())
+    return str(exported)
 
 
 @task(name="plan-parse", cache_policy=NO_CACHE)
@@ -37,7 +40,8 @@ def plan_parsing(
 ) -> dict[str, Any]:
     """Decide which partitions hold documents to parse, and by which classifier."""
     plan = plan_parse(Root(root), _rules(encoder, llm, with_vectors=with_vectors))
-    return {**asdict(plan), "classifier": classifier_name(LocalClassifier.name, llm)}
+    local = embedded_classifier(careful=with_vectors)
+    return {**asdict(plan), "classifier": classifier_name(local.name, llm)}
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE)
@@ -47,9 +51,11 @@ def parse_batch(
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the account."""
     model, place = load_kept_encoder(root, encoder), Root(root)
-    with open_classifier(place, LocalClassifier(), llm, before=before, slot=_slot(llm)) as opened:
+    local = embedded_classifier(careful=with_vectors)
+    with open_classifier(place, local, llm, before=before, slot=_slot(llm)) as opened:
         done = parse_partitions(
-            place, partitions, rules=_rules(encoder, llm, with_vectors=with_vectors),
+            place, partitions,
+            rules=_rules(export_here(root, encoder), llm, with_vectors=with_vectors),
             classifier=opened.classifier, tokenizer=model, encoder=model if with_vectors else None,
             dimension=int(model.card["dimension"]),
         )  # fmt: skip
@@ -58,7 +64,7 @@ def parse_batch(
 
 def _rules(encoder: str, llm: LlmOptions | None, *, with_vectors: bool) -> str:
     revision = card_of(encoder)["revision"]
-    identity = typing_identity(LocalClassifier.name, llm)
+    identity = typing_identity(embedded_classifier(careful=with_vectors).name, llm)
     return rules_digest(identity, revision, revision if with_vectors else None)
 
 

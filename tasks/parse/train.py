@@ -31,6 +31,7 @@ BALANCE = 0.3
 RAREST_CUE, RAREST_WORD = 4, 2
 # Forests differ by the columns they may ask about; their votes are averaged.
 FORESTS = 2
+FOLDS = 5
 _TEMPERATURES = np.linspace(0.5, 2.0, 61)
 
 
@@ -46,7 +47,7 @@ def fit_model(rows: Sequence[Labelled], how: Boosting | None = None, seed: int =
     features = _features(rows)
     labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
     target = np.eye(len(NODE_TYPES), dtype=np.float32)[labels]
-    weight = _weights(rows, labels)
+    weight = label_weights(rows, labels)
     found = [features.of(row.fragment) for row in rows]
     columns, values = [f[0] for f in found], [f[1] for f in found]
     linear = fit_linear(columns, values, features.columns, target, weight)
@@ -68,7 +69,8 @@ def _features(rows: Sequence[Labelled]) -> Features:
     )
 
 
-def _weights(rows: Sequence[Labelled], labels: npt.NDArray[np.int64]) -> Floats:
+def label_weights(rows: Sequence[Labelled], labels: npt.NDArray[np.int64]) -> Floats:
+    """Return what each row counts, 1 on average: doubted ones less, rows of rare types more."""
     share = np.bincount(labels, minlength=len(NODE_TYPES)) / len(rows)
     doubt = np.array([DOUBTED if row.doubted else 1.0 for row in rows])
     weight = doubt * share[labels] ** -BALANCE
@@ -83,19 +85,24 @@ def _together(forests: Sequence[Forest]) -> Forest:
 
 
 def held_out(
-    rows: Sequence[Labelled], how: Boosting | None = None, *, folds: int = 5, seed: int = 0
+    rows: Sequence[Labelled], how: Boosting | None = None, *, folds: int = FOLDS, seed: int = 0
 ) -> npt.NDArray[np.float64]:
     """Return each row's probabilities by a model that saw nothing of its document, shape `(len(rows), 6)`."""
-    documents = sorted({row.doc_id for row in rows})
-    shuffled = np.random.default_rng(seed).permutation(len(documents))
-    fold = {doc_id: place % folds for doc_id, place in zip(documents, shuffled.tolist(), strict=True)}
-    given = np.zeros((len(rows), len(NODE_TYPES)))
+    fold, given = folds_of(rows, folds, seed), np.zeros((len(rows), len(NODE_TYPES)))
     for k in range(folds):
-        model = fit_model([row for row in rows if fold[row.doc_id] != k], how)
-        places = [place for place, row in enumerate(rows) if fold[row.doc_id] == k]
+        model = fit_model([rows[place] for place in np.flatnonzero(fold != k).tolist()], how)
+        places = np.flatnonzero(fold == k).tolist()
         if places:
             given[places] = model.probabilities([rows[place].fragment for place in places])
     return given
+
+
+def folds_of(rows: Sequence[Labelled], folds: int = FOLDS, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Return each row's fold, from 0; rows of one document share theirs."""
+    documents = sorted({row.doc_id for row in rows})
+    shuffled = np.random.default_rng(seed).permutation(len(documents))
+    fold = {doc_id: place % folds for doc_id, place in zip(documents, shuffled.tolist(), strict=True)}
+    return np.array([fold[row.doc_id] for row in rows], dtype=np.int64)
 
 
 def fit_temperature(given: npt.NDArray[np.float64], rows: Sequence[Labelled]) -> float:

@@ -144,25 +144,25 @@ def _answer(
     document: PagedDocument, scored: Scored, printed: Printed, tokens: int, budget: float | None
 ) -> Page:
     best = _best_units(scored)
-    scores: list[float] = scored.logits[best].tolist()
-    nodes = document.nodes
-    there = list(printed.texts)
+    by_node = scored.logits[best]
+    scores: list[float] = by_node.tolist()
+    nodes, texts = document.nodes, printed.texts
     out = np.ones(len(nodes), dtype=np.bool_)
-    out[there] = False
+    out[list(texts)] = False
     left = np.flatnonzero(out)
-    left = left[np.argsort(-scored.logits[best[left]], kind="stable")]
-    parts = np.round(scored.scorer.by_group(scored.features[:, best[there]]), 3).tolist()
-    ids = [nodes[n].node_id for n in there]
+    left = left[np.argsort(-by_node[left], kind="stable")]
+    # Rounded as the numbers they are, so that they print with three digits.
+    parts = scored.scorer.by_group(scored.features)[best[list(texts)]].astype(np.float64).round(3).tolist()
     return Page(
         context=printed.context,
-        nodes=[(nodes[n], scores[n]) for n in there],
+        nodes=[(nodes[n], scores[n]) for n in texts],
         tokens=tokens,
         document_tokens=document.n_tokens or 0,
         over_budget=False,
         method="facets",
         budget=budget,
-        printed={nodes[n].node_id: printed.texts[n] for n in there if n not in printed.whole},
-        why={node_id: dict(zip(GROUPS, row, strict=True)) for node_id, row in zip(ids, parts, strict=True)},
+        printed={nodes[n].node_id: text for n, text in texts.items() if n not in printed.whole},
+        why={nodes[n].node_id: dict(zip(GROUPS, row)) for n, row in zip(texts, parts, strict=True)},  # noqa: B905
         left_out=[(nodes[n], scores[n]) for n in left.tolist()],
     )
 

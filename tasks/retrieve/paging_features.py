@@ -21,6 +21,7 @@ from tasks.retrieve.paging_hybrid import (
     section_rows,
     similar,
     standard,
+    standard_sections,
     term_rows,
 )
 from tasks.retrieve.paging_outline import SHAPE, Floats, Integers, Prepared
@@ -73,33 +74,38 @@ def features(document: Prepared, vectors: Vectors, request: Request, asked: Vect
     words = slice(1 + len(request.facets), None)
     matched = matched_terms(document, request)
     by_node, by_section = similar(asked, vectors), similar(asked, document.section_vectors)
-    cosines, around = by_node[:, document.units.owner], by_section[:, document.section]
-    values = _values(document, matched, cosines[0].astype(np.float64), around[0].astype(np.float64))
+    section = document.section
+    around = standard_sections(by_section[1:], np.diff(document.sections, append=len(section)))
+    cosines = by_node[:, document.units.owner]
+    values = _values(document, matched, cosines[0], by_section[0, section])
     every, most, plain = (
         np.stack([values[name] for name in names]) for names in (_STANDARD, _SCALED, _PLAIN)
     )
-    hybrid = hybrid_scores(matched, request, cosines[facets], around[facets])
+    hybrid = hybrid_scores(matched, request, cosines[facets], around[: len(request.facets), section])
     alike = feedback(hybrid, document, vectors)[None]
-    own = np.concatenate(
-        [
-            standard(every),
-            scaled(most),
-            ranks(most) / most.shape[1],
-            plain,
-            facet_rows(hybrid, matched, request, cosines[facets]),
-            document.shape,
-            term_rows(cosines[words], around[words]),
-            alike,
-            standard(alike),
-        ]
-    )
+    own = [
+        standard(every),
+        scaled(most),
+        ranks(most) / np.float32(most.shape[1]),
+        plain,
+        facet_rows(hybrid, matched, request, cosines[facets]),
+        document.shape,
+        term_rows(cosines[words], around[len(request.facets) :], section),
+        alike,
+        standard(alike),
+    ]
+    found: Floats = np.empty((len(NAMES), hybrid.shape[1]), dtype=np.float32)
+    np.concatenate(own, out=found[: len(_OWN)])
     sections, spread = section_rows(hybrid, document)
-    places = place_rows(hybrid, document)
-    breadth = np.log(len(request.facets))
-    one = np.ones((1, own.shape[1]))
-    crossed = (breadth * rows for rows in (one, own[_CROSSED_ROWS], sections, places))
-    spreading = (spread * rows for rows in (one, own[_SPREAD_ROWS], sections, places))
-    return np.concatenate([own, *crossed, *spreading])
+    around_here = np.concatenate([sections, place_rows(hybrid, document)])
+    at = len(_OWN)
+    for factor, rows in ((np.log(len(request.facets)), _CROSSED_ROWS), (spread, _SPREAD_ROWS)):
+        found[at] = factor
+        for part in (found[rows], around_here):
+            np.multiply(part, np.float32(factor), out=found[at + 1 : at + 1 + len(part)])
+            at += len(part)
+        at += 1
+    return found
 
 
 _CROSSED_ROWS = [_OWN.index(name) for name in _CROSSED]
@@ -143,5 +149,5 @@ def _of_neighbour(values: Floats, first: Integers, by: int) -> Floats:
 
 
 def _means(values: Floats, starts: Integers) -> Floats:
-    means: Floats = np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
-    return means
+    sizes = np.diff(starts, append=len(values)).astype(np.float32)
+    return np.add.reduceat(values, starts) / sizes

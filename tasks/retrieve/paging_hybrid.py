@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from tasks.models.protocols import Vectors
-from tasks.retrieve.paging_outline import Floats, Prepared
+from tasks.retrieve.paging_outline import Floats, Integers, Prepared
 from tasks.retrieve.paging_request import Request
 from tasks.retrieve.paging_terms import bm25, rarity, term_counts
 
@@ -22,6 +19,9 @@ TERMS = (
     "term_best", "term_mean", "term_share", "term_mean_share", "term_section_share", "term_three",
 )  # fmt: skip
 _FEEDBACK_UNITS = 6
+# Deviations and maxima below this are rounding: all values are the same.
+_LEAST = np.float32(1e-6)
+_ONE = np.float32(1)
 
 
 class Matched:
@@ -46,19 +46,26 @@ def matched_terms(document: Prepared, request: Request) -> Matched:
     weights = rarity(in_nodes)
     sizes = np.add.reduceat(units.tokens, units.first[:-1]) + units.frame
     return Matched(
-        bm25(counts, units.tokens.astype(np.float64), weights, length_share=0.5),
-        bm25(in_nodes, sizes.astype(np.float64), weights, length_share=0.75)[:, units.owner],
+        bm25(counts, units.tokens, weights, length_share=0.5),
+        bm25(in_nodes, sizes, weights, length_share=0.75)[:, units.owner],
         (above * weights[:, None])[:, document.section],
         weights,
     )
 
 
-def hybrid_scores(matched: Matched, request: Request, cosines: Vectors, by_section: Vectors) -> Floats:
-    """Return how well each unit serves each facet, as if that were all: shape `(facets, units)`."""
+def hybrid_scores(matched: Matched, request: Request, cosines: Vectors, around: Floats) -> Floats:
+    """Return how well each unit serves each facet, as if that were all: shape `(facets, units)`.
+
+    Args:
+        matched: Where the request's terms occur.
+        request: The query taken apart.
+        cosines: Of the facets to the units' nodes, shape `(facets, units)`.
+        around: Of the facets to the units' sections, standardised.
+    """
     words, node_words, titles = _by_facet(matched, request)
     scores: Floats = (
-        standard(cosines.astype(np.float64))
-        + 0.7 * standard(by_section.astype(np.float64))
+        standard(cosines)
+        + 0.7 * around
         + 0.6 * (standard(words) + standard(node_words))
         + 0.4 * standard(titles)
     )
@@ -66,8 +73,8 @@ def hybrid_scores(matched: Matched, request: Request, cosines: Vectors, by_secti
 
 
 def _by_facet(matched: Matched, request: Request) -> list[Floats]:
-    asks = request.asks.astype(np.float64)
-    asks /= np.maximum(asks @ matched.weights, 1e-9)[:, None]
+    asks: Floats = request.asks.astype(np.float32)
+    asks /= np.maximum(asks @ matched.weights, np.float32(1e-9))[:, None]
     return [asks @ part for part in matched.parts()]
 
 
@@ -115,14 +122,14 @@ def section_rows(hybrid: Floats, document: Prepared) -> tuple[Floats, float]:
 def place_rows(hybrid: Floats, document: Prepared) -> Floats:
     """Return `PLACES`: how a unit stands among those of its section."""
     section, starts, n = document.section, document.sections, hybrid.shape[1]
-    place = np.empty(n)
+    place = np.empty(n, dtype=np.float32)
     place[np.lexsort((-hybrid.max(axis=0), section))] = np.arange(n) - starts[section]
-    index = np.arange(n) - starts[section]
-    sizes = np.diff(starts, append=n)[section]
-    return np.stack([np.log1p(place), place / sizes, np.log1p(index), (index == 0).astype(np.float64)])
+    index = (np.arange(n) - starts[section]).astype(np.float32)
+    sizes = np.diff(starts, append=n)[section].astype(np.float32)
+    return np.stack([np.log1p(place), place / sizes, np.log1p(index), (index == 0).astype(np.float32)])
 
 
-def term_rows(by_term: Vectors, sections_by_term: Vectors) -> Floats:
+def term_rows(by_term: Vectors, by_section: Floats, section: Integers) -> Floats:
     """Return `TERMS`: each word of the request in its context against each node, and its section.
 
     The words' states meet the nodes' vectors late, as in Khattab and Zaharia, "ColBERT", SIGIR 2020, but
@@ -130,13 +137,14 @@ def term_rows(by_term: Vectors, sections_by_term: Vectors) -> Floats:
 
     Args:
         by_term: Cosines, shape `(words, units)`.
-        sections_by_term: Those of the units' sections.
+        by_section: Those of the sections, standardised, shape `(words, sections)`.
+        section: Index of each unit's section.
     """
     if not len(by_term):
-        return np.zeros((len(TERMS), by_term.shape[1]))
-    # Half the digits are enough here, and take half the time.
-    scores, around = _standard(by_term), _standard(sections_by_term)
-    share, both = np.exp(scores), np.exp(scores + 0.7 * around)
+        return np.zeros((len(TERMS), by_term.shape[1]), dtype=np.float32)
+    scores = standard(by_term)
+    share = np.exp(scores)
+    both = share * np.exp(0.7 * by_section)[:, section]
     share /= share.sum(axis=1, keepdims=True)
     both /= both.sum(axis=1, keepdims=True)
     best = np.partition(scores, max(len(scores) - 3, 0), axis=0)[-3:]
@@ -148,7 +156,7 @@ def term_rows(by_term: Vectors, sections_by_term: Vectors) -> Floats:
         np.log(both.mean(axis=0)),
         best.mean(axis=0),
     ]
-    return np.stack(rows).astype(np.float64)
+    return np.stack(rows)
 
 
 def feedback(hybrid: Floats, document: Prepared, vectors: Vectors) -> Floats:
@@ -156,33 +164,37 @@ def feedback(hybrid: Floats, document: Prepared, vectors: Vectors) -> Floats:
     best = np.argsort(-hybrid.max(axis=0), kind="stable")[:_FEEDBACK_UNITS]
     middle = vectors[document.units.owner[best]].mean(axis=0)
     cosines = vectors @ (middle / max(float(np.linalg.norm(middle)), 1e-9))
-    found: Floats = cosines.astype(np.float64)[document.units.owner]
+    found: Floats = cosines[document.units.owner]
     return found
 
 
 def standard(values: Floats) -> Floats:
     """Return values less their row's mean, over its deviation; 0 where all are equal."""
-    found: Floats = _standard(values)
-    return found
+    centred: Floats = values - values.mean(axis=1, keepdims=True)
+    deviation = np.sqrt(np.einsum("ru,ru->r", centred, centred)[:, None] / np.float32(centred.shape[1]))
+    centred /= np.where(deviation > _LEAST, deviation, _ONE)
+    return centred
 
 
-def _standard(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    centred = values - values.mean(axis=1, keepdims=True)
-    deviation = np.sqrt((centred * centred).mean(axis=1, keepdims=True))
-    found: npt.NDArray[Any] = centred / np.where(deviation > 1e-9, deviation, centred.dtype.type(1))
-    return found
+def standard_sections(values: Floats, sizes: Integers) -> Floats:
+    """Return what `standard` would, for values by section that count for as many units as `sizes` says."""
+    share = (sizes / sizes.sum()).astype(np.float32)
+    centred: Floats = values - (values @ share)[:, None]
+    deviation = np.sqrt((centred * centred) @ share)[:, None]
+    centred /= np.where(deviation > _LEAST, deviation, _ONE)
+    return centred
 
 
 def scaled(values: Floats) -> Floats:
     """Return values over their row's largest; 0 where none is above 0."""
     most = values.max(axis=1, keepdims=True, initial=0.0)
-    found: Floats = np.where(most > 1e-9, values / np.where(most > 1e-9, most, 1.0), 0.0)
+    found: Floats = np.where(most > _LEAST, values, np.float32(0)) / np.where(most > _LEAST, most, _ONE)
     return found
 
 
 def ranks(values: Floats) -> Floats:
     """Return each value's place in its row, the highest first, from 0; equal ones in order."""
     order = np.argsort(-values, axis=1, kind="stable")
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=np.float64)[None, :], axis=1)
+    ranks = np.empty(values.shape, dtype=np.float32)
+    np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=np.float32)[None, :], axis=1)
     return ranks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from tasks.retrieve.assemble import Outline, outline
 from tasks.retrieve.paging_terms import WordIndex, index_words
 from tasks.retrieve.paging_units import Units, cut
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
 
 _ABOUT = re.compile(
@@ -141,7 +142,7 @@ def _shape(nodes: Sequence[Node], units: Units, texts: Sequence[str], vectors: V
         "number": np.array([any(map(str.isdigit, text)) for text in texts]),
         "part_position": (np.arange(len(owner)) - units.first[owner]) / parts[owner],
     }
-    return np.stack([np.asarray(columns[name], dtype=np.float64) for name in SHAPE])
+    return np.stack([np.asarray(columns[name], dtype=np.float32) for name in SHAPE])
 
 
 _OF_UNITS = frozenset({"log_tokens", "marked_code", "bold", "number", "part_position"})

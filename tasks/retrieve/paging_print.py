@@ -99,10 +99,10 @@ def print_units(document: Prepared, pieces: Pieces, chosen: Sequence[int]) -> Pr
         pieces: What may be printed of it.
         chosen: The units to print, ascending, each once.
     """
-    first = document.units.first
+    printer = _Printer(document, pieces)
+    first = printer.first
     groups = _by_node(document, chosen)
     cuts = [units[0] > first[node] for node, units in groups]
-    printer = _Printer(document, pieces)
     for (node, units), cut_next in zip(groups, [*cuts[1:], False], strict=False):
         printer.add(node, units, cut_next=cut_next)
     return Printed("".join(printer.parts), printer.texts, frozenset(printer.whole), printer.marks)
@@ -126,7 +126,7 @@ class _Printer:
 
     def __init__(self, document: Prepared, pieces: Pieces) -> None:
         self._pieces, self._above = pieces, document.where.above
-        self._first: list[int] = document.units.first.tolist()
+        self.first: list[int] = document.units.first.tolist()
         self._titled: set[int] = set()
         self._end, self._marked = -1, False
         self.parts: list[str] = []
@@ -136,10 +136,11 @@ class _Printer:
 
     def add(self, node: int, units: list[int], *, cut_next: bool) -> None:
         """Print units of a node; `cut_next`: the next node printed will have a mark at its beginning."""
-        first, last = self._first[node], self._first[node + 1]
+        first, last = self.first[node], self.first[node + 1]
         pieces, parts = self._pieces, self.parts
         gap, cut = units[0] > self._end >= 0, units[0] > first
-        missing = [h for h in self._above[node] if h not in self._titled]
+        above = self._above[node]
+        missing = [] if self._titled.issuperset(above) else [h for h in above if h not in self._titled]
         if gap and not cut and not self._marked:
             parts.append(f"{_PARAGRAPH}{GAP_MARK}{_PARAGRAPH}")
             self.marks += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ _GROUPS = (
     ("words", ("words", "node_words")),
     ("meaning", ("cosine", "term", "feedback")),
 )
+_SUREST = 15.0  # beyond it, single precision no longer tells a chance from 1
+
 GROUPS = (*(group for group, _ in _GROUPS), "shape")
 
 
@@ -39,18 +41,18 @@ class Scorer:
     def logits(self, features: Floats) -> Floats:
         """Return each unit's score, shape `(units,)`, from its features, shape `(len(NAMES), units)`."""
         slope = self.weight / self.deviation
-        scores: Floats = slope @ features + (self.bias - float(slope @ self.mean))
-        return scores
+        scores: Floats = slope @ features
+        return scores + np.float32(self.bias - float(slope @ self.mean))
 
     def by_group(self, features: Floats) -> Floats:
         """Return what each of `GROUPS` adds to the score, against an average unit: `(units, groups)`."""
-        added = (features - self.mean[:, None]) * (self.weight / self.deviation)[:, None]
-        return np.stack([added[rows].sum(axis=0) for rows in _rows()], axis=1)
+        slopes = (self.weight / self.deviation) * _members()
+        return np.ascontiguousarray((slopes @ features - (slopes @ self.mean)[:, None]).T)
 
 
 def chances(logits: Floats) -> Floats:
     """Return logits as chances in (0, 1)."""
-    found: Floats = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+    found: Floats = 1 / (1 + np.exp(-np.clip(logits, -_SUREST, _SUREST)))
     return found
 
 
@@ -69,14 +71,15 @@ def scorer_of(stored: Mapping[str, Any]) -> Scorer:
     if stored["version"] != SCORER_VERSION or tuple(stored["features"]) != NAMES:
         msg = f"the paging scorer is of version {stored['version']} or of other features: fit it anew"
         raise ValueError(msg)
-    mean, deviation, weight = np.array(list(stored["features"].values()), dtype=np.float64).T
+    mean, deviation, weight = np.array(list(stored["features"].values()), dtype=np.float32).T.copy()
     return Scorer(mean, deviation, weight, float(stored["bias"]))
 
 
 @functools.lru_cache(maxsize=1)
-def _rows() -> Sequence[list[int]]:
+def _members() -> Floats:
+    """Return which feature belongs to which group, as ones and zeros of shape `(groups, len(NAMES))`."""
     group_of = [_group(name) for name in NAMES]
-    return [[i for i, found in enumerate(group_of) if found == group] for group in GROUPS]
+    return np.array([[found == group for found in group_of] for group in GROUPS], dtype=np.float32)
 
 
 def _group(name: str) -> str:

@@ -6,11 +6,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
 
 # How much longer than a term's stem a word may be; a short term stands alone or in the plural.
@@ -79,7 +80,7 @@ def term_counts(index: WordIndex, terms: Sequence[str]) -> Floats:
     Returns:
         Counts of shape `(terms, texts)`.
     """
-    counts = np.zeros((len(terms), index.texts))
+    counts = np.zeros((len(terms), index.texts), dtype=np.float32)
     for row, term in enumerate(terms):
         found = [index.places[index.bounds[i] : index.bounds[i + 1]] for i in _matching(index.words, term)]
         if found:
@@ -101,11 +102,11 @@ def rarity(counts: Floats) -> Floats:
     """Return the inverse document frequency of each term, as BM25 has it, above 0; counts as below."""
     n = counts.shape[1]
     found = (counts > 0).sum(axis=1)
-    weights: Floats = np.log(1 + (n - found + 0.5) / (found + 0.5))
+    weights: Floats = np.log(1 + (n - found + 0.5) / (found + 0.5)).astype(np.float32)
     return weights
 
 
-def bm25(counts: Floats, lengths: Floats, weights: Floats, *, length_share: float) -> Floats:
+def bm25(counts: Floats, lengths: Floats | Integers, weights: Floats, *, length_share: float) -> Floats:
     """Return each text's BM25 contributions by term, shape of `counts`, with k1 = 1.2.
 
     Args:
@@ -114,7 +115,8 @@ def bm25(counts: Floats, lengths: Floats, weights: Floats, *, length_share: floa
         weights: Of the terms.
         length_share: BM25's b.
     """
-    relative = lengths / max(float(lengths.mean()), 1.0) if len(lengths) else lengths
-    damping = 1.2 * (1 - length_share + length_share * relative)
-    contributions: Floats = counts * (2.2 * weights[:, None]) / (counts + damping)
+    mean = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
+    damping = (1.2 * (1 - length_share + length_share * lengths / mean)).astype(np.float32)
+    contributions: Floats = counts * (np.float32(2.2) * weights[:, None])
+    contributions /= counts + damping
     return contributions

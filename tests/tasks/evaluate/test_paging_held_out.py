@@ -9,7 +9,8 @@ from word_models import WordEncoder, WordTokenizer
 
 from tasks.evaluate.evidence import EvidenceQuery, read_documents
 from tasks.evaluate.paging import PagingBench, Remembering, body_of, prepare_all
-from tasks.evaluate.paging_held_out import body_digest, fitted_among, fitted_digests, held_out_rows
+from tasks.evaluate.paging_fit import body_digest
+from tasks.evaluate.paging_held_out import fitted_among, fitted_digests, held_out_rows
 from tasks.evaluate.paging_report import HELD_OUT
 
 BENCH = Path(__file__).resolve().parents[3] / "../shared/bench/paging"

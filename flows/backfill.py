@@ -4,51 +4,89 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from prefect import flow
 
 from flows.artifacts import show_table
+from flows.index import index as index_tables
 from flows.record import new_run_id
 from flows.refine import IN_THREADS, refine_batches
 from flows.settings import load_settings
+from storage.counts import corpus_counts
 from storage.locks import writer_lock
 from storage.root import Root
+from storage.served import read_served
+from tasks.crawl.replay import backfill_of
 from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.shells import plan_refining, settle_corpus
 
 log = logging.getLogger(__name__)
 
+Stage = Literal["refine", "parse"]
+STAGES: tuple[Stage, ...] = ("refine", "parse")
+
 
 @flow(name="backfill", flow_run_name="backfill {start} to {end}", task_runner=IN_THREADS)
-def backfill(start: str, end: str, root: str = "data") -> list[dict[str, Any]]:
+def backfill(
+    start: str,
+    end: str,
+    root: str = "data",
+    publish: bool = False,
+    stages: list[Stage] | None = None,
+) -> list[dict[str, Any]]:
     """Refine and parse what had been crawled by each day, into tables of their own under backfill/date=…/.
 
-    Doing it again changes nothing; documents/ and what is served stay as they are. Days without a crawl are
-    left out; a re-crawl cannot bring the past back, raw snapshots can.
+    Doing it again changes nothing, and a run that died is finished by the next one; documents/ and what is
+    served stay as they are, unless asked. Days without a crawl are left out; a re-crawl cannot bring the
+    past back, raw snapshots can.
 
     Args:
         start: First day, YYYY-MM-DD.
         end: Last day, YYYY-MM-DD.
         root: Folder of all that Skillery keeps.
+        publish: Serve the corpus of the last day, if it passes the gate; the next night goes on from it.
+        stages: What is done of each day, refine or parse; empty: both. What is left out stays as an earlier
+            backfill of that day left it.
+
+    Raises:
+        GateRefused: The last day's corpus failed a check; what was served stays.
     """
-    settings, run = load_settings(), new_run_id()
+    settings, run, chosen = load_settings(), new_run_id(), stages or list(STAGES)
     encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
     days = plan_backfill(root, start, end)
     with writer_lock(Root(root)):
-        rows = [_rebuild(root, day, run, settings.limits(), encoder) for day in days]
-    log.info("backfill: %d days rebuilt", len(rows))
+        rows = [_rebuild(root, day, run, settings.limits(), encoder, chosen) for day in days]
+        log.info("backfill: %d days rebuilt", len(rows))
+        if publish and rows:
+            rows[-1]["published"] = _publish(root, days[-1], run)
     show_table("skillery-backfill", rows, f"The corpus as of each day from {start} to {end}.")
     return rows
 
 
-def _rebuild(root: str, day: str, run: str, limits: dict[str, Any], encoder: str) -> dict[str, Any]:
-    place = replay_raw(root, day)
+def _rebuild(
+    root: str, day: str, run: str, limits: dict[str, Any], encoder: str, stages: list[Stage]
+) -> dict[str, Any]:
+    place, done = replay_raw(root, day), dict[str, int]()
     with writer_lock(Root(place)):
-        plan = plan_refining(place, limits=limits)
-        refine_batches(place, plan["batches"], run, root)
-        counts = settle_corpus(place, run_id=run, now=datetime.now(UTC), near=load_settings().near())
-        for partitions in plan_parsing(place, encoder, with_vectors=False)["batches"]:
-            parse_batch(place, partitions, encoder, with_vectors=False)
-    return {"day": day, "refined now": plan["todo"], "unchanged, skipped": plan["unchanged"], **counts}
+        if "refine" in stages:
+            plan = plan_refining(place, limits=limits)
+            refine_batches(place, plan["batches"], run, root)
+            near = load_settings().near()
+            done = settle_corpus(place, run_id=run, now=datetime.now(UTC), near=near)
+            done |= {"refined now": plan["todo"], "unchanged, skipped": plan["unchanged"]}
+        if "parse" in stages:
+            for partitions in plan_parsing(place, encoder, with_vectors=False)["batches"]:
+                parse_batch(place, partitions, encoder, with_vectors=False)
+        counts = corpus_counts(Root(place))
+    held = {"documents": counts.documents, "nodes": counts.nodes}
+    return {"day": day, **held, **done, "published": None}
+
+
+def _publish(root: str, day: str, run: str) -> str | None:
+    """Serve a day's corpus, with nodes where what is served has them; return the version, None if not new."""
+    served = read_served(Root(root))
+    nodes, tables = served is None or served.nodes is not None, Root(root).at(backfill_of(day))
+    version: str | None = index_tables(root, "all" if nodes else "skills", run, corpus=tables)["version"]
+    return version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,10 @@ import typer
 from flows import printing
 from flows.cli_bench import bench_app
 from flows.cli_evaluate import evaluate_app
+from flows.cli_operate import COMMANDS
+from flows.cli_train import train_app
 from flows.options import (
+    BackfillStage,
     BatchOption,
     BudgetOption,
     ClassifierOption,
@@ -33,7 +37,10 @@ app = typer.Typer(
     invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 app.add_typer(evaluate_app, name="evaluate")
+for command in COMMANDS:
+    app.command()(command)
 app.add_typer(bench_app, name="bench")
+app.add_typer(train_app, name="train")
 
 
 _OR_BATCH = ", or --batch and --out"
@@ -203,6 +210,13 @@ def backfill(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")
     ] = False,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Serve the last day's corpus, if it passes the gate.")
+    ] = False,
+    stage: Annotated[
+        list[BackfillStage] | None,
+        typer.Option("--stage", help="Do this alone of each day; repeatable [all]."),
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -210,7 +224,11 @@ def backfill(
     from flows.run import foresee_backfill, run_backfill  # noqa: PLC0415
 
     place = root_of(load_settings(), root)
-    found = foresee_backfill(place, start, end) if dry_run else run_backfill(place, start, end)
+    if dry_run:
+        found = foresee_backfill(place, start, end, publish=publish)
+    else:
+        stages = [one.value for one in stage or ()]
+        found = run_backfill(place, start, end, publish=publish, stages=stages)
     print_json({"days": found}) if as_json else printing.print_backfill(found)
 
 
@@ -256,6 +274,26 @@ def export(
     policy = settings.licence_policies()["export"]
     found = export_root(root_of(settings, root), out, form.value, licence or ["allow"], policy)
     print_json(found) if as_json else printing.print_export(found)
+
+
+@app.command("serve-metrics")
+def serve_metrics(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 9108,
+    address: Annotated[
+        str, typer.Option("--address", help="Where to listen; the default is this machine alone.")
+    ] = "127.0.0.1",
+    root: RootOption = None,
+) -> None:
+    """Serve what status tells to Prometheus, under /metrics, until interrupted."""
+    from flows.metrics import serve_metrics as serve  # noqa: PLC0415
+
+    at, end = serve(root_of(load_settings(), root), address, port)
+    sys.stderr.write(f"metrics at http://{address}:{at}/metrics\n")
+    try:
+        while not threading.Event().wait(1):  # Polars' handler of signals lets a wait without end go on
+            pass
+    finally:
+        end()
 
 
 def main() -> None:

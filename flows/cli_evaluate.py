@@ -134,3 +134,4 @@ def evaluate_corpus(
 
     found = run_evaluation(root_of(load_settings(), root))
     print_json(found) if as_json else printing.print_evaluation(found)
+    raise typer.Exit(1 if found["fallen"] else 0)

@@ -35,12 +35,7 @@ def crawl(
         limit: The first so many documents of each source; empty: all.
         run_id: Filled in by nightly.
     """
-    settings = load_settings()
-    options = {
-        "max_document_bytes": settings.max_document_bytes,
-        "git_timeout": settings.git_timeout,
-        "reach": settings.reach(),
-    }
+    options = load_settings().reading()
     run, now = run_id or new_run_id(), datetime.now(UTC)
     with writer_lock(Root(root)):
         reports = [

@@ -1,4 +1,4 @@
-"""Evaluate: does what is served still find what is certainly there?"""
+"""Evaluate: does what is served still find what is certainly there, and is it as good as it was?"""
 
 from __future__ import annotations
 
@@ -6,27 +6,71 @@ from datetime import UTC, datetime
 from typing import Any
 
 from prefect import flow
+from prefect.artifacts import create_markdown_artifact
 
 from flows.artifacts import show_table
+from flows.runners import Call, run_batches
 from flows.settings import load_settings
-from tasks.evaluate.shells import ask_sample, keep_history, probe_served
+from storage.errors import EvaluationFell
+from tasks.evaluate.shells import (
+    ask_sample,
+    count_served,
+    keep_history,
+    pin_served,
+    probe_served,
+    report_drift,
+)
 
 
 @flow(name="evaluate", flow_run_name="evaluate {root}")
 def evaluate(root: str = "data") -> dict[str, Any]:
-    """Evaluate the version served: seeded probes of each leg, and the sample's requests where they fit.
+    """Evaluate what is served at the start: quality of each leg, latency, size, drop reasons, mixes, drift.
+
+    Figures go to the history `reports/evaluation.parquet`, with pictures to `reports/evaluation.html`. The
+    run fails where a measure falls below its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
 
     Args:
         root: Folder of all that Skillery keeps.
+
+    Raises:
+        EvaluationFell: A measure is below its threshold; figures and report are kept all the same.
+        NotPublished: Nothing is served.
     """
-    settings = load_settings()
-    probed = probe_served(root, count=settings.probes)
-    sample = ask_sample(root, settings.encoder)
-    probes = probed["probes"] + sample["probes"]
-    keep_history(root, probed["version"], probes, now=datetime.now(UTC))
-    show_table("skillery-probes", probes, f"Seeded probes of {probed['version']}, 95 % intervals.")
-    show_table("skillery-paging", [_flat(r) for r in sample["paging"]], "The sample's requests, by method.")
-    return {"version": probed["version"], "probes": probes, "paging": sample["paging"]}
+    settings, now = load_settings(), datetime.now(UTC)
+    served = pin_served(root)
+    given = {"root": root, "served": served}
+    calls: list[Call] = [
+        (probe_served, {**given, "count": settings.probes}),
+        (ask_sample, given),
+        (count_served, given),
+    ]
+    # In turn: what is asked while something else is measured takes longer.
+    probed, sample, counts = run_batches("evaluate", calls, len(calls), in_turn=True)
+    keep_history(root, served.version, [*probed["rows"], *sample["rows"], *counts], now=now)
+    drift = report_drift(root, probed["misses"], settings.thresholds())
+    found = {
+        "version": served.version,
+        "evaluated_at": now.isoformat(),
+        "probes": [row for row in (*probed["rows"], *sample["rows"]) if row["low"] is not None],
+        "paging": sample["paging"],
+        **drift,
+    }
+    _show(found)
+    if found["fallen"]:
+        msg = f"{served.version} is below its thresholds: {'; '.join(found['fallen'])} ({found['report']})"
+        raise EvaluationFell(msg, found)
+    return found
+
+
+def _show(found: dict[str, Any]) -> None:
+    """Leave what a person looks for first on the run's page."""
+    lines = [f"- {line}" for line in found["fallen"]] or ["No measure is below its thresholds."]
+    text = "\n".join([f"# {found['version']}", *lines, "", f"Report: `{found['report']}` below the root."])
+    create_markdown_artifact(text, key="skillery-evaluation", description="The last evaluation's verdict.")
+    title = f"{found['version']} beside the evaluations before it."
+    show_table("skillery-drift", found["drift"], title)
+    show_table("skillery-probes", found["probes"], f"Seeded probes of {found['version']}, 95 % intervals.")
+    show_table("skillery-paging", [_flat(r) for r in found["paging"]], "The sample's requests, by method.")
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

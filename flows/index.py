@@ -11,12 +11,22 @@ from prefect.events import emit_event
 
 from flows.artifacts import show_table
 from flows.record import new_run_id
+from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
+from tasks.evaluate.shells import compare_with_served
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.licences import by_class, licence_table
-from tasks.retrieve.shells import build_tables, check_tables, class_licences, keep_versions, publish_tables
+from tasks.retrieve.shells import (
+    build_tables,
+    check_tables,
+    class_licences,
+    embed_batch,
+    keep_versions,
+    plan_embeddings,
+    publish_tables,
+)
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +35,11 @@ PUBLISHED = "skillery.published"
 
 @flow(name="index", flow_run_name="index {root}")
 def index(
-    root: str = "data", index: Literal["all", "skills"] = "all", run_id: str | None = None
+    root: str = "data",
+    index: Literal["all", "skills"] = "all",
+    run_id: str | None = None,
+    anew: bool = False,
+    corpus: str | None = None,
 ) -> dict[str, Any]:
     """Bring the tables in step with the corpus, check and serve them; return what was built, and the checks.
 
@@ -36,22 +50,44 @@ def index(
         root: Folder of all that Skillery keeps.
         index: `skills` leaves the table `nodes` for later.
         run_id: Filled in by nightly.
+        anew: Write every row into new files, instead of what changed since the served version.
+        corpus: Where the documents lie, if not in the root: a day's folder below backfill/.
     """
     run, settings = run_id or new_run_id(), load_settings()
     policy = settings.licence_policies()["serve"]
     with writer_lock(Root(root)):
         encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
-        built = build_tables(root, encoder, with_nodes=index == "all")
+        if corpus is None and runs_elsewhere():
+            _embed(root, encoder)
+        built = build_tables(root, encoder, with_nodes=index == "all", anew=anew, corpus=corpus)
         licences = class_licences(root, built, policy)
         show_table("skillery-licences", licence_table(licences), "What licences allow, by documents.")
-        checks = check_tables(root, built, encoder, settings.gate())
+        now = datetime.now(UTC)
+        checks = check_tables(root, built, encoder, settings.gate(), corpus)
+        if all(check["passed"] for check in checks):  # what is broken is not asked
+            probes = settings.gate_probes()
+            checks += compare_with_served(root, built, encoder, probes, run_id=run, now=now, corpus=corpus)
         show_table("skillery-checks", checks, "The gate: what the new version had to pass.")
-        version = publish_tables(root, built, checks, encoder, run_id=run, now=datetime.now(UTC))
+        version = publish_tables(root, built, checks, encoder, run_id=run, now=now)
         if version:
-            keep_versions(root, settings.keep_versions, now=datetime.now(UTC))
+            keep_versions(root, settings.keep_versions, now=now)
     log.info("index: %s", f"{version} is served" if version else "nothing changed, the served version stays")
     show_table("skillery-index", [{"published": version or "unchanged", **built}], "The tables.")
+    announce(root, version)
+    return {"built": built, "licences": by_class(licences), "checks": checks, "version": version}
+
+
+def _embed(root: str, encoder: str) -> None:
+    """Have the skills' vectors made where the other batches run: the build finds them kept."""
+    given = {"root": root, "encoder": encoder}
+    plan = plan_embeddings(root, encoder)
+    calls = ((embed_batch, {**given, "partitions": p}) for p in plan)
+    for done in run_batches("embed", calls, len(plan)):
+        log.info("index: %d skills encoded", done)
+
+
+def announce(root: str, version: str | None) -> None:
+    """Tell the server that a version was published, for evaluation to start; None: nothing was."""
     if version:
         resource = {"prefect.resource.id": "skillery.index", "prefect.resource.name": version}
         emit_event(event=PUBLISHED, resource=resource, payload={"root": root, "version": version})
-    return {"built": built, "licences": by_class(licences), "checks": checks, "version": version}

@@ -8,12 +8,11 @@ from prefect import flow
 
 from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
-from flows.index import index as index_tables
 from flows.llm_settings import run_llm
-from flows.parse import parse
 from flows.record import new_run_id, recorded
-from flows.refine import refine
+from flows.runners import require_runner
 from flows.settings import load_settings
+from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import read_runs
@@ -41,21 +40,14 @@ def nightly(
     # What is misspelt there is said now, not after hours of crawling.
     settings = load_settings()
     settings.licence_policies()
+    require_runner(settings)
     run_llm(settings)
     place, run = Root(root), run_id or new_run_id()
     specs = [normal_spec(s) for s in sources or last_specs(place)]
     with writer_lock(place), recorded(place, run, specs) as record:
         with record.stage("crawl"):
             record.sources = crawl(root, specs, limit, run)
-        with record.stage("refine"):
-            refine(root, run)
-        with record.stage("parse"):
-            parsed = parse(root, index)
-            record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
-        with record.stage("index"):
-            indexed = index_tables(root, index, run)
-        record.vectors_new += indexed["built"]["vectors_new"]
-        record.checks, record.published = indexed["checks"], indexed["version"] is not None
+        refine_to_served(record, root, index)
     found = record.as_dict()
     show_table("skillery-nightly", summary(found), f"Run {run}: {found['state']}.")
     return found

@@ -22,6 +22,13 @@ class IndexMode(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's d
     skills = "skills"
 
 
+class BackfillStage(str, Enum):  # noqa: UP042 (as above)
+    """What a backfill does of each day."""
+
+    refine = "refine"
+    parse = "parse"
+
+
 class ExportForm(str, Enum):  # noqa: UP042
     """How an export holds its documents."""
 
@@ -37,7 +44,10 @@ class PageForm(str, Enum):  # noqa: UP042
     markdown = "markdown"
 
 
-RootOption = Annotated[Path | None, typer.Option("--root", help="Folder of all that Skillery keeps [data].")]
+RootOption = Annotated[
+    str | None,
+    typer.Option("--root", help="Folder of all that Skillery keeps, or s3://bucket/prefix [data]."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answers go, a line each.")]
@@ -50,7 +60,7 @@ ClassifierOption = Annotated[
 ]
 
 
-def root_of(settings: Settings, given: Path | None) -> Root:
+def root_of(settings: Settings, given: str | None) -> Root:
     """Return the root that was named, else the one of the settings."""
     return Root(given or settings.root)
 

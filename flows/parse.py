@@ -10,6 +10,7 @@ from prefect import flow
 
 from flows.artifacts import counted, flat, show_table
 from flows.llm_settings import run_llm
+from flows.runners import run_batches
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
@@ -38,8 +39,10 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
         plan = plan_parsing(root, encoder, with_vectors=with_vectors, llm=llm)
         log.info("parse: %(todo)d documents to parse, %(gone)d gone, %(unchanged)d unchanged", plan)
         done: Counter[str] = Counter()
-        for partitions in plan["batches"]:
-            batch = parse_batch(root, partitions, encoder, with_vectors=with_vectors, llm=llm, before=account)
+        given = {"root": root, "encoder": encoder, "with_vectors": with_vectors, "llm": llm}
+        calls = ((parse_batch, {**given, "partitions": p, "before": account}) for p in plan["batches"])
+        # What an LLM may spend is one account: each batch needs what the one before it has left.
+        for batch in run_batches("parse", calls, len(plan["batches"]), in_turn=llm is not None):
             done.update(batch["done"])
             account = batch["account"]
             log.info("parse: %d of %d documents, %d nodes", done["documents"], plan["todo"], done["nodes"])

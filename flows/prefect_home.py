@@ -18,7 +18,7 @@ _DEFAULTS = {
 
 def prepare_prefect(root: Root) -> None:
     """Put Prefect's home below the root and its start-up limit up, where the user has not set them."""
-    os.environ.setdefault("PREFECT_HOME", root.at("prefect"))
+    os.environ.setdefault("PREFECT_HOME", str(root.folder / "prefect"))
     # Prefect makes the last folder of the path only, and its server does not start without.
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     for name, value in _DEFAULTS.items():

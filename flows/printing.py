@@ -77,7 +77,11 @@ def print_rollback(found: dict[str, Any]) -> None:
 def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
     _table("backfill", list(days[0]), [list(day.values()) for day in days])
-    _say("each day has tables of its own under backfill/; what is served stays")
+    served = next((day["published"] for day in days if day.get("published")), None)
+    _say(
+        "each day has tables of its own under backfill/; "
+        + (f"{served} is served, and the next run goes on from it" if served else "what is served stays")
+    )
 
 
 def print_findings(found: dict[str, Any]) -> None:
@@ -207,6 +211,26 @@ def print_evaluation(found: dict[str, Any]) -> None:
     _table(f"evaluation of {found['version']}", ["probe", "leg", "queries", "measure", "value"], rows)
     if found.get("paging"):
         print_paging({"methods": found["paging"], "judge": {"spoke": "evidence"}})
+    for line in found["fallen"]:
+        _say(f"too low: {line}")
+    _say(f"drift and pictures: {found['report']} below the root")
+
+
+def print_compaction(found: dict[str, Any]) -> None:
+    """Print what compaction merged, and what it let go of."""
+    columns = ["table", "rows", "files_before", "files_after", "bytes_before", "bytes_after"]
+    _table(
+        "tables", [c.replace("_", " ") for c in columns], [[t[c] for c in columns] for t in found["tables"]]
+    )
+    _say(f"{found['published'] or 'nothing to merge, the served version'} is served")
+    gone = ", ".join(found["gone"]) or "none"
+    _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
+
+
+def print_alert(found: dict[str, Any]) -> None:
+    """Print who is told of failures."""
+    told = f"{found['block']} is told of failed runs of Skillery's deployments"
+    _say(f"automation {found['automation']} {found['done']}: {told}")
 
 
 def print_graph(found: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ def print_routing(found: dict[str, Any]) -> None:
             stages = [[stage["stage"], stage["k"], *_figures(stage)] for stage in row["stages"]]
             table(f"stages of {row['method']}", ["stage", "k", *_MEASURES, "ms", "p95"], stages)
     if found["contests"]:
-        _contests(found["contests"])
+        print_contests(found["contests"])
     if found["llm"]:
         llm = found["llm"]
         known = f"{llm['cached']} answers known before, cost {llm['cost']:g}"
@@ -32,7 +32,8 @@ def print_routing(found: dict[str, Any]) -> None:
         say(f"went without an answer: {counts(llm['fallbacks'])}")
 
 
-def _contests(contests: list[dict[str, Any]]) -> None:
+def print_contests(contests: list[dict[str, Any]]) -> None:
+    """Print each method's difference to the baseline, and on how many tasks it wins and loses."""
     columns = ["method", "measure", "difference", "95 %", "p adjusted", "wins", "losses", "ties"]
     rows = [
         [

@@ -72,6 +72,7 @@ def recorded(root: Root, run_id: str, specs: list[str]) -> Iterator[RunRecord]:
         record.state = "refused" if isinstance(error, GateRefused) else "failed"
         record.message = str(error) or type(error).__name__
         record.sources = error.reports if isinstance(error, NothingReadable) else record.sources
+        record.checks = error.checks if isinstance(error, GateRefused) else record.checks
         raise
     else:
         good = all(s["state"] in ("complete", "limited") for s in record.sources)

@@ -10,8 +10,9 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from flows.artifacts import counted, show_table
+from flows.artifacts import batch_progress, counted, show_table
 from flows.record import new_run_id
+from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
 from storage.licences import LicenceClass
 from storage.locks import writer_lock
@@ -62,10 +63,20 @@ def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | Non
     """Refine the batches of a plan, on all cores; `raw` is where the raw parts lie (None: the same root)."""
     settings = load_settings()
     given = {"run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
-    with batch_processes(len(batches), settings.workers) as executor:
+    if runs_elsewhere():
+        calls = ((refine_raw_parts, {"root": root, "raw_parts": p, "given": given}) for p in batches)
+        for _ in run_batches("refine", calls, len(batches)):
+            pass
+        return
+    with (
+        batch_processes(len(batches), settings.workers) as executor,
+        batch_progress("refine", len(batches)) as step,
+    ):
         if executor is None:  # threads would hold many batches in memory, and no core more would work
             for parts in batches:
                 refine_raw_parts(root, parts, given)
+                step()
             return
         for done in [refine_raw_parts.submit(root, parts, given, executor) for parts in batches]:
             done.result()
+            step()

@@ -77,12 +77,12 @@ class SkillRouterSettings(BaseSettings):
 
 def load_skillflow() -> SkillFlowSettings:
     """Return the settings of SkillFlow's stages; raises `WrongInput` naming the variable that is wrong."""
-    return _loaded(SkillFlowSettings)
+    return loaded(SkillFlowSettings)
 
 
 def load_skillrouter() -> SkillRouterSettings:
     """Return the settings of SkillRouter's stages; raises `WrongInput` naming the variable that is wrong."""
-    return _loaded(SkillRouterSettings)
+    return loaded(SkillRouterSettings)
 
 
 def require_skillflow(flow: SkillFlowSettings) -> None:
@@ -127,7 +127,8 @@ def _prompt(path: Path | None) -> str | None:
     return text
 
 
-def _loaded(kind: type[Model]) -> Model:
+def loaded(kind: type[Model]) -> Model:
+    """Return settings as the environment has them; raises `WrongInput` naming the variable that is wrong."""
     try:
         return kind()
     except ValidationError as error:

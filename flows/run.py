@@ -6,10 +6,10 @@ from typing import Any, Literal, cast
 
 from flows.prefect_home import prepare_prefect
 from flows.record import new_run_id
-from storage.errors import WrongInput
+from storage.errors import EvaluationFell, WrongInput
 from storage.root import Root
 from storage.served import require_served
-from storage.state import read_runs
+from storage.state import read_run
 from tasks.crawl.opening import normal_spec
 from tasks.crawl.replay import days_crawled, replay_plan
 
@@ -31,33 +31,37 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
         return nightly(root.uri, specs or None, limit, mode, run_id)
     except Exception:
         # Whatever it was, Prefect has shown it, and the run's record says it.
-        records = [r for r in read_runs(root) if r["run_id"] == run_id]
-        if not records:
+        record = read_run(root, run_id)
+        if record is None:
             raise
-        return records[0]
+        return record
 
 
-def run_backfill(root: Root, start: str, end: str) -> list[dict[str, Any]]:
+def run_backfill(
+    root: Root, start: str, end: str, *, publish: bool = False, stages: list[str] | None = None
+) -> list[dict[str, Any]]:
     """Run the backfill flow and return a row a day that was rebuilt.
 
     Raises:
         WrongInput: One is no date, the end lies before the start, or nothing was crawled in between.
         Locked: Another run writes to the root.
+        GateRefused: The last day's corpus was to be published and failed a check.
     """
     _require_days(root, start, end)
     prepare_prefect(root)
-    from flows.backfill import backfill  # noqa: PLC0415
+    from flows.backfill import Stage, backfill  # noqa: PLC0415
 
-    return backfill(start, end, root.uri)
+    return backfill(start, end, root.uri, publish, cast("list[Stage] | None", stages))
 
 
-def foresee_backfill(root: Root, start: str, end: str) -> list[dict[str, Any]]:
+def foresee_backfill(root: Root, start: str, end: str, *, publish: bool = False) -> list[dict[str, Any]]:
     """Return a row a day that a backfill of this range would rebuild; nothing is written.
 
     Raises:
         WrongInput: As `run_backfill`.
     """
-    return replay_plan(root, _require_days(root, start, end))
+    plan = replay_plan(root, _require_days(root, start, end))
+    return [{**row, "would be served": publish and row is plan[-1]} for row in plan]
 
 
 def _require_days(root: Root, start: str, end: str) -> list[str]:
@@ -71,7 +75,7 @@ def _require_days(root: Root, start: str, end: str) -> list[str]:
 
 
 def run_evaluation(root: Root) -> dict[str, Any]:
-    """Run the evaluation flow on what is served and return its figures.
+    """Run the evaluation flow on what is served and return its figures; `fallen` says what is too low.
 
     Raises:
         NotPublished: Nothing is served.
@@ -80,4 +84,7 @@ def run_evaluation(root: Root) -> dict[str, Any]:
     prepare_prefect(root)
     from flows.evaluate import evaluate  # noqa: PLC0415
 
-    return evaluate(root.uri)
+    try:
+        return evaluate(root.uri)
+    except EvaluationFell as error:
+        return error.found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError
@@ -18,7 +17,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_", extra="ignore", frozen=True)
 
-    root: Path = Field(Path("data"), description="Folder of all that Skillery keeps.")
+    root: str = Field("data", description="Folder of all that Skillery keeps, or s3://bucket/prefix.")
     encoder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2", description="Hugging Face id, or a model's folder."
     )
@@ -67,6 +66,15 @@ class Settings(BaseSettings):
     workers: int | None = Field(
         None, ge=1, description="Processes that refine side by side; none: as many as there are cores."
     )
+    task_runner: Literal["threads", "dask", "ray"] = Field(
+        "threads", description="Where the batches of refine, parse, index and evaluate run."
+    )
+    task_workers: int | None = Field(
+        None, ge=1, description="Batches at once; none: one in this process, as many as cores elsewhere."
+    )
+    task_runner_address: str | None = Field(
+        None, description="Dask's scheduler or Ray's head; none: a cluster of this machine for the run."
+    )
     git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
     skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
     github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
@@ -114,12 +122,27 @@ class Settings(BaseSettings):
     gate_few: int = Field(
         10, ge=0, description="Losing no more rows than this is no shrink, whatever their share."
     )
+    gate_max_loss: float = Field(
+        0.02, ge=0, le=1,
+        description="What a leg's MRR@10 on probes may fall below what is served, beyond noise; 1: any.",
+    )  # fmt: skip
     keep_versions: int = Field(
         7,
         ge=2,
         description="Published versions that stay, for `skillery rollback`; the one served always does.",
     )
     probes: int = Field(100, ge=1, description="Seeded probes of each kind that evaluate asks.")
+    evaluation_min_found: float = Field(
+        0.5, ge=0, le=1, description="Share of probes that search must find (hit@10); else evaluation fails."
+    )
+    evaluation_max_fall: float = Field(
+        0.05, ge=0, le=1,
+        description="What quality may fall, beyond noise, below the median of the last evaluations; 1: any.",
+    )  # fmt: skip
+    evaluation_max_ms: float | None = Field(
+        None, gt=0, description="95th percentile of a search in ms from which evaluation fails; none: any."
+    )
+    evaluation_compared: int = Field(7, ge=1, description="Evaluations before that drift is told from.")
 
     def limits(self) -> dict[str, Any]:
         """Return the thresholds of refine's filters."""
@@ -153,6 +176,20 @@ class Settings(BaseSettings):
     def gate(self) -> dict[str, Any]:
         """Return how much a new version may lack of what is served."""
         return {"max_shrink": self.gate_max_shrink, "few": self.gate_few}
+
+    def gate_probes(self) -> dict[str, Any]:
+        """Return how many probes compare a new version with what is served, and what a leg may lose."""
+        return {"count": self.probes, "max_loss": self.gate_max_loss}
+
+    def thresholds(self) -> dict[str, Any]:
+        """Return what an evaluation must reach."""
+        names = ("min_found", "max_fall", "max_ms", "compared")
+        return {name: getattr(self, f"evaluation_{name}") for name in names}
+
+    def reading(self) -> dict[str, Any]:
+        """Return what crawl's tasks are told of how sources are read."""
+        sizes = {"max_document_bytes": self.max_document_bytes, "git_timeout": self.git_timeout}
+        return {**sizes, "reach": self.reach()}
 
     def reach(self) -> dict[str, Any]:
         """Return what crawls are told of the network; credentials are not among it."""

@@ -2,6 +2,7 @@
 
 SQLite rather than Parquet parts: an answer that was paid for is safe as soon as it is kept, whatever kills
 the process afterwards, for one small write: neither a file an answer, nor a batch that may be lost.
+Of a root in a bucket the file lies on this machine; it is put there every few minutes and when closed.
 """
 
 from __future__ import annotations
@@ -9,13 +10,19 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from storage.errors import Locked, SchemaMismatch, StorageError
+from storage.folder import Folder
+from storage.forgotten import Forgotten
 from storage.root import Root
+
+if TYPE_CHECKING:
+    from storage.shared_answers import SharedFile
 
 FILE = "state/answers/answers.sqlite"
 SCHEMA_VERSION = 1
@@ -29,6 +36,8 @@ CREATE TABLE documents (doc_id TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (do
 CREATE TABLE offers (endpoint TEXT NOT NULL, feature TEXT NOT NULL, offered TEXT NOT NULL,
     PRIMARY KEY (endpoint, feature)) WITHOUT ROWID;
 """
+_MERGED = ("answers", "documents", "offers")
+_SECONDS_BETWEEN_SENDS = 300.0
 _COLUMNS = "key, model, prompt, attempt, text, rejected, prompt_tokens, completion_tokens, made_at"
 
 
@@ -75,13 +84,19 @@ class Answers:
     """
 
     def __init__(self, root: Root, *, wait: float = 30.0) -> None:
-        self.place = root.at(FILE)
+        path = root.folder / FILE
+        self.place = str(path)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._shared: SharedFile | None = None
+        self._sent = time.monotonic()
         with self._errors():
-            (root.folder / FILE).parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.place, timeout=wait, check_same_thread=False)
             self._open(self._connection)
+            self._shared = _shared(root)
+            if self._shared is not None and self._shared.receive(self._connection):
+                self.forget(Forgotten.load(root).covers)  # by another machine, perhaps
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +106,13 @@ class Answers:
 
     def close(self) -> None:
         """Let go of the file; the last to do so folds the journal into it."""
-        if self._connection is not None:
+        if self._connection is None:
+            return
+        try:
+            with self._errors():
+                if self._shared is not None:
+                    self._shared.send(self._connection)
+        finally:
             self._connection.close()
             self._connection = None
 
@@ -184,6 +205,8 @@ class Answers:
         """Hold one transaction: all of it is kept, or nothing."""
         connection = self._connected()
         with self._lock, self._errors():
+            if self._shared is not None:
+                self._shared.mark_unsent()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -192,6 +215,9 @@ class Answers:
                     connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+            if self._shared is not None and time.monotonic() - self._sent > _SECONDS_BETWEEN_SENDS:
+                self._sent = time.monotonic()
+                self._shared.send(connection)
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -212,6 +238,16 @@ class Answers:
         except (sqlite3.DatabaseError, OSError) as error:
             msg = f"{self.place} cannot be read ({error}): delete it, and the answers are asked for again"
             raise StorageError(msg) from error
+
+
+def _shared(root: Root) -> SharedFile | None:
+    if isinstance(root.place, Folder):
+        return None
+    from storage.bucket import Bucket  # noqa: PLC0415 (its library comes with an extra)
+    from storage.shared_answers import SharedFile  # noqa: PLC0415
+
+    assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
+    return SharedFile(root.place, FILE, _MERGED, SCHEMA_VERSION)
 
 
 def forget_answers(root: Root, covered: Callable[[str], bool]) -> int:

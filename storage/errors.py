@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SkilleryError(Exception):
     """Anything Skillery raises on purpose; its message names the input and what to do."""
@@ -49,6 +51,14 @@ class StorageError(TerminalError):
     """A file or table below the root is damaged or missing."""
 
 
+class Missing(StorageError):
+    """A file below the root is not there."""
+
+
+class Unreachable(TransientError):
+    """The bucket of a root does not answer, or not to these credentials: its files are as they are."""
+
+
 class SchemaMismatch(StorageError):
     """A file or table has other columns, or a newer schema version, than this program knows."""
 
@@ -74,7 +84,19 @@ class Withheld(TerminalError):
 
 
 class GateRefused(TerminalError):
-    """A built version failed a check and is not served."""
+    """A built version failed a check and is not served; `checks` are all that it was put to."""
+
+    def __init__(self, message: str, checks: list[dict[str, object]] | None = None) -> None:
+        super().__init__(message)
+        self.checks = checks or []
+
+
+class EvaluationFell(TerminalError):
+    """What is served is worse than the thresholds allow; `found` holds the evaluation's figures."""
+
+    def __init__(self, message: str, found: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.found = found
 
 
 class NothingReadable(TerminalError):

@@ -24,7 +24,7 @@ _IDS_PER_DELETE = 500
 # Versions are kept until retention removes them: optimize must not clean up under a reader.
 _KEEP = timedelta(days=36500)
 # Cleaning reads the clock anew after it has compacted: what is this little older stays for another time.
-_MARGIN = timedelta(minutes=1)
+MARGIN = timedelta(minutes=1)
 
 _TEXTS = pa.list_(pa.string())
 _SKILL_FIELDS = [
@@ -234,7 +234,7 @@ def prune(
     name: str,
     kept: Collection[int],
     labels: Collection[str],
-    margin: timedelta = _MARGIN,
+    margin: timedelta = MARGIN,
 ) -> None:
     """Take tags off a table, and remove the versions older than all that are kept, with files theirs alone.
 
@@ -261,9 +261,10 @@ def prune(
         raise StorageError(msg)
     if stay and min(stay) > min(since):
         # Lance refuses a cutoff that would take a tagged version; its clock has no zone.
-        age = datetime.now() - since[min(stay)]  # noqa: DTZ005
+        # By their dates, not their numbers: a clock may have been set back in between.
+        age = datetime.now() - min(since[version] for version in stay)  # noqa: DTZ005
         try:
-            table.optimize(cleanup_older_than=age + margin)
+            table.optimize(cleanup_older_than=max(age, timedelta()) + margin)
         except RuntimeError as error:
             log.warning("files of old versions of %s stay until the next time: %s", name, error)
 
@@ -281,6 +282,22 @@ def tag(db: lancedb.DBConnection, name: str, label: str, version: int) -> None:
         tags.update(label, version)
     else:
         tags.create(label, version)
+
+
+def size_of(table: lancedb.table.Table) -> tuple[int, int]:
+    """Return the bytes of a table's files at the version it is open at, and how many files hold its rows."""
+    found: Any = table.stats()  # annotated as a class, a dictionary when it comes
+    return int(found["total_bytes"]), int(found["fragment_stats"]["num_fragments"])
+
+
+def tagged(db: lancedb.DBConnection, name: str) -> set[str]:
+    """Return the names of a table's tags that are those of published versions: `v-...`."""
+    return {label for label in db.open_table(name).tags.list() if label.startswith("v-")}
+
+
+def untag(db: lancedb.DBConnection, name: str, label: str) -> None:
+    """Take a tag off a table."""
+    db.open_table(name).tags.delete(label)
 
 
 def last_tagged(db: lancedb.DBConnection, name: str) -> int | None:

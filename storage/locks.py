@@ -14,6 +14,7 @@ from pathlib import Path
 import filelock
 
 from storage.errors import Locked, StorageError
+from storage.folder import Folder
 from storage.root import Root
 
 LOCK = "state/locks/writer.lock"
@@ -32,7 +33,10 @@ class Holder:
 
 @contextmanager
 def writer_lock(root: Root, wait: float = 0) -> Iterator[None]:
-    """Hold the root's writer lock; the system lets go of it when the process dies, however it dies.
+    """Hold the root's writer lock; however the process dies, the lock is let go of.
+
+    Of a folder the system lets go at once; a bucket's is a lease that others may take when its holder has
+    been silent for a minute, after which that one can write nothing more.
 
     Args:
         root: The root to write to.
@@ -41,6 +45,24 @@ def writer_lock(root: Root, wait: float = 0) -> Iterator[None]:
     Raises:
         Locked: Another process writes to this root; the message says which, where that is known.
     """
+    with (_file_lock if isinstance(root.place, Folder) else _lease)(root, wait):
+        yield
+
+
+@contextmanager
+def _lease(root: Root, wait: float) -> Iterator[None]:
+    from storage.bucket import Bucket  # noqa: PLC0415 (its library comes with an extra)
+    from storage.leases import leased  # noqa: PLC0415
+
+    assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
+    with leased(root.place, _HOLDER, asdict(_this_process()), wait=wait) as held:
+        if not held:
+            raise Locked(_locked(root))
+        yield
+
+
+@contextmanager
+def _file_lock(root: Root, wait: float) -> Iterator[None]:
     path = root.folder / LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     # One instance a path and process: a flow within a flow enters again, another process does not.
@@ -48,8 +70,7 @@ def writer_lock(root: Root, wait: float = 0) -> Iterator[None]:
     try:
         lock.acquire(timeout=wait)
     except filelock.Timeout as error:
-        msg = f"another run writes to {root.uri}{_said(holder(root))}: wait until it has ended"
-        raise Locked(msg) from error
+        raise Locked(_locked(root)) from error
     outermost = lock.lock_counter == 1
     try:
         if outermost:
@@ -69,10 +90,14 @@ def holder(root: Root) -> Holder | None:
     """
     try:
         record = root.read_json(_HOLDER)
-        found = Holder(**record) if record else None
-    except (StorageError, TypeError):
+        found = Holder(**{k: record[k] for k in Holder.__slots__}) if record else None
+    except (StorageError, TypeError, KeyError):
         return None
     return found if found and (found.host != socket.gethostname() or _alive(found.pid)) else None
+
+
+def _locked(root: Root) -> str:
+    return f"another run writes to {root.uri}{_said(holder(root))}: wait until it has ended"
 
 
 def _said(found: Holder | None) -> str:

@@ -48,8 +48,10 @@ class PartitionedTable:
             present = set(self.root.files(self.folder, ".parquet"))
             files = [f for p in range(PARTITIONS) if (f := self.file(p)) in present]
         else:
-            files = [f for p in sorted(set(partitions)) if self.root.exists(f := self.file(p))]
-        frames = [read_frame(self.root, file, self.schema, columns) for file in files]
+            wanted = [self.file(p) for p in sorted(set(partitions))]
+            there = self.root.each(self.root.exists, wanted)
+            files = [file for file, is_there in zip(wanted, there, strict=True) if is_there]
+        frames = self.root.each(lambda file: read_frame(self.root, file, self.schema, columns), files)
         names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
         return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *frames])
 
@@ -74,9 +76,12 @@ class PartitionedTable:
         ids = pl.DataFrame({"_doc": sorted(set(doc_ids))}, schema={"_doc": pl.String})
         ids = ids.with_columns(_partition=ids["_doc"].map_elements(partition_of, return_dtype=pl.Int64))
         keyed = rows.with_columns(_doc=self._document).join(ids, on="_doc", how="left", maintain_order="left")
-        for (partition,), group in ids.group_by("_partition"):
-            new = keyed.filter(pl.col("_partition") == partition).drop("_doc", "_partition")
-            self._rewrite(int(str(partition)), group["_doc"], new)
+
+        def rewrite(partition: int) -> None:
+            own = pl.col("_partition") == partition
+            self._rewrite(partition, ids.filter(own)["_doc"], keyed.filter(own).drop("_doc", "_partition"))
+
+        self.root.each(rewrite, ids["_partition"].unique(maintain_order=True))
 
     def _rewrite(self, partition: int, doc_ids: pl.Series, new: pl.DataFrame) -> None:
         old = self.read([partition])

@@ -1,106 +1,97 @@
-"""The root: one folder, below which everything is read and written, through here alone."""
+"""The root: a folder or an S3 prefix, below which everything is read and written, through here alone."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from storage.errors import StorageError, WrongInput
+from storage.errors import Missing, StorageError, WrongInput
+from storage.folder import Folder
 
-_UNFINISHED = ".tmp"
+T = TypeVar("T")
+R = TypeVar("R")
+
+_S3 = "s3://"
+
+
+class Place(Protocol):
+    """Where a root's files lie; its methods are those of `Root`."""
+
+    uri: str
+    folder: Path
+
+    def exists(self, relative: str) -> bool: ...  # noqa: D102
+    def read(self, relative: str) -> bytes: ...  # noqa: D102
+    def open(self, relative: str) -> pa.NativeFile: ...  # noqa: D102
+    def write(self, relative: str, data: bytes) -> None: ...  # noqa: D102
+    def delete(self, relative: str) -> None: ...  # noqa: D102
+    def unfinished(self) -> list[str]: ...  # noqa: D102
+    def files(self, folder: str, suffix: str) -> list[str]: ...  # noqa: D102
+    def fetch(self, relative: str) -> Path: ...  # noqa: D102
+    def send(self, relative: str) -> None: ...  # noqa: D102
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]: ...  # noqa: D102
 
 
 class Root:
-    """A folder; paths below it are relative, with forward slashes.
+    """A folder or an S3 prefix; paths below it are relative, with forward slashes.
+
+    `uri` names it, `Root(uri)` is it again. `folder` is a folder of this machine: the root itself, or where
+    copies of a bucket's files lie, and what no other machine asks for.
 
     Args:
-        spec: The folder's path; it need not be there yet.
+        spec: A folder's path, or `s3://bucket[/prefix]`; the folder need not be there yet, the bucket must.
 
     Raises:
-        WrongInput: `spec` names a file, or no path at all (`s3://…`).
+        WrongInput: `spec` names a file, no bucket, or an address of another kind.
     """
 
     def __init__(self, spec: str | Path) -> None:
-        # A Path has folded the slashes of an address into one.
-        if (isinstance(spec, str) and "://" in spec) or str(spec).startswith("s3:/"):
-            msg = f"root {str(spec)!r} is no folder: this version keeps its root in a folder"
-            raise WrongInput(msg)
-        self.folder = Path(spec).expanduser().absolute()
-        if self.folder.exists() and not self.folder.is_dir():
-            msg = f"root {str(spec)!r} is a file: name a folder"
-            raise WrongInput(msg)
-        self.uri = str(self.folder)
+        self.place = _place(spec)
+        self.folder, self.uri = self.place.folder, self.place.uri
 
     def at(self, relative: str) -> str:
-        """Return the address of `relative` for libraries that open it themselves (LanceDB, ONNX Runtime)."""
+        """Return the address of `relative`, for messages and for libraries that open both kinds (LanceDB)."""
         return f"{self.uri}/{relative}"
 
     def exists(self, relative: str) -> bool:
         """Tell whether a file or folder of that name is there."""
-        return (self.folder / relative).exists()
+        return self.place.exists(relative)
 
     def read(self, relative: str) -> bytes:
         """Return a file's bytes.
 
         Raises:
             StorageError: The file is not there, or cannot be read.
+            Unreachable: The bucket does not answer.
         """
-        with self._reading(relative):
-            return (self.folder / relative).read_bytes()
+        return self.place.read(relative)
 
     def open(self, relative: str) -> pa.NativeFile:
         """Return a file to read parts of; what is put in its place meanwhile is not seen.
 
         Raises:
             StorageError: The file is not there, or cannot be read.
+            Unreachable: The bucket does not answer.
         """
-        with self._reading(relative):
-            return pa.OSFile(str(self.folder / relative))
-
-    @contextlib.contextmanager
-    def _reading(self, relative: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError as error:
-            msg = f"{self.at(relative)} is missing"
-            raise StorageError(msg) from error
-        except OSError as error:
-            msg = f"{self.at(relative)} cannot be read ({error.strerror or error})"
-            raise StorageError(msg) from error
+        return self.place.open(relative)
 
     def write(self, relative: str, data: bytes) -> None:
         """Put a file in place in one step: readers see the old bytes or the new ones, never a part.
 
         Raises:
             StorageError: It cannot be written; what was there stays.
+            Unreachable: The bucket does not answer.
+            Locked: This process has lost the root's lock to another.
         """
-        path = self.folder / relative
-        beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(data)
-            beside.replace(path)
-        except OSError as error:
-            msg = f"{self.at(relative)} cannot be written ({error.strerror})"
-            raise StorageError(msg) from error
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+        self.place.write(relative, data)
 
     def delete(self, relative: str) -> None:
         """Remove a file or a folder with all below it; nothing happens where there is none."""
-        path = self.folder / relative
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        self.place.delete(relative)
 
     def delete_unfinished(self) -> None:
         """Remove what killed writes left beside their files; only a root's one writer may."""
@@ -109,28 +100,50 @@ class Root:
 
     def unfinished(self) -> list[str]:
         """Return what killed writes left beside their files, and what a living one is writing, sorted."""
-        found = (path for path in self.folder.rglob(f"*{_UNFINISHED}") if path.is_file())
-        return sorted(path.relative_to(self.folder).as_posix() for path in found)
+        return self.place.unfinished()
 
     def files(self, folder: str, suffix: str = "") -> list[str]:
         """Return the files below `folder` at any depth whose names end in `suffix`, sorted.
 
         What a write that was killed left behind is not among them.
         """
-        found = (p for p in (self.folder / folder).rglob("*") if p.is_file())
-        whole = (p for p in found if p.name.endswith(suffix) and p.suffix != _UNFINISHED)
-        return sorted(p.relative_to(self.folder).as_posix() for p in whole)
+        return self.place.files(folder, suffix)
+
+    def fetch(self, relative: str) -> Path:
+        """Return where a file or folder lies on this machine, brought there first from a bucket.
+
+        For libraries that want paths: memory maps, ONNX Runtime, SQLite. What is there is brought again only
+        where it changed; copies of what is gone from the bucket, beside it, are removed.
+
+        Raises:
+            Unreachable: The bucket does not answer.
+        """
+        return self.place.fetch(relative)
+
+    def send(self, relative: str) -> None:
+        """Put into a bucket the files that lie below `folder` there; in a folder they are in place already.
+
+        Raises:
+            StorageError: One cannot be read.
+            Unreachable: The bucket does not answer.
+        """
+        self.place.send(relative)
+
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Return what `work` makes of each item, in order; side by side where each waits for a bucket."""
+        return self.place.each(work, items)
 
     def read_json(self, relative: str) -> dict[str, Any] | None:
         """Return a JSON file's object, or None where there is no such file.
 
         Raises:
             StorageError: The file is not a JSON object.
+            Unreachable: The bucket does not answer.
         """
-        if not self.exists(relative):
-            return None
         try:
             value = json.loads(self.read(relative))
+        except Missing:
+            return None
         except ValueError as error:
             msg = f"{self.at(relative)} is not JSON ({error})"
             raise StorageError(msg) from error
@@ -142,3 +155,15 @@ class Root:
     def write_json(self, relative: str, value: dict[str, Any]) -> None:
         """Put a JSON object in place in one step."""
         self.write(relative, json.dumps(value, ensure_ascii=False, indent=1).encode())
+
+
+def _place(spec: str | Path) -> Place:
+    if isinstance(spec, str) and spec.startswith(_S3):
+        from storage.bucket import Bucket  # noqa: PLC0415 (its library comes with an extra)
+
+        return Bucket(spec)
+    # A Path has folded the slashes of an address into one.
+    if (isinstance(spec, str) and "://" in spec) or str(spec).startswith("s3:/"):
+        msg = f"root {str(spec)!r} is no folder: give a folder's path, or s3://bucket/prefix"
+        raise WrongInput(msg)
+    return Folder(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -10,9 +11,18 @@ from typing import Any
 from storage.errors import NotPublished, StorageError
 from storage.root import Root
 
+log = logging.getLogger(__name__)
+
 SERVED = "state/served.json"
 PUBLISHED = "state/published"
-_TYPES: dict[str, Any] = {"version": str, "run_id": str, "skills": int, "nodes": int | None, "model": dict}
+_TYPES: dict[str, Any] = {
+    "version": str,
+    "run_id": str,
+    "skills": int,
+    "nodes": int | None,
+    "model": dict,
+    "order": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,8 @@ class Served:
     """What is served: `version` is the tag of both tables, `skills` and `nodes` their table versions.
 
     `nodes` is None where the run left the nodes' vectors for later; `model` holds the encoder's `name`,
-    `revision`, `dimension`, text `template` and `path` (its export, relative to the root).
+    `revision`, `dimension`, text `template` and `path` (its export, relative to the root). `order` counts
+    publications: a clock may be set back.
     """
 
     version: str
@@ -29,6 +40,7 @@ class Served:
     nodes: int | None
     model: dict[str, Any]
     published_at: datetime
+    order: int = 0
 
 
 def read_served(root: Root) -> Served | None:
@@ -51,7 +63,8 @@ def read_published(root: Root, relative: str) -> Served | None:
         return None
     try:
         published_at = datetime.fromisoformat(record["published_at"])
-        fields = {k: record[k] for k in _TYPES}
+        fields = {k: record[k] for k in _TYPES if k != "order"}
+        fields["order"] = record.get("order", 0)  # versions of before it was counted
         wrong = [k for k, v in fields.items() if not isinstance(v, _TYPES[k]) or isinstance(v, bool)]
     except (KeyError, TypeError, ValueError) as error:
         msg = f"{root.at(relative)} is damaged ({error!r})"
@@ -93,11 +106,15 @@ def _keep(root: Root, served: Served) -> dict[str, Any]:
 def published_versions(root: Root) -> list[Served]:
     """Return every version that was published and is still kept, newest first.
 
-    Raises:
-        StorageError: The record of one is damaged.
+    A damaged record of one is passed over with a warning: no night fails for it, and `doctor` removes it.
     """
-    found = [read_published(root, file) for file in root.files(PUBLISHED, ".json")]
-    return sorted((s for s in found if s), key=lambda s: (s.published_at, s.version), reverse=True)
+    found = []
+    for file in root.files(PUBLISHED, ".json"):
+        try:
+            found.append(read_published(root, file))
+        except StorageError as error:
+            log.warning("a published version cannot be gone back to: %s", error)
+    return sorted((s for s in found if s), key=lambda s: (s.order, s.published_at, s.version), reverse=True)
 
 
 def drop_published(root: Root, version: str) -> None:

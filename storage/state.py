@@ -98,6 +98,11 @@ def read_runs(root: Root, last: int = 10) -> list[dict[str, Any]]:
     return [record for f in files if (record := root.read_json(f)) is not None]
 
 
+def read_run(root: Root, run_id: str) -> dict[str, Any] | None:
+    """Return the record of one run, None where there is none."""
+    return root.read_json(f"state/runs/{run_id}.json")
+
+
 def write_run(root: Root, record: dict[str, Any]) -> None:
     """Keep one run's record under its `run_id`."""
     root.write_json(f"state/runs/{record['run_id']}.json", record)

@@ -123,11 +123,12 @@ class VectorStore:
     def _refreshed(self) -> pl.DataFrame:
         """Return where each hash lies, by what parts there are now: other processes add them too."""
         present = self._root.files(self.folder, ".parquet")
-        known = set(self._index["part"].unique())
-        index = self._index.filter(pl.col("part").is_in(present)) if known - set(present) else self._index
-        new = [self._listed(part) for part in present if part not in known]
-        self._index = pl.concat([index, *new])
-        return self._index
+        index = self._index  # another thread may put its own there meanwhile
+        known = set(index["part"].unique())
+        index = index.filter(pl.col("part").is_in(present)) if known - set(present) else index
+        new = self._root.each(self._listed, [part for part in present if part not in known])
+        self._index = index = pl.concat([index, *new])
+        return index
 
     def _listed(self, part: str) -> pl.DataFrame:
         hashes = self._frame(part, ["text_hash"]).with_row_index("row")

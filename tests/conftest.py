@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tasks.models.encoder import OnnxEncoder
 from tests.hand_written import SKILLS
+from tests.s3_server import BUCKET, s3_server
 from tests.skill_root import MINILM, Export, SkillRoot
 
 _EXPORT = """
@@ -42,6 +44,22 @@ def minilm_export(tmp_path_factory: pytest.TempPathFactory) -> Export:
 @pytest.fixture(scope="session")
 def minilm(minilm_export: Export) -> OnnxEncoder:
     return OnnxEncoder(minilm_export.folder)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """Start one S3 server for a run; the environment of those who ask it."""
+    with s3_server(tmp_path_factory.mktemp("copies")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(s3: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a root in the bucket, with nothing in it yet, and let this process ask for it."""
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "copies"))
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 
 @pytest.fixture

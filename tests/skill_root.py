@@ -67,14 +67,15 @@ class CountingEncoder(OnnxEncoder):
 class SkillRoot:
     """A folder of skills and the root they are crawled into; ids are `local/market/<name>`."""
 
-    def __init__(self, market: Path, root: Path, export: Path) -> None:
+    def __init__(self, market: Path, root: Path | str, export: Path) -> None:
         self.market, self.root, self.night = market, Root(root), 0
         self.policy = SERVE_POLICY
-        models = root / "models"
+        models = self.root.folder / "models"
         models.mkdir(parents=True)
         # Under its own name, by which the command finds it too.
         (models / export.name).symlink_to(export)
         self.model = f"models/{export.name}"
+        self.root.send(self.model)
         self.encoder = CountingEncoder(models / export.name)
 
     def use_model(self, name: str, revision: str) -> None:
@@ -131,8 +132,8 @@ class SkillRoot:
             )
         return dict(done)
 
-    def build(self, *, nodes: bool = True) -> Built:
-        return build(self.root, encoder=self.encoder, with_nodes=nodes)
+    def build(self, *, nodes: bool = True, anew: bool = False) -> Built:
+        return build(self.root, encoder=self.encoder, with_nodes=nodes, anew=anew)
 
     def check(self, built: Built) -> list[Check]:
         return check_index(self.root, built, encoder=self.encoder)

@@ -65,6 +65,28 @@ def save_qwen3(folder: Path, words: Sequence[str] = _WORDS) -> Path:
     return folder
 
 
+def save_bi_encoder(folder: Path, words: Sequence[str] = _WORDS) -> Path:
+    """Save a sentence encoder of two layers, architecture BERT with mean pooling, with room for 64 tokens."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    torch.manual_seed(7)
+    tokenizer = word_tokenizer(words, bert=True)
+    config = library.BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=64, initializer_range=0.5,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    bare = folder / "bert"
+    library.BertModel(config).save_pretrained(bare)
+    tokenizer.save_pretrained(bare)
+    transformer = Transformer(str(bare), max_seq_length=64)
+    pooling = Pooling(transformer.get_embedding_dimension(), "mean")
+    model = SentenceTransformer(modules=[transformer, pooling, Normalize()], device="cpu")
+    model.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
 def save_cross_encoder(folder: Path, *, outputs: int = 1) -> Path:
     """Save a sequence classifier of two layers, architecture BERT, with room for 64 tokens."""
     torch.manual_seed(5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -46,19 +46,52 @@ def collect(
             limit = remembered["limit"]
             log.info("%s is as it was: %d documents unchanged", source.spec, report.unchanged)
         else:
+            if remembered.get("version") is not None:
+                # A run that dies in here may have taken in part of what is new: should the source go back to
+                # what it was, it is not as it was read.
+                write_source(root, source.spec, {**remembered, "version": None})
             reading.read(limit)
     except (SourceError, SourceUnavailable) as error:
         version = None
-        report.state = "partial" if report.listed or error.reason == QUOTA else "failed"
-        report.message = str(error)
-        report.failed[error.reason] = report.failed.get(error.reason, 0) + 1
-        if source.exhaustive or report.state == "failed":
-            reading.mark_stale()
-        log.warning("%s", error)
+        _broke_off(reading, error, reading.known)
     reading.close()
     record = _record(report, remembered, now)
     write_source(root, source.spec, {**record, "version": version, "limit": limit, "options": read_as})
     return report
+
+
+def collect_some(
+    source: Source, root: Root, covers: Callable[[str], bool], *, run_id: str, now: datetime
+) -> SourceReport:
+    """Read of `source` what `covers` wants by its id and return what came of it; all else stays as it is.
+
+    A document wanted that the source does not hold any more is retired. Of the source itself nothing is
+    remembered but that its next whole reading has to look at everything.
+    """
+    reading, remembered = Reading(source, root, run_id, now), read_sources(root).get(source.spec)
+    wanted = {doc_id: row for doc_id, row in reading.known.items() if covers(doc_id)}
+    if source.exhaustive:
+        reading.known = wanted  # what it lacks of all others says nothing of them
+    try:
+        reading.read(None)
+    except (SourceError, SourceUnavailable) as error:
+        _broke_off(reading, error, wanted)
+    reading.close()
+    if remembered is not None:
+        # Else a skill that is taken away, retired now and put back would pass as unchanged.
+        write_source(root, source.spec, {**remembered, "version": None})
+    return reading.report
+
+
+def _broke_off(reading: Reading, error: SourceError | SourceUnavailable, wanted: Iterable[str]) -> None:
+    """Say why a reading ended before its source did; what was wanted and it did not come to is stale."""
+    report = reading.report
+    report.state = "partial" if report.listed or error.reason == QUOTA else "failed"
+    report.message = str(error)
+    report.failed[error.reason] = report.failed.get(error.reason, 0) + 1
+    if reading.source.exhaustive or report.state == "failed":
+        reading.mark_stale(wanted)
+    log.warning("%s", error)
 
 
 def require_readable(reports: list[dict[str, Any]]) -> None:

@@ -139,10 +139,10 @@ class McpRegistrySource:
     def _started(self, held: _Progress) -> _Progress:
         """Return a reading that begins now: of everything where that is due, otherwise of what changed."""
         now = self._clock()
-        due = held.last_full is None or now - datetime.fromisoformat(held.last_full) >= timedelta(FULL_DAYS)
-        since = None
-        if held.last_complete is not None and not due:
-            since = (datetime.fromisoformat(held.last_complete) - OVERLAP).isoformat()
+        full, last = (t and datetime.fromisoformat(t) for t in (held.last_full, held.last_complete))
+        # A clock may have been set back: what lies after now says nothing of how long ago it was.
+        due = not full or not timedelta() <= now - full < timedelta(FULL_DAYS) or bool(last and last > now)
+        since = (last - OVERLAP).isoformat() if last and not due else None
         return replace(held, started=now.isoformat(), since=since, cursor=None)
 
     async def _page(self, http: Http, progress: _Progress) -> tuple[list[Any], str | None]:

@@ -114,7 +114,8 @@ class Reading:
     def touch_all(self, since: str) -> int:
         """Note that what the reading at `since` met (ISO time) was there again; return how many that is."""
         last = datetime.fromisoformat(since)
-        rows = [r for r in self.known.values() if r["retired_at"] is None and r["last_seen_at"] >= last]
+        # Exactly then: by a clock that has been set back, what was seen before may have been seen later.
+        rows = [r for r in self.known.values() if r["retired_at"] is None and r["last_seen_at"] == last]
         self.touched = {r["doc_id"]: {**r, "last_seen_at": self.now, "stale_since": None} for r in rows}
         return len(rows)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
 
 from storage.errors import WrongInput
 from storage.forgotten import Forgotten
-from storage.parquet import read_frame
+from storage.parquet import read_frame, write_frame
+from storage.partitions import partition_of
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
-from storage.state import SEEN, documents_table, seen_table
+from storage.state import SEEN, documents_table, refined_table, seen_table
 
 _COLUMNS = ("doc_id", "source", "raw_hash", "fetched_at")
 
@@ -37,6 +39,36 @@ def replay_seen(root: Root, day: str, into: Root) -> int:
     Returns:
         How many documents that is.
     """
+    frame = _newest(root, day)
+    table = seen_table(into)
+    table.replace({*frame["doc_id"], *table.read(columns=["doc_id"])["doc_id"]}, frame)
+    return frame.height
+
+
+def recover_seen(root: Root, file: str) -> int:
+    """Make a lost partition of `seen` anew, of the newest raw rows; return how many rows it has.
+
+    What refine knows nothing of is taken for retired. A row's digest is not what the crawl gave it, so that
+    its document is refined and fetched once more.
+
+    Args:
+        root: Where it lies.
+        file: The partition, relative to the root.
+    """
+    table, refined = seen_table(root), refined_table(root)
+    partition = int(PurePosixPath(file).stem.rpartition("-")[2])
+    rows = _newest(root, "9999-12-31")
+    rows = rows.filter([partition_of(doc_id) == partition for doc_id in rows["doc_id"]])
+    if root.exists(refined.file(partition)):
+        held = refined.read([partition], ["doc_id", "source"]).with_columns(held=True)
+        rows = rows.join(held, on=["doc_id", "source"], how="left", maintain_order="left")
+        rows = rows.with_columns(retired_at=pl.when("held").then(None).otherwise("last_seen_at")).drop("held")
+    write_frame(root, table.file(partition), rows, SEEN)
+    return rows.height
+
+
+def _newest(root: Root, day: str) -> pl.DataFrame:
+    """Return rows as of `seen`: each document's newest raw row by source, of the parts until a day."""
     files = [f for f in root.files("raw/documents", ".parquet") if day_of(f) <= day]
     forgotten = Forgotten.load(root)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
@@ -56,10 +88,7 @@ def replay_seen(root: Root, day: str, into: Root) -> int:
                 "raw_part": file, "first_seen_at": first, "last_seen_at": fetched,
                 "stale_since": None, "retired_at": None,
             }  # fmt: skip
-    frame = pl.DataFrame(list(rows.values()), schema=SEEN)
-    table = seen_table(into)
-    table.replace({*frame["doc_id"], *table.read(columns=["doc_id"])["doc_id"]}, frame)
-    return frame.height
+    return pl.DataFrame(list(rows.values()), schema=SEEN)
 
 
 def days_crawled(root: Root, start: str, end: str) -> list[str]:

@@ -10,9 +10,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
-from tasks.crawl.collect import collect
+from tasks.crawl.collect import collect, collect_some
 from tasks.crawl.opening import Opening, open_source
 from tasks.crawl.reach import Reach
+from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
 from tasks.crawl.replay import backfill_of, days_crawled, replay_seen
 
 
@@ -22,9 +23,28 @@ def crawl_source(
 ) -> dict[str, Any]:
     """Crawl one source into raw parts; `options` are those of Opening, `reach` as a dict."""
     place, read_as = Root(root), {"max_document_bytes": options["max_document_bytes"]}
-    reach = Reach(**options["reach"])
-    source = open_source(spec, Opening(place, now, limit, **{**options, "reach": reach}))
+    source = open_source(spec, _opening(place, now, limit, options))
     return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
+
+
+@task(name="find-sources", cache_policy=NO_CACHE)
+def find_sources(root: str, target: str) -> list[str]:
+    """Return the specs of the sources that a document or repository came from."""
+    return sources_of(Root(root), Target(target))
+
+
+@task(name="refresh-source", task_run_name="refresh {target} of {spec}", cache_policy=NO_CACHE)
+def refresh_source(
+    root: str, spec: str, target: str, *, run_id: str, now: datetime, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Look again at a document or repository in one source; arguments as those of `crawl_source`."""
+    place, wanted = Root(root), Target(target)
+    source = open_part(spec, wanted, _opening(place, now, None, options))
+    return asdict(collect_some(source, place, wanted_of(spec, wanted), run_id=run_id, now=now))
+
+
+def _opening(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> Opening:
+    return Opening(root, now, limit, **{**options, "reach": Reach(**options["reach"])})
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)

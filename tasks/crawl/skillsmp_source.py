@@ -177,7 +177,7 @@ class SkillsMPSource:
         """
         cursor = self._state.cursor
         full, oldest = as_time(cursor.full), self._now - timedelta(days=self._reach.recheck_days)
-        if not cursor.rest and (full is None or full < oldest):
+        if not cursor.rest and (full is None or not oldest <= full <= self._now):  # a clock may be set back
             return None
         return as_time(cursor.watermark)
 

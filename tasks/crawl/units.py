@@ -93,8 +93,9 @@ def _why(unit: Unit, now: datetime, recheck_days: float) -> Why | None:
         return "changed"
     if row["state"] in OPEN:
         return "again"
-    oldest = now - timedelta(days=recheck_days)
-    return "recheck" if row["checked_at"] is None or row["checked_at"] < oldest else None
+    oldest, checked = now - timedelta(days=recheck_days), row["checked_at"]
+    # What was looked at after now was looked at by a clock that has been set back since.
+    return "recheck" if checked is None or not oldest <= checked <= now else None
 
 
 def _place(unit: Unit, why: Why) -> tuple[int, float, str, str]:

@@ -87,7 +87,7 @@ def probe_skills(
         rankings["fused"][probe.query_id] = [d for d, _ in reciprocal_rank_fusion([dense, lexical])]
     qrels = [Qrel(p.query_id, p.doc_id, 1) for p in probes]
     return [
-        _row("sentence to skill", leg, measure, list(per_query(measure, qrels, ranking).values()))
+        quality_row("sentence to skill", leg, measure, list(per_query(measure, qrels, ranking).values()))
         for leg, ranking in rankings.items()
         for measure in (f"hit@{K}", f"mrr@{K}")
     ]
@@ -105,10 +105,11 @@ def probe_nodes(nodes: lancedb.table.Table, probes: Sequence[Probe], vectors: Ve
         found = query.distance_type("dot").limit(K + 1).select(["node_id", "doc_id", "_distance"]).to_arrow()
         others = [r["doc_id"] for r in found.to_pylist() if r["node_id"] != probe.node_id][:K]
         hits.append(float(probe.doc_id in others))
-    return _row("sentence to its skill's other nodes", "dense", f"hit@{K}", hits)
+    return quality_row("sentence to its skill's other nodes", "dense", f"hit@{K}", hits)
 
 
-def _row(probe: str, leg: str, measure: str, values: Sequence[float]) -> dict[str, Any]:
+def quality_row(probe: str, leg: str, measure: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return a row of the history: the mean of a value a query, with its 95 % interval."""
     low, high = bootstrap_interval(values)
     value = float(np.mean(values))
     return {
@@ -117,30 +118,47 @@ def _row(probe: str, leg: str, measure: str, values: Sequence[float]) -> dict[st
     }  # fmt: skip
 
 
-def probe_index(root: Root, served: Served, *, encoder: Encoder, count: int) -> list[dict[str, Any]]:
-    """Probe the served tables; return a row a probe, leg and measure, none where nothing can be asked.
-
-    Where no nodes are served, the sentences are those of the corpus, and only the skills' legs are probed.
+def served_probes(root: Root, served: Served, *, count: int) -> list[Probe]:
+    """Draw the probes of a version; where no nodes are served, the sentences are those of the corpus.
 
     Args:
         root: Where the tables lie.
-        served: The versions to probe: those read at the evaluation's start.
-        encoder: The one that made the tables.
+        served: The version to probe: the one read at the evaluation's start.
         count: At most so many probes.
     """
-    db = connect(root)
-    skills = open_at(db, SKILLS, served.skills)
-    nodes = None if served.nodes is None else open_at(db, NODES, served.nodes)
+    skills, nodes = _open(root, served)
     columns = ["node_id", "doc_id", "block", "text"]
     sentences = nodes_table(root).read(columns=columns) if nodes is None else _frame(nodes, columns)
     heads = _frame(skills, ["doc_id", "name", "description"])
     # The corpus may have gone on since the publication.
-    probes = draw_probes(sentences.join(heads, on="doc_id", how="semi"), heads, count=count)
+    return draw_probes(sentences.join(heads, on="doc_id", how="semi"), heads, count=count)
+
+
+def probe_index(
+    root: Root, served: Served, probes: Sequence[Probe], *, encoder: Encoder
+) -> list[dict[str, Any]]:
+    """Probe each leg of the served tables; return a row a probe, leg and measure, none without probes.
+
+    Where no nodes are served, only the skills' legs are probed.
+
+    Args:
+        root: Where the tables lie.
+        served: The version to probe.
+        probes: As `served_probes` draws them.
+        encoder: The one that made the tables.
+    """
     if not probes:
         return []
+    skills, nodes = _open(root, served)
     vectors = encoder.encode([p.text for p in probes])
     by_nodes = [] if nodes is None else [probe_nodes(nodes, probes, vectors)]
     return [*probe_skills(skills, probes, vectors), *by_nodes]
+
+
+def _open(root: Root, served: Served) -> tuple[lancedb.table.Table, lancedb.table.Table | None]:
+    db = connect(root)
+    nodes = None if served.nodes is None else open_at(db, NODES, served.nodes)
+    return open_at(db, SKILLS, served.skills), nodes
 
 
 def _frame(table: lancedb.table.Table, columns: list[str]) -> pl.DataFrame:

@@ -18,18 +18,21 @@ _COLUMNS: dict[str, Any] = {
 SCHEMA = pl.Schema(_COLUMNS)
 
 
+def read_history(root: Root) -> pl.DataFrame:
+    """Return the history, oldest evaluation first; no rows where nothing has been evaluated."""
+    return read_frame(root, HISTORY, SCHEMA) if root.exists(HISTORY) else pl.DataFrame(schema=SCHEMA)
+
+
 def append_history(root: Root, version: str, rows: list[dict[str, Any]], *, now: datetime) -> str:
     """Add one evaluation's rows and return the history's file, relative to the root.
 
     Args:
         root: Where the history lies.
         version: The version that was evaluated.
-        rows: Rows with probe, leg, queries, measure, value, low and high.
+        rows: Rows with probe, leg, queries, measure, value, low and high (both None where there are none).
         now: When it was evaluated.
     """
     records = [{**row, "evaluated_at": now, "version": version} for row in rows]
-    frame = pl.DataFrame(records, schema=SCHEMA)
-    if root.exists(HISTORY):
-        frame = pl.concat([read_frame(root, HISTORY, SCHEMA), frame])
+    frame = pl.concat([read_history(root), pl.DataFrame(records, schema=SCHEMA)])
     write_frame(root, HISTORY, frame, SCHEMA)
     return HISTORY

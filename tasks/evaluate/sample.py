@@ -12,10 +12,12 @@ from tasks.evaluate.evidence import EvidenceQuery, coverage, read_queries
 from tasks.evaluate.measures import per_query
 from tasks.evaluate.paging_outcomes import Outcome, summarise
 from tasks.evaluate.statistics import bootstrap_interval
+from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.served_index import ServedIndex
 
 REQUESTS = Path(__file__).parent / "data" / "marketplace_queries.jsonl"
-METHODS = ("full", "mmr")
+METHODS = ("full", "mmr", DEFAULT_METHOD)
+_PAGED = ("sufficient", "coverage", "token_reduction")
 _MEASURES = ("hit@1", "hit@10", "mrr@10")
 
 
@@ -40,6 +42,19 @@ def page_sample(index: ServedIndex, requests: Sequence[EvidenceQuery]) -> list[d
         outcomes = [_outcome(q, a) for q, a in zip(requests, answers, strict=True)]
         rows.append({"method": method, "budget": None, **summarise(outcomes)})
     return rows
+
+
+def paging_rows(paging: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what `page_sample` measured as rows of the evaluation history."""
+    return [
+        {
+            "probe": "sample request paged", "leg": row["method"], "queries": row["queries"],
+            "measure": measure, "value": float(row[measure]),
+            "low": row["ci95"][measure][0], "high": row["ci95"][measure][1],
+        }
+        for row in paging
+        for measure in _PAGED
+    ]  # fmt: skip
 
 
 def _outcome(query: EvidenceQuery, answer: dict[str, Any]) -> Outcome:

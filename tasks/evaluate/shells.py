@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -9,38 +10,87 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
-from storage.served import require_served
-from tasks.evaluate.health import probe_index
-from tasks.evaluate.history import append_history
-from tasks.evaluate.sample import page_sample, route_sample, sample_requests
+from storage.served import Served, require_served
+from tasks.evaluate.drift import Thresholds, drift_of, drift_rows, shortcomings
+from tasks.evaluate.health import probe_index, served_probes
+from tasks.evaluate.health_counts import count_rows, dropped_of
+from tasks.evaluate.health_report import pictures_of, render_report, write_report
+from tasks.evaluate.health_served import ask_probes
+from tasks.evaluate.history import append_history, read_history
+from tasks.evaluate.regression import check_regression
+from tasks.evaluate.sample import page_sample, paging_rows, route_sample, sample_requests
 from tasks.models.encoder import load_encoder
 from tasks.parse.local import LocalClassifier
+from tasks.retrieve.index import Built
+from tasks.retrieve.publish import candidate
 from tasks.retrieve.served_index import ServedIndex
+from tasks.retrieve.shells import made_by
+
+
+@task(name="read-served", cache_policy=NO_CACHE)
+def pin_served(root: str) -> Served:
+    """Return what is served now: all of an evaluation is of this version."""
+    return require_served(Root(root))
 
 
 @task(name="probe-served", cache_policy=NO_CACHE)
-def probe_served(root: str, *, count: int) -> dict[str, Any]:
-    """Probe each leg on the version served now; return the version and the rows."""
+def probe_served(root: str, served: Served, *, count: int) -> dict[str, Any]:
+    """Probe each leg of a version, and ask it as users do; return the history's rows, and what was missed."""
     place = Root(root)
-    served = require_served(place)
-    encoder = load_encoder(place.at(served.model["path"]))
-    return {
-        "version": served.version,
-        "probes": probe_index(place, served, encoder=encoder, count=count),
-    }
+    encoder = load_encoder(str(place.fetch(served.model["path"])))
+    probes = served_probes(place, served, count=count)
+    asked = ask_probes(_index(place, served), probes)
+    rows = [*probe_index(place, served, probes, encoder=encoder), *asked.rows]
+    return {"rows": rows, "misses": asked.misses}
 
 
 @task(name="ask-sample", cache_policy=NO_CACHE)
-def ask_sample(root: str, encoder: str) -> dict[str, list[dict[str, Any]]]:
+def ask_sample(root: str, served: Served) -> dict[str, list[dict[str, Any]]]:
     """Ask the sample's requests where its skills are served."""
-    index = ServedIndex(Root(root), encoder=encoder, classifier=LocalClassifier)
+    index = _index(Root(root), served)
     requests = sample_requests(index)
     if not requests:
-        return {"paging": [], "probes": []}
-    return {"paging": page_sample(index, requests), "probes": route_sample(index, requests)}
+        return {"paging": [], "rows": []}
+    paging = page_sample(index, requests)
+    return {"paging": paging, "rows": [*route_sample(index, requests), *paging_rows(paging)]}
+
+
+@task(name="count-served", cache_policy=NO_CACHE)
+def count_served(root: str, served: Served) -> list[dict[str, Any]]:
+    """Count size, drop reasons and mixes of a version; return rows of the history."""
+    return count_rows(Root(root), served, dropped_of(Root(root), served))
 
 
 @task(name="keep-history", cache_policy=NO_CACHE)
-def keep_history(root: str, version: str, probes: list[dict[str, Any]], *, now: datetime) -> str:
+def keep_history(root: str, version: str, rows: list[dict[str, Any]], *, now: datetime) -> str:
     """Add the figures to the evaluation history; return its file."""
-    return append_history(Root(root), version, probes, now=now)
+    return append_history(Root(root), version, rows, now=now)
+
+
+@task(name="report-drift", cache_policy=NO_CACHE)
+def report_drift(root: str, misses: list[dict[str, Any]], thresholds: dict[str, Any]) -> dict[str, Any]:
+    """Compare the last evaluation with those before, write the report; return what fell, drift and report."""
+    limits, history = Thresholds(**thresholds), read_history(Root(root))
+    drifts = drift_of(history, compared=limits.compared)
+    fallen = shortcomings(drifts, limits)
+    drawn = pictures_of(history)
+    page = render_report(history, drifts, fallen, misses, drawn, compared=limits.compared)
+    return {"fallen": fallen, "drift": drift_rows(drifts), "report": write_report(Root(root), page)}
+
+
+def _index(root: Root, served: Served) -> ServedIndex:
+    return ServedIndex(root, encoder=served.model["name"], classifier=LocalClassifier, pinned=served)
+
+
+@task(name="compare-with-served", cache_policy=NO_CACHE)
+def compare_with_served(
+    root: str, built: dict[str, Any], encoder: str, probes: dict[str, Any], *,
+    run_id: str, now: datetime, corpus: str | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Check that no leg of the versions built finds less than the one served; `probes` are the settings'."""
+    place, found = Root(root), Built(**built)
+    if not found.changed:
+        return []
+    new = candidate(place, found, **made_by(root, encoder), run_id=run_id, now=now)
+    source, model = Root(corpus or root), load_encoder(encoder)
+    return [asdict(c) for c in check_regression(place, new, encoder=model, corpus=source, **probes)]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ from tasks.models.protocols import IndexEncoder, Vectors
 log = logging.getLogger(__name__)
 
 
+def export_here(root: str, folder: str) -> str:
+    """Return the folder of an export on this machine, brought from the root where another machine made it."""
+    path = Path(folder)
+    return folder if path.is_dir() else str(Root(root).fetch(f"models/{path.name}"))
+
+
 def vectors_of(root: Root, card: dict[str, Any]) -> VectorStore:
     """Return the vectors that are kept of an encoder, by all that its card says of it."""
     identity = hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest()[:16]
@@ -28,7 +35,7 @@ def vectors_of(root: Root, card: dict[str, Any]) -> VectorStore:
 @functools.lru_cache(maxsize=2)
 def load_kept_encoder(root: str, folder: str) -> KeptEncoder:
     """Return the encoder of an export over the vectors that this root keeps, loaded once a process."""
-    encoder = load_encoder(folder)
+    encoder = load_encoder(export_here(root, folder))
     return KeptEncoder(encoder, vectors_of(Root(root), encoder.card))
 
 

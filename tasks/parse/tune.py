@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,7 +198,7 @@ def held_out(rows: Sequence[Labelled], given: Material, tuning: Tuning, folds: i
     before, asked_rows = np.concatenate(first), [rows[k] for k in chosen]
     both = together(before, np.concatenate(second), temperature=1.0)
     unsure = np.flatnonzero(before.max(axis=1) < UNSURE).tolist()
-    temperature = fit_temperature(both[unsure], [asked_rows[k] for k in unsure])
+    temperature = fit_temperature(both[unsure], [asked_rows[k] for k in unsure]) if unsure else 1.0
     after = before.copy()
     after[unsure] = together(before[unsure], np.concatenate(second)[unsure], temperature)
     return {
@@ -213,8 +214,10 @@ def export(network: Network, folder: Path) -> None:
     """Write the graph without weights, and the weights that training changed, below the package's data."""
     ids = torch.full((2, 8), 5)
     axes = {name: {0: "windows", 1: "tokens"} for name in INPUTS} | {"logits": {0: "windows"}}
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         whole = Path(scratch) / "whole.onnx"
+        # The newer exporter gives the weights names of its own.
+        warnings.simplefilter("ignore", DeprecationWarning)
         torch.onnx.export(
             network, (ids, torch.ones_like(ids), torch.ones_like(ids)), str(whole), dynamo=False,
             input_names=list(INPUTS), output_names=["logits"], dynamic_axes=axes, opset_version=17,

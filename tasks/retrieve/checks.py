@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +15,16 @@ from storage.errors import GateRefused
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.state import documents_table, parsed_table
-from tasks.models.protocols import Encoder, Vectors
+from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.retrieve.index import INDEXED, Built
-from tasks.retrieve.rows import TEMPLATE
+from tasks.retrieve.rows import TEMPLATE, model_identity
 
 _UNIT = 1e-3  # how far a vector's length may be from 1
-_SAMPLE = 5
+_SAME = 0.95  # cosine: coarse numbers make a text's vector differ with what it is encoded beside
+_SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and those of them that are searched for
 _SEED = 7
+_WORDS = re.compile(r"\w{3,}")
+_QUERY = 400  # characters of a row that its words are taken from
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +38,33 @@ class Check:
     bound: str = "must be"
 
 
-def check_index(root: Root, built: Built, *, encoder: Encoder) -> list[Check]:
-    """Check the built versions: row counts, unique ids, vectors, indices, and known rows found by their text.
+def check_index(
+    root: Root, built: Built, *, encoder: IndexEncoder, corpus: Root | None = None
+) -> list[Check]:
+    """Check the built versions: row counts, unique ids, vectors, indices, and known rows found.
+
+    A seeded sample of rows is encoded again, and looked for by meaning alone and by words alone.
 
     Args:
-        root: Where corpus and tables lie.
+        root: Where the tables lie.
         built: The versions to check.
         encoder: The one the tables were made with.
+        corpus: Where the documents lie that they were made of, if not in `root`.
     """
-    db = connect(root)
-    expected = {SKILLS: documents_table(root).read(columns=["doc_id"]).height}
+    db, source = connect(root), corpus or root
+    expected = {SKILLS: documents_table(source).read(columns=["doc_id"]).height}
     versions = {SKILLS: built.skills}
     if built.nodes is not None:
         versions[NODES] = built.nodes
-        expected[NODES] = int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum())
+        expected[NODES] = int(parsed_table(source).read(columns=["n_nodes"])["n_nodes"].sum())
     checks = []
     for name, version in versions.items():
         table = open_at(db, name, version)
         key = "doc_id" if name == SKILLS else "node_id"
         checks += _check_table(name, table, key, expected[name])
+        checks.append(_check_model(name, table, encoder))
         if table.count_rows():
-            checks.append(_check_found(name, table, key, encoder))
+            checks += _check_found(name, table, key, encoder)
     return checks
 
 
@@ -67,7 +78,7 @@ def require_passed(checks: list[dict[str, Any]]) -> None:
     if failed:
         said = "; ".join(f"{c['check']} is {c['value']:g}, {c['bound']} {c['limit']:g}" for c in failed)
         msg = f"the gate refused the new version, the old one stays served: {said}"
-        raise GateRefused(msg)
+        raise GateRefused(msg, checks)
 
 
 def _equal(check: str, value: float, limit: float) -> Check:
@@ -99,26 +110,55 @@ def _bad_vectors(table: lancedb.table.Table) -> int:
     return bad
 
 
-def _check_found(name: str, table: lancedb.table.Table, key: str, encoder: Encoder) -> Check:
-    """Look for a seeded sample of rows by their own text: none may lie nearer than the row itself.
+def _check_model(name: str, table: lancedb.table.Table, encoder: IndexEncoder) -> Check:
+    says = json.loads((table.schema.metadata or {}).get(b"model", b"null"))
+    return _equal(f"{name}.other_model", int(says != model_identity(encoder.card)), 0)
 
-    Rows that repeat a sentence tie with one another, so that the row need not be the first listed.
+
+def _check_found(name: str, table: lancedb.table.Table, key: str, encoder: IndexEncoder) -> list[Check]:
+    """Encode a seeded sample of rows again, and look for some of them by their own text.
+
+    Rows that repeat a sentence tie with one another, so that the row need not be the first listed: none may
+    lie nearer than the row itself.
     """
     ids = sorted(table.search().select([key]).to_arrow().column(key).to_pylist())
     sample = random.Random(_SEED).sample(ids, min(_SAMPLE, len(ids)))  # noqa: S311 (a sample, no secret)
-    columns = [key, "vector", *(["text"] if name == NODES else ["name", "description"])]
+    columns = [key, "vector", "text", *([] if name == NODES else ["name", "description"])]
     rows = table.search().where(f"{key} IN ({quoted(sample)})").select(columns).to_arrow().to_pylist()
-    vectors = encoder.encode([_text(row) for row in rows])
-    found = sum(_is_nearest(table, row["vector"], vector) for row, vector in zip(rows, vectors, strict=True))
-    return _equal(f"{name}.found_by_own_text", found, len(sample))
+    vectors = encoder.encode([_text(name, row) for row in rows])
+    pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
+    other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
+    found = sum(_is_nearest(table, own, vector) for own, vector in pairs[:_SEARCHED])
+    checks = [
+        _equal(f"{name}.other_vectors", other, 0),
+        _equal(f"{name}.found_by_own_text", found, len(pairs[:_SEARCHED])),
+    ]
+    return [*checks, _check_words(table, rows[:_SEARCHED])] if name == SKILLS else checks
 
 
-def _text(row: dict[str, Any]) -> str:
-    return str(row["text"]) if "text" in row else TEMPLATE.format(**row)
+def _check_words(table: lancedb.table.Table, rows: list[dict[str, Any]]) -> Check:
+    """Ask the full text alone for rows by words of theirs; the index, not the rows, has to know of them."""
+    asked = {row["doc_id"]: " ".join(_WORDS.findall(row["text"][:_QUERY])) for row in rows}
+    asked = {doc_id: words for doc_id, words in asked.items() if words}
+    found = 0
+    for doc_id, words in asked.items():
+        query: Any = table.search(words, query_type="fts", fts_columns="text")  # its class has no fast_search
+        query = query.where(f"doc_id IN ({quoted([doc_id])})").fast_search()
+        found += query.limit(1).select(["doc_id", "_score"]).to_arrow().num_rows
+    return _equal(f"{table.name}.found_by_own_words", found, len(asked))
 
 
-def _is_nearest(table: lancedb.table.Table, own: list[float], vector: Vectors) -> bool:
+def _own(vector: list[float] | None, like: Vectors) -> Vectors:
+    """Return a row's vector, zeros where it has none."""
+    return np.zeros_like(like) if vector is None else np.asarray(vector, dtype=np.float32)
+
+
+def _text(name: str, row: dict[str, Any]) -> str:
+    return str(row["text"]) if name == NODES else TEMPLATE.format(**row)
+
+
+def _is_nearest(table: lancedb.table.Table, own: Vectors, vector: Vectors) -> bool:
     query: Any = table.search(vector)
     hits = query.distance_type("dot").limit(1).select(["_distance"]).to_arrow().to_pylist()
     best = 1 - hits[0]["_distance"]  # LanceDB's dot distance is 1 - cosine for unit vectors
-    return bool(float(np.dot(np.asarray(own, dtype=np.float32), vector)) >= best - _UNIT)
+    return bool(float(np.dot(own, vector)) >= best - _UNIT)

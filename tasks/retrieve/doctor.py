@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import polars as pl
@@ -12,57 +11,57 @@ from storage.errors import StorageError
 from storage.partitions import PartitionedTable
 from storage.purge import read_columns
 from storage.root import Root
-from storage.served import (
-    PUBLISHED,
-    SERVED,
-    Served,
-    published_versions,
-    read_published,
-    read_served,
-    write_served,
-)
-from storage.state import documents_table, edges_table, nodes_table
-from tasks.retrieve.routing_store import damaged_routing, drop_routing
-from tasks.retrieve.sound import require_sound
+from storage.served import PUBLISHED, SERVED
+from storage.state import documents_table, edges_table, nodes_table, read_sources, write_source
+from tasks.crawl.replay import recover_seen
+from tasks.retrieve.doctor_served import Finding, examine_served
 
 # A partition of these can be made anew from what lies before it, once what says it is done is gone too.
 _MADE_BY = {
     "documents": "state/refined", "state/folded": "state/refined", "state/refined": "state/refined",
     "nodes": "state/parsed", "edges": "state/parsed", "state/parsed": "state/parsed",
 }  # fmt: skip
-# These are caches and plans: nothing is known by them alone.
-_SPARE = ("vectors/", "state/vectors/", "state/signatures/", "state/near/", "state/plans/", "state/staged/")
+# These are caches and plans, and what crawls need not look at again: nothing is known by them alone.
+_SPARE = (
+    "vectors/", "state/vectors/", "state/signatures/", "state/near/", "state/plans/", "state/staged/",
+    "state/sorted/", "state/listed/", "state/repositories/",
+)  # fmt: skip
+# No run gets past these, and no run can make them anew.
+_IN_THE_WAY = ("state/aliases/", "reports/")
 _NOT_OURS = ("models/", "lance/", "prefect/")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was found, where (relative to the root), what was done, and whether that mended it."""
-
-    found: str
-    where: str
-    done: str
-    mended: bool
 
 
 def examine(root: Root) -> list[Finding]:
     """Look at every file and at what is served; mend what can be, and return what was found, in order.
 
     Files of unfinished writes are removed. Current tables that cannot be read, or that hold a row twice, are
-    removed with the records that say they were made: the next run makes them anew. Where the served version
-    cannot be read, the newest published one that can is served. What is nowhere else (raw snapshots, aliases,
-    what was seen) is left as it is, and told.
+    removed with the records that say they were made: the next run makes them anew. What was seen is put
+    together again out of raw snapshots. Where the served version cannot be read, the newest published one
+    that can is served; where none can, the index goes, for the next run to build it. What is nowhere else is
+    told, and left as it is (raw snapshots) or set aside where it stands in every run's way (aliases).
 
     Args:
         root: Where it lies; the caller holds its writer lock.
     """
-    return [*_unfinished(root), *_files(root), *_doubled(root), *_served(root)]
+    return [*_unfinished(root), *_records(root), *_files(root), *_doubled(root), *examine_served(root)]
 
 
 def _unfinished(root: Root) -> Iterator[Finding]:
     found = root.unfinished()
     root.delete_unfinished()
     yield from (Finding("a write that was never finished", f, "removed", mended=True) for f in found)
+
+
+def _records(root: Root) -> Iterator[Finding]:
+    """Remove notes between runs that cannot be read; `examine_served` looks at what is published."""
+    for file in root.files("state", ".json"):
+        if file == SERVED or file.startswith(f"{PUBLISHED}/"):
+            continue
+        try:
+            root.read_json(file)
+        except (StorageError, UnicodeDecodeError) as error:
+            root.delete(file)
+            yield Finding(str(error), file, "removed: the next run notes it anew", mended=True)
 
 
 def _files(root: Root) -> Iterator[Finding]:
@@ -88,7 +87,24 @@ def _mend(root: Root, file: str, why: str) -> Finding:
     if folder in _MADE_BY:
         _remove_made(root, base, folder, PurePosixPath(below).name)
         return Finding(why, file, "removed: the next run makes it anew", mended=True)
+    if folder == "state/seen":
+        return Finding(why, file, _seen_again(root, base, file), mended=True)
+    if below.startswith(_IN_THE_WAY):
+        root.write(f"{file}.damaged", root.read(file))
+        root.delete(file)
+        done = f"set aside as {file}.damaged, so that runs go on: put a copy of it back, or delete it"
+        return Finding(why, file, done, mended=False)
     return Finding(why, file, "left: it is nowhere else; put a copy of it back, or delete it", mended=False)
+
+
+def _seen_again(root: Root, base: str, file: str) -> str:
+    if base:  # a backfill puts all of it together at its start
+        root.delete(file)
+        return "removed: the next backfill of that day makes it anew"
+    count = recover_seen(root, file)
+    for spec, record in read_sources(root).items():
+        write_source(root, spec, {**record, "version": None})
+    return f"made anew of raw snapshots, {count} rows; the next run reads every source to its end"
 
 
 def _remove_made(root: Root, base: str, folder: str, name: str) -> None:
@@ -116,57 +132,3 @@ def _doubled(root: Root) -> Iterator[Finding]:
 def _repeated(root: Root, file: str, key: list[str]) -> int:
     rows: pl.DataFrame = read_columns(root, file, key)
     return rows.height - rows.n_unique()
-
-
-def _served(root: Root) -> Iterator[Finding]:
-    versions, damaged = _published(root)
-    yield from damaged
-    try:
-        served, why = read_served(root), None
-    except StorageError as error:
-        served, why = None, str(error)
-    if served is None and why is None and not versions:
-        return
-    if served is not None:
-        why = _unsound(root, served)
-        if why is None:
-            yield from _routing(root, served)
-            return
-    yield _serve_another(root, why or f"{SERVED} is missing", [v for v in versions if v != served])
-
-
-def _routing(root: Root, served: Served) -> Iterator[Finding]:
-    if why := damaged_routing(root, served):
-        folder = drop_routing(root, served)
-        done = "removed: each process makes it for itself until the next version is published"
-        yield Finding(why, folder, done, mended=True)
-
-
-def _published(root: Root) -> tuple[list[Served], list[Finding]]:
-    """Return the versions published, after removing records of them that cannot be read."""
-    damaged = []
-    for file in root.files(PUBLISHED, ".json"):
-        try:
-            read_published(root, file)
-        except StorageError as error:
-            root.delete(file)
-            done = "removed: that version can be gone back to no more"
-            damaged.append(Finding(str(error), file, done, mended=True))
-    return published_versions(root), damaged
-
-
-def _unsound(root: Root, served: Served) -> str | None:
-    try:
-        require_sound(root, served)
-    except StorageError as error:
-        return str(error)
-    return None
-
-
-def _serve_another(root: Root, why: str, others: list[Served]) -> Finding:
-    for other in others:
-        if _unsound(root, other) is None:
-            write_served(root, other)
-            return Finding(why, SERVED, f"{other.version} is served again", mended=True)
-    left = "left: no version published can be read; delete lance/ and state/served.json, then run"
-    return Finding(why, SERVED, left, mended=False)

@@ -68,5 +68,5 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
 
 
 def _backfills(root: Root) -> list[Root]:
-    folders = (root.folder / "backfill").glob("*/")
-    return [Root(folder) for folder in sorted(folders) if folder.is_dir()]
+    days = {"/".join(file.split("/")[:2]) for file in root.files("backfill")}
+    return [Root(root.at(day)) for day in sorted(days)]

@@ -43,25 +43,35 @@ class Built:
     changed: bool
 
 
-def build(root: Root, *, encoder: IndexEncoder, with_nodes: bool) -> Built:
+def build(
+    root: Root,
+    *,
+    encoder: IndexEncoder,
+    with_nodes: bool,
+    anew: bool = False,
+    corpus: Root | None = None,
+) -> Built:
     """Write to both tables what changed since the served version, which stays as it is.
 
     Args:
-        root: Where corpus and tables lie; the caller holds its writer lock.
+        root: Where the tables lie; the caller holds its writer lock.
         encoder: Encodes name and description of skills, and nodes whose vectors parse did not leave.
         with_nodes: Whether `nodes` is brought up to date too.
+        anew: Write every row into new files, beside the served version's, instead of going on from that.
+        corpus: Where the documents lie that they are made of, if not in `root`.
     """
-    model, db, served = model_identity(encoder.card), connect(root), read_served(root)
+    model, db, source = model_identity(encoder.card), connect(root), corpus or root
+    served = None if anew else read_served(root)
     skills = TableWriter(db, SKILLS, skills_schema(model), served.skills if served else None)
     present = _present(skills)
-    state = desired_rows(root, model).join(present, on="doc_id", how="full", coalesce=True)
+    state = desired_rows(source, model).join(present, on="doc_id", how="full", coalesce=True)
     nodes: TableWriter | None = None
     made = 0
     if with_nodes:
         base = (served.nodes or last_tagged(db, NODES)) if served else None
         nodes = TableWriter(db, NODES, nodes_schema(model), base)
-        state, made = _load_nodes(root, nodes, state, encoder)
-    made += _load_skills(root, skills, set(present["doc_id"]), state, encoder)
+        state, made = _load_nodes(source, nodes, state, encoder)
+    made += _load_skills(source, skills, set(present["doc_id"]), state, encoder)
     return Built(
         skills=_finish(skills, SKILLS),
         nodes=_finish(nodes, NODES) if nodes else None,

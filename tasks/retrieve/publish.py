@@ -7,12 +7,21 @@ from typing import Any
 
 from storage.lance import NODES, SKILLS, connect, tag
 from storage.root import Root
-from storage.served import Served, write_served
+from storage.served import Served, published_versions, write_served
 from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index import Built
 from tasks.retrieve.retain import bound_vectors
 from tasks.retrieve.routing_store import keep_routing, prepare_routing
 from tasks.retrieve.rows import model_identity
+
+
+def candidate(
+    root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime
+) -> Served:
+    """Return what `publish` would serve; arguments as there."""
+    order = 1 + max((version.order for version in published_versions(root)), default=0)
+    model = {**model_identity(card), "path": path}
+    return Served(f"v-{run_id}", run_id, built.skills, built.nodes, model, now, order)
 
 
 def publish(
@@ -28,12 +37,10 @@ def publish(
         run_id: The run that publishes; the version is `v-<run_id>`.
         now: The time of publication.
     """
-    version, db = f"v-{run_id}", connect(root)
-    tag(db, SKILLS, version, built.skills)
+    served, db = candidate(root, built, card=card, path=path, run_id=run_id, now=now), connect(root)
+    tag(db, SKILLS, served.version, built.skills)
     if built.nodes is not None:
-        tag(db, NODES, version, built.nodes)
-    model = {**model_identity(card), "path": path}
-    served = Served(version, run_id, built.skills, built.nodes, model, now)
+        tag(db, NODES, served.version, built.nodes)
     prepare_routing(root, served)
     write_served(root, served)
     keep_routing(root)

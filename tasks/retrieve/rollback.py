@@ -42,7 +42,7 @@ def _named(kept: list[Served], version: str) -> Served:
 
 def _before(kept: list[Served], served: Served) -> Served:
     for one in kept:
-        if (one.published_at, one.version) < (served.published_at, served.version):
+        if (one.order, one.published_at, one.version) < (served.order, served.published_at, served.version):
             return one
     msg = f"no version from before {served.version} is kept: there is nothing to go back to"
     raise WrongInput(msg)

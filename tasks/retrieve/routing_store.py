@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import lancedb
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 FOLDER = "routing"
 ROUTING_VERSION = 1  # raised only when the same skills give other files
 _INDEX = "index.json"  # written last: a folder without it is unfinished
+_DIGESTS = "digests"
 _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
 _KEPT = 3  # published versions whose folder stays; of older ones it is made anew when they are served again
 _ROWS_PER_READ = 500
@@ -66,19 +69,30 @@ def prepare_routing(root: Root, served: Served) -> None:
 
 
 def open_routing(root: Root, served: Served) -> RoutingIndex:
-    """Return the routing index of a published version; where there is none it is made, and not kept.
+    """Return the routing index of a published version; where there is none to read it is made, and not kept.
 
     Raises:
-        StorageError: A file of it is damaged, or the table cannot be read.
+        StorageError: The table cannot be read.
     """
+    try:
+        if (found := _opened(root, served)) is not None:
+            return found
+        log.warning("%s has no routing index: it is made for this process; a run keeps one", served.version)
+    except StorageError as error:
+        log.warning("the routing index is made for this process: %s", error)
+    parts = _brought_up(root, served)
+    lexical = lexical_of(parts.postings)
+    return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors)
+
+
+def _opened(root: Root, served: Served) -> RoutingIndex | None:
+    """Return the index as it was kept, None where it was not."""
     folder = _folder(served)
     card = _card(root, folder, served)
     if card is None:
-        log.warning("%s has no routing index: it is made for this process; a run keeps one", served.version)
-        parts = _brought_up(root, served)
-        lexical = lexical_of(parts.postings)
-        return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors)
-    a = {n: _array(root, folder, n) for n in ("terms", "starts", "rows", "impacts", "sketches", "vectors")}
+        return None
+    place = root.fetch(folder)
+    a = {n: _array(place, n) for n in ("terms", "starts", "rows", "impacts", "sketches", "vectors")}
     ids = card["doc_ids"]
     lexical = Lexical(a["terms"], a["starts"], a["rows"], a["impacts"], len(ids), Bm25fSettings())
     if len(a["vectors"]) != len(ids) or len(a["impacts"]) != len(a["rows"]):
@@ -97,10 +111,13 @@ def keep_routing(root: Root, most: int = _KEPT) -> None:
 
 
 def damaged_routing(root: Root, served: Served) -> str | None:
-    """Tell what is wrong with a version's routing index, None where it can be read or is not there."""
+    """Tell what is wrong with a version's routing index, None where it is as it was made or is not there."""
+    folder = _folder(served)
     try:
-        if _card(root, _folder(served), served) is not None:
-            open_routing(root, served)
+        card = _card(root, folder, served)
+        if card is not None:
+            _require_whole(root, folder, card)
+            _opened(root, served)
     except StorageError as error:
         return str(error)
     return None
@@ -129,12 +146,12 @@ def _card(root: Root, folder: str, served: Served) -> dict[str, Any] | None:
     return card if card and {key: card.get(key) for key in basis} == basis else None
 
 
-def _array(root: Root, folder: str, name: str) -> npt.NDArray[Any]:
-    path = root.at(f"{folder}/{name}.npy")
+def _array(folder: Path, name: str) -> npt.NDArray[Any]:
+    path = folder / f"{name}.npy"
     try:
         found: npt.NDArray[Any] = np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
-        msg = f"{path} cannot be read ({error}): delete {root.at(folder)}, and run `skillery run` again"
+        msg = f"{path} cannot be read ({error}): delete {folder}, and run `skillery run` again"
         raise StorageError(msg) from error
     return np.asarray(found)
 
@@ -143,12 +160,26 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical) -> None:
     folder = _folder(served)
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
     arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors}
+    digests: dict[str, str] = {}
     for name, array in arrays.items():
         data = io.BytesIO()
         np.save(data, array, allow_pickle=False)
         root.write(f"{folder}/{name}.npy", data.getvalue())
-    ids = {"doc_ids": parts.doc_ids, "hashes": parts.hashes}
+        digests[name] = hashlib.sha256(data.getbuffer()).hexdigest()
+    ids = {"doc_ids": parts.doc_ids, "hashes": parts.hashes, _DIGESTS: digests}
     root.write_json(f"{folder}/{_INDEX}", _basis(served) | ids)
+
+
+def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
+    """Let a folder pass whose files are as they were written; the first ones were written without digests.
+
+    Raises:
+        StorageError: One is not.
+    """
+    for name, digest in card.get(_DIGESTS, {}).items():
+        if hashlib.sha256(root.read(f"{folder}/{name}.npy")).hexdigest() != digest:
+            msg = f"{root.at(folder)}/{name}.npy is damaged: it is not as it was written"
+            raise StorageError(msg)
 
 
 def _brought_up(root: Root, served: Served) -> _Parts:
@@ -185,11 +216,13 @@ def _before(root: Root, served: Served) -> _Parts | None:
     if last is None:
         return None
     folder = _folder(last)
-    card = _card(root, folder, served)
-    if card is None:
-        return None
     try:
-        arrays = {name: _array(root, folder, name) for name in (*_POSTINGS, "vectors")}
+        card = _card(root, folder, served)
+        if card is None:
+            return None
+        _require_whole(root, folder, card)
+        place = root.fetch(folder)
+        arrays = {name: _array(place, name) for name in (*_POSTINGS, "vectors")}
     except StorageError as error:
         log.warning("the routing index is made anew: %s", error)
         return None

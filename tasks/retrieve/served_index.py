@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,53 +16,45 @@ from storage.errors import ModelMismatch, StorageError, UnknownDocument, Withhel
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.licences import Licences, require_licences
 from storage.root import Root
-from storage.schemas import Node
 from storage.served import Served, require_served
 from storage.state import aliases_table, read_sources
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
+from tasks.retrieve.indexed_nodes import indexed_nodes
+from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, Page, PagedDocument, page
 from tasks.retrieve.paging_facets import ready_for
 from tasks.retrieve.routing_default import Ranked
-from tasks.retrieve.routing_store import open_routing
-from tasks.retrieve.search import Filters, Searcher
+from tasks.retrieve.search import Filters
 
 _T = TypeVar("_T")
 _PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
-_RECENT_DOCUMENTS = 32  # kept ready: an agent asks the same skill again and again
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
 _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", *_PROVENANCE]
-_NODE_COLUMNS = list(Node.__dataclass_fields__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """Both tables at the versions of one publication, and its encoder."""
-
-    served: Served
-    skills: lancedb.table.Table
-    nodes: lancedb.table.Table | None
-    encoder: OnnxEncoder
 
 
 class ServedIndex:
     """Searches and pages what a root serves; a publication in between two answers shows in the second.
+
+    Threads may share one: each answer is of one version.
 
     Args:
         root: The root whose `state/served.json` is followed.
         encoder: The encoder's name in the settings; another one in the index is refused.
         classifier: Types the nodes of documents whose nodes have not been indexed.
         threads: Threads of one query encoding.
+        pinned: Answer from this version, whatever is published meanwhile; None follows the pointer.
     """
 
     def __init__(
-        self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int = 1
-    ) -> None:
+        self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int = 1,
+        pinned: Served | None = None,
+    ) -> None:  # fmt: skip
         self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
-        self._last: _Open | None = None
-        self._searcher: tuple[Served, Searcher] | None = None
-        self._recent: OrderedDict[str, PagedDocument] = OrderedDict()
+        self._pinned = pinned
+        self._last: OpenVersion | None = None
+        self._opening = threading.Lock()
 
     def search(
         self, query: str, k: int = 10, *, filters: Filters | None = None, explain: bool = False
@@ -152,23 +144,30 @@ class ServedIndex:
         """
         return str(self._read(lambda now: self._shown(now, doc_id))[1][0]["doc_id"])
 
-    def _read(self, ask: Callable[[_Open], _T]) -> tuple[_Open, _T]:
+    def _read(self, ask: Callable[[OpenVersion], _T]) -> tuple[OpenVersion, _T]:
         """Return what is served and what it says, asked again where its version went while it was read.
 
         Forgetting a text removes the versions that hold it, also under their readers.
         """
-        now: _Open | None = None
+        now: OpenVersion | None = None
         try:
             now = self._open()
             return now, ask(now)
         except (RuntimeError, StorageError):  # the former is LanceDB's for a file that is gone
-            if now is not None and require_served(self._root) == now.served:
+            if now is not None and self._pointer() == now.served:
                 raise
             now = self._open()
             return now, ask(now)
 
-    def _open(self) -> _Open:
-        served = require_served(self._root)
+    def _pointer(self) -> Served:
+        return self._pinned or require_served(self._root)
+
+    def _open(self) -> OpenVersion:
+        with self._opening:  # threads that ask at once open a new version once
+            return self._opened()
+
+    def _opened(self) -> OpenVersion:
+        served = self._pointer()
         last = self._last
         if last is not None and last.served == served:
             return last
@@ -189,14 +188,13 @@ class ServedIndex:
             )
             raise ModelMismatch(msg)
         nodes = open_at(db, NODES, served.nodes) if served.nodes is not None else None
-        self._recent.clear()
-        self._last = _Open(served, open_at(db, SKILLS, served.skills), nodes, encoder)
+        self._last = OpenVersion(self._root, served, open_at(db, SKILLS, served.skills), nodes, encoder)
         return self._last
 
     def _local(self, served: Served) -> Path:
-        return Path(self._root.at(served.model["path"]))
+        return self._root.fetch(served.model["path"])
 
-    def _find(self, now: _Open, doc_id: str) -> tuple[dict[str, Any], str | None]:
+    def _find(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return the served row for an id and, where the id is an alias, the document it is an alias of."""
         wanted, steps = doc_id, 0
         while steps < _ALIAS_STEPS:
@@ -216,59 +214,41 @@ class ServedIndex:
         raise UnknownDocument(msg)
 
     def _ranked(
-        self, now: _Open, query: str, k: int, filters: Filters
+        self, now: OpenVersion, query: str, k: int, filters: Filters
     ) -> list[tuple[dict[str, Any], Ranked]]:
         licences = require_licences(self._root)
-        found = self._search_of(now).search(query, k=k, filters=filters, licences=licences)
+        found = now.searcher().search(query, k=k, filters=filters, licences=licences)
         return [(_classed(row, licences), ranked) for row, ranked in found]
 
-    def _search_of(self, now: _Open) -> Searcher:
-        if self._searcher is None or self._searcher[0] != now.served:
-            index = open_routing(self._root, now.served)
-            self._searcher = now.served, Searcher(now.skills, index, now.encoder)
-        return self._searcher[1]
-
-    def _shown(self, now: _Open, doc_id: str) -> tuple[dict[str, Any], str | None]:
+    def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return what `_find` does, of a document whose text may be shown."""
         row, alias_of = self._find(now, doc_id)
         row = _classed(row, require_licences(self._root))
         _require_shown(row)
         return row, alias_of
 
-    def _found(self, now: _Open, doc_id: str) -> tuple[PagedDocument, dict[str, Any], str | None]:
+    def _found(self, now: OpenVersion, doc_id: str) -> tuple[PagedDocument, dict[str, Any], str | None]:
         row, alias_of = self._shown(now, doc_id)
         return self._document(now, row), row, alias_of
 
-    def _readied(self, now: _Open, document: PagedDocument) -> PagedDocument:
+    def _readied(self, now: OpenVersion, document: PagedDocument) -> PagedDocument:
         """Return a document ready for the default method, kept for the next request."""
         if document.nodes and document.ready is None:
             ready = ready_for(document, encoder=now.encoder, tokenizer=now.encoder)
             document = replace(document, ready=ready)
-            self._recent[document.doc_id] = document
-            if len(self._recent) > _RECENT_DOCUMENTS:
-                self._recent.popitem(last=False)
+            now.keep(document)
         return document
 
-    def _document(self, now: _Open, row: dict[str, Any]) -> PagedDocument:
-        if row["doc_id"] in self._recent:
-            self._recent.move_to_end(row["doc_id"])
-            return self._recent[row["doc_id"]]
+    def _document(self, now: OpenVersion, row: dict[str, Any]) -> PagedDocument:
+        if (kept := now.kept(row["doc_id"])) is not None:
+            return kept
         doc_id, body = row["doc_id"], row["text"][row["body_start"] :]
         if row["kind"] == "mcp-server":  # described, not instructed: its page is its description
             return PagedDocument(doc_id, body, [], n_tokens=row["n_tokens"])
         if now.nodes is None:
             nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)
             return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])
-        where = f"doc_id IN ({quoted([doc_id])})"
-        rows = (
-            now.nodes.search().where(where).select([*_NODE_COLUMNS, "vector"]).to_arrow().sort_by("ordinal")
-        )
-        column = rows.column("vector").combine_chunks()
-        vectors = column.flatten().to_numpy().reshape(rows.num_rows, column.type.list_size)
-        # By column: rows of dicts take three times as long.
-        columns = {name: rows.column(name).to_pylist() for name in _NODE_COLUMNS}
-        columns["heading_path"] = [tuple(path) for path in columns["heading_path"]]
-        nodes = [Node(*fields) for fields in zip(*columns.values(), strict=True)]
+        nodes, vectors = indexed_nodes(now.nodes, doc_id)
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"])
 
 

@@ -11,10 +11,14 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
+from storage.served import require_served
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.kept import load_kept_encoder
 from tasks.refine.policy import LicencePolicy
+from tasks.retrieve.anew import redo_all
 from tasks.retrieve.checks import check_index, require_passed
+from tasks.retrieve.compact import check_compacted, clean_tables, compact_tables, table_files
+from tasks.retrieve.embedding import embed_partitions, plan_embedding
 from tasks.retrieve.index import Built, build
 from tasks.retrieve.licences import classify_licences
 from tasks.retrieve.publish import publish
@@ -23,9 +27,24 @@ from tasks.retrieve.shrink import check_shrink
 
 
 @task(name="build-tables", cache_policy=NO_CACHE)
-def build_tables(root: str, encoder: str, *, with_nodes: bool) -> dict[str, Any]:
-    """Write to `skills` and `nodes` what changed since the served version."""
-    return asdict(build(Root(root), encoder=load_kept_encoder(root, encoder), with_nodes=with_nodes))
+def build_tables(
+    root: str, encoder: str, *, with_nodes: bool, anew: bool = False, corpus: str | None = None
+) -> dict[str, Any]:
+    """Write to `skills` and `nodes` what changed since the served version, or all of it anew."""
+    kept, source = load_kept_encoder(root, encoder), Root(corpus or root)
+    return asdict(build(Root(root), encoder=kept, with_nodes=with_nodes, anew=anew, corpus=source))
+
+
+@task(name="plan-embedding", cache_policy=NO_CACHE)
+def plan_embeddings(root: str, encoder: str) -> list[list[int]]:
+    """Decide which partitions hold skills to encode."""
+    return plan_embedding(Root(root), encoder=load_kept_encoder(root, encoder))
+
+
+@task(name="embed-batch", cache_policy=NO_CACHE)
+def embed_batch(root: str, partitions: list[int], encoder: str) -> int:
+    """Encode the skills of a few partitions; return how many."""
+    return embed_partitions(Root(root), partitions, encoder=load_kept_encoder(root, encoder))
 
 
 @task(name="class-licences", cache_policy=NO_CACHE)
@@ -36,14 +55,14 @@ def class_licences(root: str, built: dict[str, Any], policy: dict[str, Any]) -> 
 
 @task(name="check-tables", cache_policy=NO_CACHE)
 def check_tables(
-    root: str, built: dict[str, Any], encoder: str, gate: dict[str, Any]
+    root: str, built: dict[str, Any], encoder: str, gate: dict[str, Any], corpus: str | None = None
 ) -> list[dict[str, Any]]:
     """Run the gate's checks on the versions built; what is served already has passed them."""
     found, place = Built(**built), Root(root)
     if not found.changed:
         return []
-    checks = [*check_index(place, found, encoder=load_encoder(encoder)), *check_shrink(place, found, **gate)]
-    return [asdict(check) for check in checks]
+    checks = check_index(place, found, encoder=load_encoder(encoder), corpus=Root(corpus or root))
+    return [asdict(check) for check in [*checks, *check_shrink(place, found, **gate)]]
 
 
 @task(name="publish-tables", cache_policy=NO_CACHE)
@@ -60,13 +79,48 @@ def publish_tables(
     require_passed(checks)
     if not Built(**built).changed:
         return None
-    place = Root(root)
-    path = Path(encoder).relative_to(place.folder).as_posix()
-    card = card_of(encoder)
-    return publish(place, Built(**built), card=card, path=path, run_id=run_id, now=now).version
+    return publish(Root(root), Built(**built), **made_by(root, encoder), run_id=run_id, now=now).version
+
+
+def made_by(root: str, encoder: str) -> dict[str, Any]:
+    """Return what a version says of its encoder: `card`, and `path` relative to the root."""
+    return {"card": card_of(encoder), "path": Path(encoder).relative_to(Root(root).folder).as_posix()}
 
 
 @task(name="retain-versions", cache_policy=NO_CACHE)
 def keep_versions(root: str, keep: int, *, now: datetime) -> list[str]:
     """Let go of published versions that are older than the last ones; return their names."""
     return retain_versions(Root(root), keep, now=now)
+
+
+@task(name="redo-everything", cache_policy=NO_CACHE)
+def redo_everything(root: str, *, keep_vectors: bool) -> int:
+    """Have refine, parse and the encoder do all their work again; return how many documents that are."""
+    return redo_all(Root(root), keep_vectors=keep_vectors)
+
+
+@task(name="compact-tables", cache_policy=NO_CACHE)
+def compact_served(root: str) -> dict[str, Any]:
+    """Merge small files into new versions beside those served; return them and their checks."""
+    place = Root(root)
+    files = table_files(place)
+    built, tables = compact_tables(place)
+    return {
+        "built": asdict(built),
+        "checks": [asdict(check) for check in check_compacted(place, built)],
+        "tables": [asdict(found) for found in tables],
+        "files_before": files,
+    }
+
+
+@task(name="clean-tables", cache_policy=NO_CACHE)
+def clean_files(root: str) -> int:
+    """Remove files that no published version needs; return the bytes of those that are left."""
+    clean_tables(Root(root))
+    return table_files(Root(root))
+
+
+@task(name="served-encoder", cache_policy=NO_CACHE)
+def served_encoder(root: str) -> str:
+    """Return the folder of the encoder that made what is served."""
+    return str(Root(root).fetch(str(require_served(Root(root)).model["path"])))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import lancedb
+import numpy as np
+import pyarrow as pa
 
 from storage.errors import StorageError
 from storage.lance import NODES, SKILLS, connect, open_at
@@ -32,7 +35,7 @@ def require_opens(root: Root, version: Served) -> dict[str, lancedb.table.Table]
 
 
 def require_sound(root: Root, version: Served) -> None:
-    """Read every row of a version's tables, in batches, and ask each index once.
+    """Read every row of a version's tables, in batches, check what can be checked, and ask each index once.
 
     Raises:
         StorageError: Something of it is gone or cannot be read.
@@ -46,10 +49,32 @@ def require_sound(root: Root, version: Served) -> None:
             raise StorageError(msg) from error
 
 
+def _require_values(name: str, batch: pa.RecordBatch) -> None:
+    """Let rows pass whose bodies are those that their hashes tell, and whose vectors have a length of 1.
+
+    Raises:
+        ValueError: They are not: the disk has changed them.
+    """
+    column = batch.column("vector")
+    vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+        msg = "a vector is not of unit length"
+        raise ValueError(msg)
+    if name == SKILLS:
+        rows = zip(
+            *(batch.column(c).to_pylist() for c in ("doc_id", "text", "body_start", "body_hash")), strict=True
+        )
+        for doc_id, text, start, body_hash in rows:
+            if hashlib.sha256(text[start:].encode("utf-8", "surrogatepass")).hexdigest() != body_hash:
+                msg = f"the text of {doc_id} is not what its hash says"
+                raise ValueError(msg)
+
+
 def _read(name: str, table: lancedb.table.Table) -> None:
     first: dict[str, Any] = {}
     for batch in table.search().to_batches():
         first = first or next(iter(batch.slice(0, 1).to_pylist()), {})
+        _require_values(name, batch)
     if not first:
         return
     doc_id = first["doc_id"].replace("'", "''")

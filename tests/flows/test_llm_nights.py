@@ -15,13 +15,13 @@ import pytest
 from storage.root import Root
 from storage.state import nodes_table
 from tasks.models.llm_errors import LlmDenied
-from tasks.parse.local import LocalClassifier
+from tasks.parse.careful import CarefulClassifier
 from tests.command import Ask
 from tests.llm_asking import settings_of
 from tests.llm_server import LlmServer
 
 pytestmark = pytest.mark.prefect
-LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
+LLM, FALLBACK = "classify-1@small-model", f"{CarefulClassifier.name}:fallback"
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_a_root_is_a_folder(tmp_path: Path) -> None:
         Root(tmp_path / "file")
 
 
-@pytest.mark.parametrize("spec", ["ftp://host/x", "s3://bucket/prefix", Path("s3://bucket/prefix")])
+@pytest.mark.parametrize("spec", ["ftp://host/x", "s3:/bucket", Path("s3://bucket/prefix")])
 def test_an_address_is_refused_by_name(spec: str | Path) -> None:
     with pytest.raises(WrongInput, match=r"(ftp|s3):/.* is no folder"):
         Root(spec)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ def test_the_pointer_round_trips(tmp_path: Path, pointer: Served) -> None:
 def test_the_file_has_the_fields_that_scripts_read(tmp_path: Path) -> None:
     write_served(Root(tmp_path), POINTER)
     record = json.loads((tmp_path / SERVED).read_text())
-    assert list(record) == ["version", "run_id", "skills", "nodes", "model", "published_at"]
+    assert list(record) == ["version", "run_id", "skills", "nodes", "model", "published_at", "order"]
     assert sorted(f.name for f in (tmp_path / "state").iterdir()) == ["published", "served.json"]
 
 
@@ -95,11 +95,21 @@ def test_a_version_that_is_dropped_or_not_kept_is_known_no_more(tmp_path: Path) 
     assert published_versions(root) == [first]
 
 
-def test_a_damaged_record_of_a_version_is_named(tmp_path: Path) -> None:
-    versions(Root(tmp_path), 1)
+def test_a_damaged_record_of_a_version_is_named_and_hides_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, second = versions(Root(tmp_path), 1, 2)
     (tmp_path / "state/published/v-1.json").write_text('{"version": 1}')
-    with pytest.raises(StorageError, match=r"published/v-1\.json is damaged"):
-        published_versions(Root(tmp_path))
+    assert published_versions(Root(tmp_path)) == [second]
+    assert "published/v-1.json is damaged" in caplog.text
+
+
+def test_versions_are_in_the_order_of_publication_whatever_the_clock_said(tmp_path: Path) -> None:
+    root, first = Root(tmp_path), replace(POINTER, version="v-1", order=1)
+    second = replace(POINTER, version="v-2", order=2, published_at=POINTER.published_at - timedelta(days=9))
+    for served in (first, second):
+        write_served(root, served)
+    assert published_versions(root) == [second, first]
 
 
 def test_what_was_served_before_records_were_kept_is_known_from_the_next_publication_on(

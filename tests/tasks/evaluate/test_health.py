@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lancedb
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lancedb.index import FTS
 
-from tasks.evaluate.health import Probe, draw_probes, probe_index, probe_nodes, probe_skills
+from tasks.evaluate.health import Probe, draw_probes, probe_index, probe_nodes, probe_skills, served_probes
 from tasks.models.protocols import Vectors
 from tests.hand_written import SKILLS
 from tests.skill_root import SkillRoot
@@ -37,6 +38,11 @@ def unit(*angles: float) -> Vectors:
 def vector_table(folder: Path, columns: dict[str, list[str]], vectors: Vectors) -> lancedb.table.Table:
     flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 2)
     return lancedb.connect(folder).create_table("t", pa.table({**columns, "vector": flat}))
+
+
+def probe(root: SkillRoot, count: int) -> list[dict[str, Any]]:
+    probes = served_probes(root.root, root.served(), count=count)
+    return probe_index(root.root, root.served(), probes, encoder=root.encoder)
 
 
 def test_one_probe_a_skill_at_most_is_drawn_and_at_most_so_many() -> None:
@@ -133,13 +139,13 @@ def test_a_tenth_other_node_counts_and_an_eleventh_does_not(tmp_path: Path) -> N
 
 
 def test_what_is_served_is_probed_on_every_leg(served_bakery: SkillRoot) -> None:
-    rows = probe_index(served_bakery.root, served_bakery.served(), encoder=served_bakery.encoder, count=3)
+    rows = probe(served_bakery, 3)
 
     legs = {(r["probe"], r["leg"], r["measure"]): r["value"] for r in rows}
     assert len(legs) == 7
     assert legs["sentence to skill", "lexical", "hit@10"] == 1.0
     assert legs["sentence to skill", "lexical", "mrr@10"] == 1.0
-    again = probe_index(served_bakery.root, served_bakery.served(), encoder=served_bakery.encoder, count=3)
+    again = probe(served_bakery, 3)
     assert again == rows
 
 
@@ -148,7 +154,7 @@ def test_an_index_without_nodes_is_probed_on_its_skills_alone(skill_root: Make) 
     root.publish(nodes=False)
     assert root.served().nodes is None
 
-    rows = probe_index(root.root, root.served(), encoder=root.encoder, count=3)
+    rows = probe(root, 3)
 
     assert [(r["probe"], r["leg"]) for r in rows[::2]] == [
         ("sentence to skill", leg) for leg in ("dense", "lexical", "fused")
@@ -167,7 +173,7 @@ def test_sentences_of_a_skill_that_is_not_served_yet_are_not_asked(skill_root: M
     root.crawl()
     root.parse(vectors=False)
 
-    rows = probe_index(root.root, root.served(), encoder=root.encoder, count=10)
+    rows = probe(root, 10)
 
     assert {r["queries"] for r in rows} == {1}
 
@@ -176,4 +182,4 @@ def test_an_index_without_a_fitting_sentence_has_nothing_to_probe(skill_root: Ma
     root = skill_root({"tea": SKILLS["tea"]})
     root.publish()
 
-    assert probe_index(root.root, root.served(), encoder=root.encoder, count=3) == []
+    assert probe(root, 3) == []

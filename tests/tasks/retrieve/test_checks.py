@@ -7,6 +7,7 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
+from lancedb.index import FTS
 
 from storage.errors import GateRefused
 from storage.lance import NODES, SKILLS, connect
@@ -46,6 +47,11 @@ def first_is(value: float) -> Callable[[np.ndarray], np.ndarray]:
         return vectors
 
     return change
+
+
+def first_is_last(vectors: np.ndarray) -> np.ndarray:
+    vectors[0] = vectors[-1]
+    return vectors
 
 
 def lose_a_row(table: lancedb.table.Table) -> None:
@@ -90,8 +96,12 @@ INJURIES: dict[str, tuple[Injury, set[str]]] = {
     "an index is missing": (drop_an_index, {"unindexed_rows"}),
     "a vector is infinite": (rewritten(first_is(np.inf)), {"bad_vectors"}),
     "a vector is too long": (rewritten(first_is(1.01)), {"bad_vectors"}),
-    "a vector is zero": (rewritten(first_is(0)), {"bad_vectors"}),
-    "vectors belong to other rows": (rewritten(lambda v: np.roll(v, 1, axis=0)), {"found_by_own_text"}),
+    "a vector is zero": (rewritten(first_is(0)), {"bad_vectors", "other_vectors"}),
+    "vectors belong to other rows": (
+        rewritten(lambda v: np.roll(v, 1, axis=0)),
+        {"found_by_own_text", "other_vectors"},
+    ),
+    "one vector is another's": (rewritten(first_is_last), {"other_vectors"}),
 }
 
 
@@ -125,8 +135,11 @@ def test_a_sound_build_passes_every_check(built: tuple[SkillRoot, Built]) -> Non
     assert {c.check for c in checks} == {
         f"{table}.{check}"
         for table in (SKILLS, NODES)
-        for check in ("rows", "repeated_ids", "bad_vectors", "unindexed_rows", "found_by_own_text")
-    }
+        for check in (
+            *("rows", "repeated_ids", "bad_vectors", "unindexed_rows"),
+            *("other_model", "other_vectors", "found_by_own_text"),
+        )
+    } | {"skills.found_by_own_words"}
     assert all(check.passed for check in checks)
     require_passed([asdict(check) for check in checks])
 
@@ -147,7 +160,34 @@ def test_a_defect_fails_its_check_and_leaves_the_other_table_alone(
     failed = {c.check for c in root.check(injured) if not c.passed}
     assert {f"{name}.{check}" for check in expected} <= failed
     assert all(check.startswith(name) for check in failed)
-    assert failed <= {f"{name}.{check}" for check in {*expected, "found_by_own_text"}}
+    probes = {"found_by_own_text", "found_by_own_words", "other_vectors"}
+    assert failed <= {f"{name}.{check}" for check in {*expected, *probes}}
+
+
+def test_a_full_text_index_made_over_an_empty_table_fails_the_probe_by_words(
+    built: tuple[SkillRoot, Built],
+) -> None:
+    root, version = built
+    table = connect(root.root).open_table(SKILLS)
+    rows = table.search().to_arrow()
+    table.delete("true")
+    table.create_index("text", config=FTS(base_tokenizer="icu"), replace=True)
+    table.add(rows)
+
+    failed = {c.check: c.value for c in root.check(replace(version, skills=table.version)) if not c.passed}
+
+    assert failed == {"skills.found_by_own_words": 0, "skills.unindexed_rows": len(TEXTS)}
+
+
+def test_a_table_made_with_another_model_fails_its_check(
+    built: tuple[SkillRoot, Built], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, version = built
+    monkeypatch.setitem(root.encoder.card, "revision", "another")
+
+    failed = {c.check for c in root.check(version) if not c.passed}
+
+    assert failed == {"skills.other_model", "nodes.other_model"}
 
 
 def test_a_vector_that_is_null_is_bad(built: tuple[SkillRoot, Built]) -> None:

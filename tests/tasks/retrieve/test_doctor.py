@@ -7,13 +7,12 @@ import polars as pl
 import pytest
 
 from storage.errors import StorageError
-from storage.lance import NODES, TableWriter, connect, nodes_schema
 from storage.parquet import write_frame
 from storage.partitions import partition_of
 from storage.schemas import NODES as NODE_COLUMNS
-from storage.served import SERVED
-from storage.state import documents_table, edges_table, nodes_table
-from tasks.retrieve.doctor import Finding, examine
+from storage.state import documents_table, edges_table, nodes_table, seen_table
+from tasks.retrieve.doctor import examine
+from tasks.retrieve.doctor_served import Finding
 from tests.hand_written import SKILLS
 from tests.skill_root import SkillRoot
 
@@ -52,7 +51,7 @@ def corpus(root: SkillRoot) -> list[list[dict[str, object]]]:
     frames = [table.read() for table in tables]
     keys = ["doc_id"], ["node_id"], ["src_id", "dst_id", "edge_type"]
     return [
-        frame.sort(key).drop("run_id", strict=False).to_dicts()
+        frame.sort(key).drop("run_id", "fetched_at", strict=False).to_dicts()
         for frame, key in zip(frames, keys, strict=True)
     ]
 
@@ -128,7 +127,57 @@ def test_a_damaged_cache_is_removed(root: SkillRoot) -> None:
     assert examine(root.root) == []
 
 
-@pytest.mark.parametrize("folder", ["raw/documents", "state/seen", "dropped"])
+def test_what_was_seen_is_put_together_again_and_nothing_is_lost_or_comes_back(root: SkillRoot) -> None:
+    root.remove("bread")
+    root.publish()
+    before = corpus(root)
+    for file in root.root.files("state/seen", ".parquet"):
+        truncate(path(root, file))
+
+    findings = examine(root.root)
+    root.market.rename(root.market.with_name("away"))
+    root.crawl()
+    assert corpus(root)[0] == before[0]
+    root.market.with_name("away").rename(root.market)
+    root.publish()
+
+    assert all(found.mended for found in findings)
+    assert {found.where for found in findings} == set(root.root.files("state/seen", ".parquet"))
+    assert corpus(root) == before
+    assert seen_table(root.root).read()["doc_id"].is_duplicated().sum() == 0
+
+
+def test_aliases_that_cannot_be_read_are_set_aside_so_that_runs_go_on(root: SkillRoot) -> None:
+    root.remove("bread")
+    root.write("toast", SKILLS["bread"].replace("name: bread", "name: toast"))
+    root.publish()
+    files = root.root.files("state/aliases", ".parquet")
+    content = path(root, files[0]).read_bytes()[:-40]
+    truncate(path(root, files[0]))
+
+    found = only(examine(root.root))
+    root.publish()
+
+    assert (found.where, found.mended) == (files[0], False)
+    assert path(root, f"{files[0]}.damaged").read_bytes() == content
+    assert examine(root.root) == []
+
+
+@pytest.mark.parametrize("name", ["sources.json", "licences.json", "runs/20250302.json"])
+def test_a_note_between_runs_that_cannot_be_read_is_removed(root: SkillRoot, name: str) -> None:
+    before = corpus(root)
+    path(root, f"state/{name}").parent.mkdir(exist_ok=True)
+    path(root, f"state/{name}").write_bytes(b'{"sources": \xff')
+
+    found = only(examine(root.root))
+    root.publish()
+
+    assert (found.where, found.mended) == (f"state/{name}", True)
+    assert corpus(root) == before
+    assert examine(root.root) == []
+
+
+@pytest.mark.parametrize("folder", ["raw/documents", "dropped"])
 def test_what_is_nowhere_else_is_left_and_told(root: SkillRoot, folder: str) -> None:
     root.write("empty", "")
     root.publish()
@@ -139,101 +188,6 @@ def test_what_is_nowhere_else_is_left_and_told(root: SkillRoot, folder: str) -> 
 
     assert (found.where, found.mended) == (file, False)
     assert root.root.exists(file)
-
-
-@pytest.mark.parametrize("content", [None, "{", '{"version": "v-1"}'])
-def test_a_pointer_that_is_lost_or_damaged_is_put_back(root: SkillRoot, content: str | None) -> None:
-    last = root.served()
-    path(root, SERVED).unlink() if content is None else path(root, SERVED).write_text(content)
-
-    found = only(examine(root.root))
-
-    assert (found.where, found.mended) == (SERVED, True)
-    assert root.served() == last
-
-
-def test_where_a_served_table_cannot_be_read_the_version_before_is_served(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
-    first, files = root.served(), set(path(root, "lance/nodes.lance/data").glob("*.lance"))
-    root.write("bees", SKILLS["bees"].replace("in October", "in September"))
-    root.publish()
-    for file in set(path(root, "lance/nodes.lance/data").glob("*.lance")) - files:
-        file.write_bytes(b"")
-
-    found = only(examine(root.root))
-
-    assert (found.where, found.done) == (SERVED, f"{first.version} is served again")
-    assert root.served() == first
-    assert "in October" in context(root)
-
-
-def test_a_table_whose_newest_manifest_is_damaged_is_told(root: SkillRoot) -> None:
-    manifests = path(root, "lance/nodes.lance/_versions").glob("*.manifest")
-    min(manifests).write_bytes(b"no manifest")  # LanceDB names them so that the newest comes first
-
-    found = only(examine(root.root))
-
-    assert "table nodes" in found.found
-    assert (found.where, found.mended) == (SERVED, False)
-
-
-def test_a_table_whose_rows_cannot_be_read_is_found_however_well_it_opens(root: SkillRoot) -> None:
-    for file in path(root, "lance/nodes.lance/data").glob("*.lance"):
-        file.write_bytes(b"")
-
-    found = only(examine(root.root))
-
-    assert "table nodes" in found.found
-    assert (found.where, found.mended) == (SERVED, False)
-
-
-def test_after_what_the_doctor_asks_for_the_next_run_publishes_again(root: SkillRoot) -> None:
-    for file in path(root, "lance/nodes.lance/data").glob("*.lance"):
-        file.write_bytes(b"")
-    examine(root.root)
-    root.root.delete("lance")
-    root.root.delete(SERVED)
-
-    root.publish()
-
-    assert "in September" in context(root)
-    assert examine(root.root) == []
-
-
-def test_a_damaged_record_of_a_version_is_removed_and_what_is_served_stays(root: SkillRoot) -> None:
-    last = root.served()
-    records = root.root.files("state/published", ".json")
-    path(root, records[0]).write_text("{")
-
-    found = only(examine(root.root))
-
-    assert (found.where, found.mended) == (records[0], True)
-    assert root.served() == last
-
-
-@pytest.mark.parametrize(("file", "content"), [("rows.npy", b""), ("index.json", b"{")])
-def test_a_damaged_routing_index_is_removed_and_search_answers_as_before(
-    root: SkillRoot, file: str, content: bytes
-) -> None:
-    asked = "feed sugar syrup to a colony", 3
-    before = [r["doc_id"] for r in root.ask().search(*asked)["results"]]
-    folder = f"routing/{root.served().version}.{root.served().skills}"
-    path(root, f"{folder}/{file}").write_bytes(content)
-
-    found = only(examine(root.root))
-
-    assert (found.where, found.mended) == (folder, True)
-    assert [r["doc_id"] for r in root.ask().search(*asked)["results"]] == before
-
-
-def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> None:
-    model = {k: v for k, v in root.served().model.items() if k != "path"}
-    writer = TableWriter(connect(root.root), NODES, nodes_schema(model), root.served().nodes)
-    writer.delete([BEES])
-
-    assert examine(root.root) == []
-    assert "in September" in context(root)
 
 
 def test_tables_of_a_backfill_are_mended_too(root: SkillRoot) -> None:

@@ -10,7 +10,7 @@ from storage.state import documents_table, nodes_table, parsed_table
 from tasks.crawl.awesome_list import AwesomeListSource
 from tasks.crawl.collect import collect
 from tasks.crawl.reach import Reach
-from tasks.evaluate.health import probe_index
+from tasks.evaluate.health import probe_index, served_probes
 from tasks.retrieve.page import METHODS
 from tests.hand_written import SKILLS
 from tests.skill_root import Export, SkillRoot
@@ -119,11 +119,18 @@ def test_a_root_of_servers_alone_passes_the_gate_and_answers(skill_root: Make) -
 
     assert root.ask().search("oven")["results"][0]["doc_id"] in {"bob/oven", "cat/oven"}
     assert root.ask().page("bob/oven", "heat", budget=None, method="mmr")["context"].startswith("Sets")
-    assert probe_index(root.root, root.served(), encoder=root.encoder, count=10) == []
+    assert (
+        probe_index(
+            root.root, root.served(), served_probes(root.root, root.served(), count=10), encoder=root.encoder
+        )
+        == []
+    )
 
 
 def test_probes_ask_for_skills_only_and_servers_do_not_upset_them(both: SkillRoot) -> None:
-    rows = probe_index(both.root, both.served(), encoder=both.encoder, count=10)
+    rows = probe_index(
+        both.root, both.served(), served_probes(both.root, both.served(), count=10), encoder=both.encoder
+    )
 
     fused = {row["measure"]: row["value"] for row in rows if row["leg"] == "fused"}
     assert fused["hit@10"] == 1.0

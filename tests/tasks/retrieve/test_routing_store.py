@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.errors import StorageError
 from tasks.retrieve.routing_store import FOLDER, RoutingIndex, open_routing
 from tests.hand_written import skill
 from tests.skill_root import SkillRoot
@@ -86,11 +85,26 @@ def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:
     assert best(root, "crust") == "bread"
 
 
-def test_a_damaged_file_is_named(root: SkillRoot) -> None:
+def test_a_damaged_file_is_named_and_search_answers_without_it(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
     (name,) = folders(root)
     root.root.write(f"{FOLDER}/{name}/impacts.npy", b"no array")
-    with pytest.raises(StorageError, match=r"impacts\.npy cannot be read"):
-        best(root, "crust")
+    assert best(root, "crust") == "bread"
+    assert "impacts.npy cannot be read" in caplog.text
+
+
+def test_numbers_that_a_disk_has_changed_do_not_go_into_the_next_version(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    (name,) = folders(root)
+    path = Path(root.root.at(f"{FOLDER}/{name}/vectors.npy"))
+    path.write_bytes(path.read_bytes()[:-4] + b"\x00\x00\x00\x7f")
+    root.write("bike", BIKE)
+    night(root)
+    assert "vectors.npy is damaged" in caplog.text
+    assert np.isfinite(opened(root).vectors).all()
+    assert np.linalg.norm(opened(root).vectors, axis=1) == pytest.approx(1, abs=1e-3)
 
 
 def test_files_of_versions_long_gone_are_deleted(root: SkillRoot) -> None:

@@ -1,0 +1,48 @@
+"""Compact: merge small files of the served tables, let go of what no kept version needs."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from prefect import flow
+from pydantic import Field
+
+from flows.artifacts import show_table
+from flows.index import announce
+from flows.record import new_run_id
+from flows.settings import load_settings
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.retrieve.shells import clean_files, compact_served, keep_versions, publish_tables, served_encoder
+
+log = logging.getLogger(__name__)
+
+
+@flow(name="compact", flow_run_name="compact {root}")
+def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60) -> dict[str, Any]:
+    """Merge small files of the tables into a new version, and remove what retention lets go of.
+
+    The compacted version holds the same rows, byte for byte, or is refused. Raw snapshots, the corpus and
+    state are left as they are, and so are the last published versions and what was published within a day.
+
+    Args:
+        root: Folder of all that Skillery keeps.
+        wait_minutes: How long to wait for another run that writes to this root.
+
+    Raises:
+        GateRefused: A compacted table differs from the served one, which stays.
+        NotPublished: Nothing is served.
+    """
+    run, settings = new_run_id(), load_settings()
+    with writer_lock(Root(root), wait=60 * wait_minutes):
+        done = compact_served(root)
+        encoder, now = served_encoder(root), datetime.now(UTC)
+        version = publish_tables(root, done["built"], done["checks"], encoder, run_id=run, now=now)
+        gone = keep_versions(root, settings.keep_versions, now=now)
+        after = clean_files(root)
+    log.info("compact: the tables had %d files, now %d", done["files_before"], after)
+    show_table("skillery-compaction", done["tables"], "Rows and files of each table, before and after.")
+    announce(root, version)
+    return {**done, "files_after": after, "gone": gone, "published": version}

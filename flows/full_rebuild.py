@@ -1,0 +1,48 @@
+"""Full rebuild: everything anew out of raw snapshots, beside what is served."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from prefect import flow
+from pydantic import Field
+
+from flows.artifacts import show_table
+from flows.nightly import last_specs, summary
+from flows.record import new_run_id, recorded
+from flows.stages import refine_to_served
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.retrieve.shells import redo_everything
+
+
+@flow(name="full-rebuild", flow_run_name="full-rebuild {root}")
+def full_rebuild(
+    root: str = "data",
+    index: Literal["all", "skills"] = "all",
+    keep_vectors: bool = False,
+    wait_minutes: Annotated[float, Field(ge=0)] = 60,
+    run_id: str | None = None,
+) -> dict[str, Any]:
+    """Refine, parse, encode and index everything anew, without crawling; serve it if it passes the gate.
+
+    The served version answers all the while, and stays where the gate refuses the new one. A rebuild that is
+    killed is finished by the next run of any kind.
+
+    Args:
+        root: Folder of all that Skillery keeps.
+        index: `skills` makes what routing needs and leaves the nodes' vectors for later.
+        keep_vectors: Take the vectors kept by their text, instead of encoding every text again.
+        wait_minutes: How long to wait for another run that writes to this root.
+        run_id: Name of this run; made up where empty.
+    """
+    place, run = Root(root), run_id or new_run_id()
+    with (
+        writer_lock(place, wait=60 * wait_minutes),
+        recorded(place, run, last_specs(place)) as record,
+    ):
+        redo_everything(root, keep_vectors=keep_vectors)
+        refine_to_served(record, root, index, anew=True)
+    found = record.as_dict()
+    show_table("skillery-full-rebuild", summary(found), f"Run {run}: {found['state']}.")
+    return found

@@ -1,0 +1,133 @@
+"""Prometheus metrics of a root, read from what it holds: no run need be under way, nor a Prefect server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from flows.status import root_status
+from storage.errors import SkilleryError, WrongInput
+from storage.root import Root
+from storage.state import read_runs
+
+_SECONDS_KEPT = 30.0  # of a bucket every look costs some hundred requests
+
+
+class RootCollector(Collector):
+    """What `skillery status` tells, as gauges; where the root cannot be read, that alone.
+
+    Args:
+        root: Read at most every 30 seconds.
+        now: The time.
+        clock: Seconds that only ever grow.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root, self._now, self._clock = root, now, clock
+        self._lock = threading.Lock()
+        self._kept: tuple[float, list[Metric]] | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics, for the registry."""
+        with self._lock:
+            if self._kept is None or self._clock() - self._kept[0] > _SECONDS_KEPT:
+                self._kept = self._clock(), self._read()
+            return self._kept[1]
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: registering reads no root."""
+        return []
+
+    def _read(self) -> list[Metric]:
+        try:
+            found = [*_status(root_status(self._root), self._now()), *_last_run(read_runs(self._root, 1))]
+        except SkilleryError:
+            return [_gauge("readable", "1 where the root can be read.", 0)]
+        return [_gauge("readable", "1 where the root can be read.", 1), *found]
+
+
+def serve_metrics(root: Root, address: str, port: int) -> tuple[int, Callable[[], None]]:
+    """Serve a root's metrics under /metrics from threads of this process.
+
+    Args:
+        root: The root.
+        address: Where to listen; 127.0.0.1 is this machine alone.
+        port: 0 takes a free one.
+
+    Returns:
+        The port, and a function that ends it.
+
+    Raises:
+        WrongInput: It cannot listen there.
+    """
+    registry = CollectorRegistry()
+    registry.register(RootCollector(root))
+    try:
+        server, thread = start_http_server(port, addr=address, registry=registry)
+    except OSError as error:
+        msg = f"--address {address} --port {port}: cannot listen there ({error.strerror or error})"
+        raise WrongInput(msg) from error
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return int(server.server_port), end
+
+
+def _status(status: dict[str, Any], now: datetime) -> Iterator[Metric]:
+    served = InfoMetricFamily("skillery_served", "The version that answers.")
+    if status["served"] is not None:
+        served.add_metric([], {"version": status["served"]})
+        age = (now - datetime.fromisoformat(status["published_at"])).total_seconds()
+        yield _gauge("served_age_seconds", "Seconds since it was published.", age)
+    yield served
+    counts, dropped = status["counts"], status["dropped"]
+    yield _labelled("rows", "Rows that the corpus holds, by kind.", "kind", counts)
+    yield _labelled("dropped", "Documents left out by the runs, by reason.", "reason", dropped)
+    sources = {s["source"]: s for s in status["sources"]}
+    ages = {
+        spec: (now - datetime.fromisoformat(s["last_complete"])).total_seconds()
+        for spec, s in sources.items()
+        if s["last_complete"]
+    }
+    yield _labelled("source_age_seconds", "Seconds since a source was read to its end.", "source", ages)
+    stale = {spec: float(s["stale_since"] is not None) for spec, s in sources.items()}
+    yield _labelled("source_stale", "1 where a source could not be read last time.", "source", stale)
+
+
+def _last_run(runs: list[dict[str, Any]]) -> Iterator[Metric]:
+    for run in runs:
+        began = datetime.fromisoformat(run["started_at"]).timestamp()
+        yield _gauge("last_run_started_seconds", "When the last run began, Unix time.", began)
+        states = {s: float(run["state"] == s) for s in ("complete", "partial", "refused", "failed")}
+        yield _labelled("last_run_state", "1 for the state of the last run.", "state", states)
+        yield _labelled("last_run_seconds", "What its stages took.", "stage", run["seconds"])
+        yield _gauge("last_run_vectors", "Texts that it encoded.", run["vectors_new"])
+        failed = {check["check"]: float(not check["passed"]) for check in run["checks"]}
+        yield _labelled("last_run_check_failed", "1 for a check of the gate that failed.", "check", failed)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"skillery_{name}", text, value=value)
+
+
+def _labelled(name: str, text: str, label: str, values: dict[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"skillery_{name}", text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family

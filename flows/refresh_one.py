@@ -1,0 +1,61 @@
+"""Refresh one: one skill or repository now, not at night."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from prefect import flow
+from pydantic import Field
+
+from flows.artifacts import show_table
+from flows.nightly import last_specs, summary
+from flows.record import new_run_id, recorded
+from flows.settings import load_settings
+from flows.stages import refine_to_served
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.crawl.collect import require_readable
+from tasks.crawl.shells import find_sources, refresh_source
+
+
+@flow(name="refresh-one", flow_run_name="refresh {target} in {root}")
+def refresh_one(
+    target: Annotated[
+        str, Field(min_length=1, examples=["anthropics/skills/skills/pdf", "anthropics/skills"])
+    ],
+    root: str = "data",
+    index: Literal["all", "skills"] = "all",
+    wait_minutes: Annotated[float, Field(ge=0)] = 60,
+    run_id: str | None = None,
+) -> dict[str, Any]:
+    """Look at one skill or repository again, in the sources it came from, and serve what changed.
+
+    Only these sources are asked, of a marketplace this repository alone; no other document is retired. What
+    is new must pass the gate as a night's must. Returns the run's record, as the nightly does.
+
+    Args:
+        target: A document's id as `skillery search` prints it, or OWNER/REPO.
+        root: Folder of all that Skillery keeps.
+        index: `skills` makes what routing needs and leaves the nodes' vectors for later.
+        wait_minutes: How long to wait for another run that writes to this root.
+        run_id: Name of this run; made up where empty.
+
+    Raises:
+        WrongInput: No source has brought such a document.
+        NothingReadable: None of its sources could be read.
+    """
+    place, run, now = Root(root), run_id or new_run_id(), datetime.now(UTC)
+    options = load_settings().reading()
+    with writer_lock(place, wait=60 * wait_minutes):
+        specs = find_sources(root, target)
+        with recorded(place, run, last_specs(place)) as record:
+            with record.stage("crawl"):
+                record.sources = [
+                    refresh_source(root, spec, target, run_id=run, now=now, options=options) for spec in specs
+                ]
+                require_readable(record.sources)
+            refine_to_served(record, root, index)
+    found = record.as_dict()
+    show_table("skillery-refresh", summary(found), f"{target}, run {run}: {found['state']}.")
+    return found

@@ -1,0 +1,143 @@
+"""Runs a stage's batches on the task runner that the settings name: in this process, on Dask or on Ray."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from prefect import Task
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from flows.artifacts import batch_progress
+from flows.settings import Settings, load_settings
+from storage.errors import WrongInput
+
+_PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
+
+Call = tuple[Task[..., Any], Mapping[str, Any]]
+
+
+def require_runner(settings: Settings) -> None:
+    """Let settings pass whose task runner is installed.
+
+    Raises:
+        WrongInput: It comes with an extra that is not.
+    """
+    package = _PACKAGES.get(settings.task_runner)
+    if package is not None and importlib.util.find_spec(package) is None:
+        name = settings.task_runner
+        msg = f"SKILLERY_TASK_RUNNER={name} needs the extra `{name}`: pip install 'skillery[{name}]'"
+        raise WrongInput(msg)
+
+
+def runs_elsewhere() -> bool:
+    """Tell whether batches run in processes of a Dask or Ray cluster."""
+    return load_settings().task_runner != "threads"
+
+
+@contextmanager
+def shared_runner() -> Iterator[None]:
+    """Let all stages within share one task runner: a cluster is started once, and only if there is a batch.
+
+    Raises:
+        WrongInput: As `require_runner`.
+    """
+    with ExitStack() as stack:
+        if _shared.get() is None:
+            token = _shared.set(stack.enter_context(_opened(load_settings())))
+            stack.callback(_shared.reset, token)
+        yield
+
+
+def run_batches(stage: str, calls: Iterable[Call], total: int, *, in_turn: bool = False) -> Iterator[Any]:
+    """Run a stage's batches and yield their results, in order; only from inside a flow.
+
+    Args:
+        stage: What the page of the run calls it.
+        calls: Tasks with their parameters, which are small and fit to be sent to another process.
+        total: How many there are.
+        in_turn: Whether each call is asked for only when the one before it has its result.
+
+    Raises:
+        WrongInput: As `require_runner`.
+    """
+    with shared_runner(), batch_progress(stage, total) as step:
+        for result in _results(calls, in_turn=in_turn):
+            step()
+            yield result
+
+
+def _results(calls: Iterable[Call], *, in_turn: bool) -> Iterator[Any]:
+    runner = _shared.get()
+    assert runner is not None  # noqa: S101 (for the types)
+    if in_turn or runner.in_process:
+        for task, parameters in calls:
+            yield runner.wait(task, parameters)
+    else:
+        for future in [runner.submit(*call) for call in calls]:
+            yield future.result()
+
+
+class _Runner:
+    """A task runner that is started with the first batch."""
+
+    def __init__(self, settings: Settings, stack: ExitStack) -> None:
+        self._settings, self._stack = settings, stack
+        self.in_process = settings.task_runner == "threads" and settings.task_workers in (None, 1)
+        self._runner: TaskRunner[Any] | None = None
+
+    def wait(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the task's)
+        """Return a task's result."""
+        return task(**parameters) if self.in_process else self.submit(task, parameters).result()
+
+    def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
+        """Start a task; return its future."""
+        if self._runner is None:
+            self._runner = self._stack.enter_context(_runner_of(self._settings))
+        # Without it every worker starts a server of its own, on one database.
+        with (
+            get_client(sync_client=True) as client,
+            temporary_settings({PREFECT_API_URL: str(client.api_url)}),
+        ):
+            return self._runner.submit(task, parameters=dict(parameters))
+
+
+_shared: ContextVar[_Runner | None] = ContextVar("shared_runner", default=None)
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[_Runner]:
+    require_runner(settings)
+    with ExitStack() as stack:
+        yield _Runner(settings, stack)
+
+
+def _runner_of(settings: Settings) -> TaskRunner[Any]:
+    workers, address = settings.task_workers or _cores(), settings.task_runner_address
+    if settings.task_runner == "dask":
+        from prefect_dask.task_runners import DaskTaskRunner  # noqa: PLC0415 (comes with an extra)
+
+        logging.getLogger("distributed").setLevel(logging.WARNING)
+        # Each worker has one thread: what batches do is Python for the most part. None listens outside.
+        local = {
+            "n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None,
+        }  # fmt: skip
+        return DaskTaskRunner(address=address) if address else DaskTaskRunner(cluster_kwargs=local)
+    if settings.task_runner == "ray":
+        from prefect_ray import RayTaskRunner  # noqa: PLC0415 (comes with an extra)
+
+        local = {"num_cpus": workers, "include_dashboard": False}
+        found: TaskRunner[Any] = RayTaskRunner(address=address, init_kwargs={} if address else local)
+        return found
+    return ThreadPoolTaskRunner(max_workers=workers)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,34 @@
+"""From raw to served: what every run does once it knows what it is about."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from flows.index import index as index_tables
+from flows.parse import parse
+from flows.record import RunRecord
+from flows.refine import refine
+from flows.runners import shared_runner
+
+
+def refine_to_served(
+    record: RunRecord, root: str, index: Literal["all", "skills"], *, anew: bool = False
+) -> None:
+    """Refine, parse, index, check and publish; what came of it goes into the run's record.
+
+    Args:
+        record: The run's; the caller holds the root's writer lock.
+        root: Folder of all that Skillery keeps.
+        index: `skills` leaves the nodes' vectors for later.
+        anew: Write every row of the tables into new files.
+    """
+    with shared_runner():
+        with record.stage("refine"):
+            refine(root, record.run_id)
+        with record.stage("parse"):
+            parsed = parse(root, index)
+            record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
+        with record.stage("index"):
+            indexed = index_tables(root, index, record.run_id, anew)
+    record.vectors_new += indexed["built"]["vectors_new"]
+    record.checks, record.published = indexed["checks"], indexed["version"] is not None

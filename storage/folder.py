@@ -1,0 +1,113 @@
+"""A root that is a folder of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from storage.errors import Missing, StorageError, WrongInput
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+UNFINISHED = ".tmp"
+
+
+class Folder:
+    """Files below a folder, which need not be there yet; implements `storage.root.Place`.
+
+    Raises:
+        WrongInput: `path` names a file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = Path(path).expanduser().absolute()
+        if self.folder.exists() and not self.folder.is_dir():
+            msg = f"root {str(path)!r} is a file: name a folder"
+            raise WrongInput(msg)
+        self.uri = str(self.folder)
+
+    def exists(self, relative: str) -> bool:
+        """Tell whether a file or folder of that name is there."""
+        return (self.folder / relative).exists()
+
+    def read(self, relative: str) -> bytes:
+        """Return a file's bytes."""
+        with self._reading(relative):
+            return (self.folder / relative).read_bytes()
+
+    def open(self, relative: str) -> pa.NativeFile:
+        """Return a file to read parts of."""
+        with self._reading(relative):
+            return pa.OSFile(str(self.folder / relative))
+
+    @contextlib.contextmanager
+    def _reading(self, relative: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            msg = f"{self.uri}/{relative} is missing"
+            raise Missing(msg) from error
+        except OSError as error:
+            msg = f"{self.uri}/{relative} cannot be read ({error.strerror or error})"
+            raise StorageError(msg) from error
+
+    def write(self, relative: str, data: bytes) -> None:
+        """Put a file in place in one step."""
+        try:
+            put_file(self.folder / relative, data)
+        except OSError as error:
+            msg = f"{self.uri}/{relative} cannot be written ({error.strerror})"
+            raise StorageError(msg) from error
+
+    def delete(self, relative: str) -> None:
+        """Remove a file or a folder with all below it; nothing happens where there is none."""
+        delete_path(self.folder / relative)
+
+    def unfinished(self) -> list[str]:
+        """Return what writes left beside their files, and what one under way is writing, sorted."""
+        found = (path for path in self.folder.rglob(f"*{UNFINISHED}") if path.is_file())
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
+
+    def files(self, folder: str, suffix: str) -> list[str]:
+        """Return the whole files below a folder, sorted."""
+        found = (p for p in (self.folder / folder).rglob("*") if p.is_file())
+        whole = (p for p in found if p.name.endswith(suffix) and p.suffix != UNFINISHED)
+        return sorted(p.relative_to(self.folder).as_posix() for p in whole)
+
+    def fetch(self, relative: str) -> Path:
+        """Return where it lies."""
+        return self.folder / relative
+
+    def send(self, relative: str) -> None:
+        """Do nothing: what lies in the folder lies in the root."""
+
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Do the items one after another: a disk answers sooner than threads start."""
+        return [work(item) for item in items]
+
+
+def put_file(path: Path, data: bytes) -> None:
+    """Put a file in place in one step; what was there stays where that fails."""
+    beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{UNFINISHED}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(data)
+        beside.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def delete_path(path: Path) -> None:
+    """Remove a file or a folder with all below it; nothing happens where there is none."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,59 @@
+"""A published version, opened, and what is worked out from it alone: threads may share it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import lancedb
+
+from storage.root import Root
+from storage.served import Served
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.page import PagedDocument
+from tasks.retrieve.routing_store import open_routing
+from tasks.retrieve.search import Searcher
+
+_RECENT = 32  # documents kept ready: an agent asks the same skill again and again
+
+
+@dataclass(frozen=True)
+class OpenVersion:
+    """Both tables at the versions of one publication, its encoder, and the documents asked for last."""
+
+    root: Root
+    served: Served
+    skills: lancedb.table.Table
+    nodes: lancedb.table.Table | None
+    encoder: OnnxEncoder
+    recent: OrderedDict[str, PagedDocument] = field(default_factory=OrderedDict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def searcher(self) -> Searcher:
+        """Return what ranks its skills, made at the first question.
+
+        Raises:
+            StorageError: The table cannot be read.
+        """
+        with self.lock:
+            return self._searcher
+
+    @functools.cached_property
+    def _searcher(self) -> Searcher:
+        return Searcher(self.skills, open_routing(self.root, self.served), self.encoder)
+
+    def kept(self, doc_id: str) -> PagedDocument | None:
+        """Return a document that is kept ready, which makes it the one asked for last."""
+        with self.lock:
+            if doc_id in self.recent:
+                self.recent.move_to_end(doc_id)
+            return self.recent.get(doc_id)
+
+    def keep(self, document: PagedDocument) -> None:
+        """Keep a document ready, in place of the one not asked for the longest."""
+        with self.lock:
+            self.recent[document.doc_id] = document
+            if len(self.recent) > _RECENT:
+                self.recent.popitem(last=False)

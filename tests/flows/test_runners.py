@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from flows.settings import load_settings
+from storage.errors import WrongInput
+from storage.root import Root
+from tests.built import built_at, lowest_cosine
+from tests.many_skills import many_skills
+from tests.s3_server import BUCKET
+
+pytestmark = pytest.mark.prefect
+
+
+def _artifact(api: str, key: str) -> dict[str, Any]:
+    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
+    body = json.dumps(wanted).encode()
+    request = Request(f"{api}/artifacts/filter", body, {"Content-Type": "application/json"})  # noqa: S310
+    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
+        (found,) = json.load(response)
+    return dict(found)
+
+
+def _ran(count: int, *, in_turn: bool = False) -> list[tuple[int, int, int]]:
+    """Run a flow of batches; return of each its number, and the process and thread it ran in."""
+    from prefect import flow, task
+
+    from flows.runners import run_batches
+
+    @task
+    def batch(number: int, after: int) -> tuple[int, int, int]:
+        return number, os.getpid(), threading.get_ident()
+
+    @flow
+    def batches() -> list[tuple[int, int, int]]:
+        done: list[tuple[int, int, int]] = []
+        calls = ((batch, {"number": n, "after": len(done)}) for n in range(count))
+        for result in run_batches("numbers", calls, count, in_turn=in_turn):
+            done.append(result)  # noqa: PERF402 (each call is to see what was done before it)
+        return done
+
+    return batches()
+
+
+def test_batches_run_in_this_thread_by_default_and_in_order(prefect_server: str) -> None:
+    found = _ran(3)
+    assert found == [(n, os.getpid(), threading.get_ident()) for n in range(3)]
+    shown = _artifact(prefect_server, "skillery-numbers-progress")
+    assert (shown["type"], float(shown["data"])) == ("progress", 100.0)
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_with_workers_they_run_on_threads_and_keep_their_order(
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch, in_turn: bool
+) -> None:
+    monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
+    found = _ran(4, in_turn=in_turn)
+    assert [number for number, *_ in found] == [0, 1, 2, 3]
+    assert {process for _, process, _ in found} == {os.getpid()}
+    assert threading.get_ident() not in {thread for *_, thread in found}
+
+
+def test_a_runner_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.runners import require_runner
+
+    monkeypatch.setenv("SKILLERY_TASK_RUNNER", "ray")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(WrongInput, match=r"SKILLERY_TASK_RUNNER=ray needs .* pip install 'skillery\[ray\]'"):
+        require_runner(load_settings())
+
+
+def test_a_runner_of_no_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLERY_TASK_RUNNER", "slurm")
+    with pytest.raises(WrongInput, match="SKILLERY_TASK_RUNNER='slurm'"):
+        load_settings()
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> str:
+    for name, text in many_skills(30).items():
+        (tmp_path / "market" / name).mkdir(parents=True)
+        (tmp_path / "market" / name / "SKILL.md").write_text(text, "utf-8")
+    return f"dir:{tmp_path / 'market'}"
+
+
+@pytest.fixture
+def in_bucket(s3: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in {**s3, "XDG_CACHE_HOME": str(tmp_path / "copies")}.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/beyond"
+
+
+@pytest.fixture
+def dask(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    def switch() -> None:
+        monkeypatch.setenv("SKILLERY_TASK_RUNNER", "dask")
+        monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
+
+    return switch
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Dask's event loop, at its end
+def test_one_process_dask_and_a_bucket_build_the_same(
+    prefect_server: str, root: str, market: str, in_bucket: str, dask: Callable[[], None], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from flows.evaluate import evaluate
+    from flows.nightly import nightly
+
+    monkeypatch.setattr("tasks.parse.corpus.DOCUMENTS_PER_BATCH", 8)
+    bucket = Root(in_bucket)
+    for other in (bucket.folder, tmp_path / "dask"):
+        (other / "models").parent.mkdir(parents=True, exist_ok=True)
+        (other / "models").symlink_to(Path(root) / "models")
+    nightly(root, [market])
+    nightly(in_bucket, [market])
+    dask()
+    nightly(str(tmp_path / "dask"), [market])
+    evaluate(str(tmp_path / "dask"))
+
+    one = built_at(Root(root))
+
+    assert len(one.skills) == 30
+    assert lowest_cosine(one, built_at(Root(tmp_path / "dask"))) >= 0.9999
+    assert lowest_cosine(one, built_at(bucket)) >= 0.9999

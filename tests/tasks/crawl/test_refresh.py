@@ -1,0 +1,173 @@
+"""One skill or one repository is looked at again; nothing else is touched."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.errors import WrongInput
+from storage.state import read_sources, seen_table
+from tasks.crawl.collect import collect_some
+from tasks.crawl.opening import Opening
+from tasks.crawl.reading import SourceReport
+from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
+from tests.crawling import Crawler, grows
+from tests.marketplace.repository import Repository
+from tests.marketplace.server import Marketplace
+from tests.marketplace.world import World
+
+
+def refresh(crawler: Crawler, spec: str, target: str) -> SourceReport:
+    """Refresh one target in one source, then let a day pass."""
+    wanted = Target(target)
+    source = open_part(spec, wanted, Opening(crawler.root, crawler.now, reach=crawler.reach))
+    crawler.nights += 1
+    run, covers = f"night-{crawler.nights}", wanted_of(spec, wanted)
+    report = collect_some(source, crawler.root, covers, run_id=run, now=crawler.now)
+    crawler.now += timedelta(days=1)
+    return report
+
+
+def retired(crawler: Crawler) -> set[str]:
+    rows = seen_table(crawler.root).read().to_dicts()
+    return {row["doc_id"] for row in rows if row["retired_at"] is not None}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    """Return a folder of skills: `local/shelf/<name>`."""
+    for name in ("basil", "chard", "dill"):
+        folder = tmp_path / "shelf" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_bytes(grows(name))
+    return tmp_path / "shelf"
+
+
+@pytest.mark.parametrize(
+    ("target", "doc_id", "meant"),
+    [
+        ("ann/garden", "ann/garden/beds/dill", True),
+        ("ANN/Garden", "ann/garden/beds/dill", True),
+        ("ann/garden/beds/dill", "ann/garden/beds/dill", True),
+        ("ann/garden", "ann/garden", True),
+        ("ann/garden", "ann/gardens/beds/dill", False),
+        ("ann/garden/beds/dill", "ann/garden/beds/dill2", False),
+        ("ann/garden/beds/dill", "ann/garden/beds/leek", False),
+    ],
+)
+def test_a_target_is_a_document_or_all_below_a_repository(target: str, doc_id: str, meant: bool) -> None:
+    assert Target(target).covers(doc_id) is meant
+
+
+def test_the_sources_of_a_target_are_those_that_brought_it(crawler: Crawler, shelf: Path) -> None:
+    crawler.crawl(f"dir:{shelf}")
+
+    assert sources_of(crawler.root, Target("LOCAL/shelf/dill")) == [f"dir:{shelf}"]
+    with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden'.*skillery run --source"):
+        sources_of(crawler.root, Target("ann/garden"))
+
+
+def test_of_a_folder_one_skill_is_brought_and_the_others_are_as_they_were(
+    crawler: Crawler, shelf: Path
+) -> None:
+    crawler.crawl(f"dir:{shelf}")
+    for name in ("basil", "dill"):
+        (shelf / name / "SKILL.md").write_bytes(grows(name, "Water it at noon."))
+
+    report = refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
+
+    assert (report.state, report.listed, report.changed) == ("complete", 1, 1)
+    held = crawler.held()
+    assert held["local/shelf/dill"] == grows("dill", "Water it at noon.")
+    assert held["local/shelf/basil"] == grows("basil")
+    assert crawler.crawl(f"dir:{shelf}").changed == 1
+
+
+def test_a_skill_that_is_gone_is_retired_and_no_other_is(crawler: Crawler, shelf: Path) -> None:
+    crawler.crawl(f"dir:{shelf}")
+    shutil.rmtree(shelf / "dill")
+    shutil.rmtree(shelf / "chard")
+
+    assert refresh(crawler, f"dir:{shelf}", "local/shelf/dill").retired == 1
+    assert retired(crawler) == {"local/shelf/dill"}
+    assert crawler.stale() == set()
+
+
+def test_a_skill_that_is_put_back_after_a_refresh_comes_back_at_night(crawler: Crawler, shelf: Path) -> None:
+    crawler.crawl(f"dir:{shelf}")
+    (shelf / "dill").rename(shelf.with_name("away"))
+    refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
+    shelf.with_name("away").rename(shelf / "dill")
+
+    assert crawler.crawl(f"dir:{shelf}").new == 1
+    assert retired(crawler) == set()
+
+
+def test_a_source_that_cannot_be_read_makes_what_was_asked_for_stale_and_nothing_else(
+    crawler: Crawler, shelf: Path
+) -> None:
+    crawler.crawl(f"dir:{shelf}")
+    shelf.rename(shelf.with_name("away"))
+
+    report = refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
+
+    assert (report.state, report.failed) == ("failed", {"missing": 1})
+    assert crawler.stale() == {"local/shelf/dill"}
+    assert retired(crawler) == set()
+
+
+def test_what_is_remembered_of_a_source_is_not_what_a_refresh_saw_of_it(
+    crawler: Crawler, shelf: Path
+) -> None:
+    spec = f"dir:{shelf}"
+    crawler.crawl(spec)
+    before = read_sources(crawler.root)[spec]
+
+    refresh(crawler, spec, "local/shelf/dill")
+
+    assert read_sources(crawler.root)[spec] == {**before, "version": None}
+
+
+def test_of_a_marketplace_one_repository_is_asked_for_and_nothing_is_listed(
+    world: World, garden: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    other = world.repository("bo/herbs")
+    other.commit({"mint/SKILL.md": grows("mint")})
+    crawler.crawl()
+    for repository, path in ((garden, "beds/dill"), (other, "mint")):
+        repository.commit({f"{path}/SKILL.md": grows("dill", "Sow it late.")})
+    market.clear_requests()
+
+    report = refresh(crawler, "skillsmp", "ann/garden/beds/dill")
+
+    assert (report.state, report.changed, report.unchanged, report.retired) == ("complete", 1, 4, 0)
+    assert all("bo/herbs" not in request.path for request in market.requests)
+    assert market.count(kind="search") == 0
+    assert crawler.held()["ann/garden/beds/dill"] == grows("dill", "Sow it late.")
+    assert crawler.held()["bo/herbs/mint"] == grows("mint")
+
+
+def test_a_repository_that_fails_makes_its_own_skills_stale_alone(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
+    crawler.crawl()
+    garden.delete()
+
+    refresh(crawler, "skillsmp", "ann/garden")
+
+    assert crawler.stale() == {f"ann/garden/beds/{n}" for n in ("basil", "chard", "dill", "endive", "fennel")}
+    assert retired(crawler) == set()
+
+
+def test_of_a_github_repository_all_is_looked_at_even_for_one_skill(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl("github:ann/garden")
+    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sow it late.") for n in ("dill", "basil")})
+
+    assert refresh(crawler, "github:ann/garden", "ann/garden/beds/dill").changed == 2
+    assert crawler.crawl("github:ann/garden").unchanged == 5

@@ -37,8 +37,6 @@ app = typer.Typer(
     invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 app.add_typer(evaluate_app, name="evaluate")
-for command in COMMANDS:
-    app.command()(command)
 app.add_typer(bench_app, name="bench")
 app.add_typer(train_app, name="train")
 
@@ -294,6 +292,10 @@ def serve_metrics(
             pass
     finally:
         end()
+
+
+for command in COMMANDS:
+    app.command()(command)
 
 
 def main() -> None:

@@ -112,6 +112,7 @@ def parse_partitions(
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
     writer = _ParseWriter(root, dimension)
+    writer.open(todo.drop_nulls("digest")["doc_id"].to_list(), partitions)
     writer.forget(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
@@ -151,6 +152,14 @@ class _ParseWriter:
         self.nodes, self.edges, self.parsed = nodes_table(root), edges_table(root), parsed_table(root)
         self.spool = vectors_table(root, dimension)
         self.counts: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
+
+    def open(self, doc_ids: list[str], partitions: list[int]) -> None:
+        """Have these taken for undone until they are written.
+
+        Else a kill in between could leave new nodes behind an old digest, to which the document may return.
+        """
+        rows = self.parsed.read(partitions).filter(pl.col("doc_id").is_in(doc_ids))
+        self.parsed.replace(doc_ids, rows.with_columns(digest=pl.lit("")))
 
     def forget(self, doc_ids: list[str]) -> None:
         """Remove all of documents that are gone."""

@@ -171,16 +171,8 @@ def test_vectors_that_an_encoder_of_another_dimension_left_are_no_obstacle(skill
     assert root.parse()["vectors"] > 0
 
 
-@pytest.mark.parametrize("writes", range(1, 8))
-def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
-    skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
-) -> None:
-    root = skill_root({"bread": BREAD, "bees": BEES})
-    root.crawl()
-    root.parse()
-    root.write("bread", MORE_BREAD)
-    root.remove("bees")
-    root.crawl()
+def killed_after(writes: int, root: SkillRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse until so many tables were written."""
     replace, left = PartitionedTable.replace, [writes]
 
     def dying(table: PartitionedTable, doc_ids: list[str], rows: pl.DataFrame) -> None:
@@ -194,6 +186,19 @@ def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
         root.parse()
     monkeypatch.undo()
 
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    root = skill_root({"bread": BREAD, "bees": BEES})
+    root.crawl()
+    root.parse()
+    root.write("bread", MORE_BREAD)
+    root.remove("bees")
+    root.crawl()
+    killed_after(writes, root, monkeypatch)
+
     root.parse()
 
     nodes, edges, parsed, vectors = contents(root)
@@ -202,6 +207,28 @@ def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
     assert parsed["n_edges"].sum() == edges.height
     assert "Freeze the second loaf in slices." in nodes["text"].to_list()
     assert root.parse()["documents"] == 0
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_again(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    root = skill_root({"bread": BREAD, "bees": BEES})
+    root.crawl()
+    root.parse()
+    before = contents(root)
+    root.write("bread", MORE_BREAD)
+    root.remove("bees")
+    root.crawl()
+    killed_after(writes, root, monkeypatch)
+    root.write("bread", BREAD)
+    root.write("bees", BEES)
+    root.crawl()
+
+    root.parse()
+
+    for table, was in zip(contents(root), before, strict=True):
+        assert_frame_equal(table, was, check_row_order=False)
 
 
 def test_batches_hold_about_a_hundred_documents_each_once(skill_root: Make) -> None:

@@ -17,7 +17,7 @@ from tasks.models.encoder import card_of
 from tasks.models.export import exported_encoder
 from tasks.models.kept import export_here, load_kept_encoder
 from tasks.models.llm_budget import Carried
-from tasks.parse.careful import embedded_classifier
+from tasks.parse.careful import embedded_classifier, embedded_name
 from tasks.parse.choose import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 
@@ -40,8 +40,7 @@ def plan_parsing(
 ) -> dict[str, Any]:
     """Decide which partitions hold documents to parse, and by which classifier."""
     plan = plan_parse(Root(root), _rules(encoder, llm, with_vectors=with_vectors))
-    local = embedded_classifier(careful=with_vectors)
-    return {**asdict(plan), "classifier": classifier_name(local.name, llm)}
+    return {**asdict(plan), "classifier": classifier_name(embedded_name(careful=with_vectors), llm)}
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE)
@@ -64,7 +63,7 @@ def parse_batch(
 
 def _rules(encoder: str, llm: LlmOptions | None, *, with_vectors: bool) -> str:
     revision = card_of(encoder)["revision"]
-    identity = typing_identity(embedded_classifier(careful=with_vectors).name, llm)
+    identity = typing_identity(embedded_name(careful=with_vectors), llm)
     return rules_digest(identity, revision, revision if with_vectors else None)
 
 

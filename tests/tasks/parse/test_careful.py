@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from storage.schemas import NODE_TYPES
 from tasks.models.export import resolve
 from tasks.parse import context_model
-from tasks.parse.careful import UNSURE, CarefulClassifier, embedded_classifier, together
+from tasks.parse.careful import UNSURE, CarefulClassifier, embedded_classifier, embedded_name, together
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.context_model import BASE, GRAPH, WEIGHTS, packaged_context_model, packed, unpacked
 from tasks.parse.context_window import windows
@@ -140,6 +140,8 @@ def test_without_vectors_the_first_look_alone_types() -> None:
     assert embedded_classifier(careful=True).name == CarefulClassifier.name
     assert embedded_classifier(careful=False).name == LocalClassifier.name
     assert CarefulClassifier.name != LocalClassifier.name
+    for careful in (True, False):
+        assert embedded_name(careful=careful) == embedded_classifier(careful=careful).name
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ def parse_partitions(
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
     writer = _ParseWriter(root, dimension)
-    writer.open(todo.drop_nulls("digest")["doc_id"].to_list(), partitions)
+    writer.open(todo["doc_id"].to_list(), partitions)
     writer.forget(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
@@ -156,10 +156,13 @@ class _ParseWriter:
     def open(self, doc_ids: list[str], partitions: list[int]) -> None:
         """Have these taken for undone until they are written.
 
-        Else a kill in between could leave new nodes behind an old digest, to which the document may return.
+        Else a kill in between could leave new nodes behind an old digest, to which the document may return,
+        or behind none, and no plan would see them when the document goes.
         """
-        rows = self.parsed.read(partitions).filter(pl.col("doc_id").is_in(doc_ids))
-        self.parsed.replace(doc_ids, rows.with_columns(digest=pl.lit("")))
+        rows = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
+        rows = rows.join(self.parsed.read(partitions), on="doc_id", how="left")
+        rows = rows.with_columns(pl.col("n_nodes", "n_edges").fill_null(0), digest=pl.lit(""))
+        self.parsed.replace(doc_ids, rows.select(PARSED.names()))
 
     def forget(self, doc_ids: list[str]) -> None:
         """Remove all of documents that are gone."""

@@ -210,6 +210,26 @@ def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
 
 
 @pytest.mark.parametrize("writes", range(1, 9))
+def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    root = skill_root({"bread": BREAD})
+    root.crawl()
+    root.parse()
+    before = contents(root)
+    root.write("bees", BEES)
+    root.crawl()
+    killed_after(writes, root, monkeypatch)
+    root.remove("bees")
+    root.crawl()
+
+    root.parse()
+
+    for table, was in zip(contents(root), before, strict=True):
+        assert_frame_equal(table, was, check_row_order=False)
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
 def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_again(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:

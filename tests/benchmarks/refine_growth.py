@@ -21,6 +21,9 @@ import tempfile
 import threading
 import time
 import zlib
+from collections import deque
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Self
 
@@ -64,16 +67,28 @@ class Replaced(dict[str, str]):
 
 def replicate(corpus: Path, size: int, out: Path) -> None:
     """Write the corpus and as many replicas of it as make `size` documents."""
-    rows = pl.read_parquet(corpus, columns=["id", "content"])
-    with pq.ParquetWriter(out, _SCHEMA, compression="zstd") as writer:
-        for replica in range(-(-size // rows.height)):
-            words = Replaced(replica)
-            part = rows.head(size - replica * rows.height)
-            contents = [words.applied(content) if replica else content for content in part["content"]]
-            ids = [f"{doc_id}--{replica}" for doc_id in part["id"]]
-            writer.write_table(
-                pa.table({"id": ids, "content": contents}, schema=_SCHEMA), row_group_size=1000
-            )
+    count = -(-size // pq.read_metadata(corpus).num_rows)
+    parts = [out.with_name(f"replica-{replica}.parquet") for replica in range(count)]
+    spawned = get_context("spawn")  # a fork of a process with Polars in it may hang
+    with (
+        ProcessPoolExecutor(os.cpu_count(), spawned) as pool,
+        pq.ParquetWriter(out, _SCHEMA, compression="zstd") as writer,
+    ):
+        deque(pool.map(replica_of, [corpus] * count, range(count), parts), maxlen=0)
+        left = size
+        for part in parts:
+            table = pq.read_table(part, schema=_SCHEMA)[:left]
+            writer.write_table(table, row_group_size=1000)
+            left -= len(table)
+            part.unlink()
+
+
+def replica_of(corpus: Path, replica: int, out: Path) -> None:
+    """Write the corpus with the words of a replica, 0 for its own."""
+    rows, words = pl.read_parquet(corpus, columns=["id", "content"]), Replaced(replica)
+    contents = [words.applied(content) if replica else content for content in rows["content"]]
+    ids = [f"{doc_id}--{replica}" for doc_id in rows["id"]]
+    pq.write_table(pa.table({"id": ids, "content": contents}, schema=_SCHEMA), out)
 
 
 def grow(corpus: Path, more: Path) -> None:

@@ -26,7 +26,7 @@ from tasks.evaluate.shells import (
 def evaluate(root: str = "data") -> dict[str, Any]:
     """Evaluate what is served at the start: quality of each leg, latency, size, drop reasons, mixes, drift.
 
-    Figures go to the history `reports/evaluation.parquet`, with pictures to `reports/evaluation.html`. The
+    Figures go to the history `reports/evaluations/`, with pictures to `reports/evaluation.html`. The
     run fails where a measure falls below its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
 
     Args:

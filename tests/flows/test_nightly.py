@@ -150,7 +150,7 @@ def test_evaluation_reports_each_leg_and_keeps_history(prefect_server: str, root
     legs = {(row["leg"], row["measure"]) for row in found["probes"]}
     assert {("dense", "hit@10"), ("lexical", "hit@10"), ("fused", "hit@10")} <= legs
     assert {row["value"] for row in found["probes"] if row["leg"] == "lexical"} == {1.0}
-    history = pl.read_parquet(Path(root) / "reports" / "evaluation.parquet")
+    history = pl.read_parquet(Path(root) / "reports" / "evaluations")
     assert history["version"].unique().to_list() == [found["version"]]
 
 

@@ -108,7 +108,7 @@ def test_an_evaluation_is_kept_drawn_and_compared_with_the_one_before(filled: st
 
     first, second = evaluate(filled), evaluate(filled)
 
-    history = pl.read_parquet(Path(filled) / "reports" / "evaluation.parquet")
+    history = pl.read_parquet(Path(filled) / "reports" / "evaluations")
     assert history["evaluated_at"].n_unique() == 2
     assert {row["verdict"] for row in first["drift"]} == {"new"}
     assert {row["before"] for row in second["drift"] if row["measure"] == "hit@10"} >= {1.0}

@@ -39,14 +39,18 @@ class Place(NamedTuple):
     export: Path
 
     def write(self, edition: str) -> None:
-        """Put an edition of the skills in the market: the second lacks one, has another and changed ones."""
+        """Put an edition of the skills in the market: others than the first lack one and change and add some.
+
+        Beside them lie a copy of the one that they lack, one that is almost the first, and one of nothing.
+        """
         texts = many_skills(12, edition="first")
+        names = list(texts)
+        copies = {f"{names[2]}-again": texts[names[2]], f"{names[0]}-nearly": f"{texts[names[0]]}Mind it.\n"}
         if edition != EDITIONS[0]:
             others = many_skills(14, edition=edition)
-            names = list(others)
-            texts = {n: texts[n] for n in names[3:12]} | {n: others[n] for n in [*names[:2], *names[12:]]}
+            texts = {n: texts[n] for n in names[3:]} | {n: others[n] for n in others if n not in names[2:]}
         shutil.rmtree(self.market, ignore_errors=True)
-        for name, text in texts.items():
+        for name, text in {**texts, **copies, "nothing": ""}.items():
             (self.market / name).mkdir(parents=True)
             (self.market / name / "SKILL.md").write_text(text, "utf-8")
 

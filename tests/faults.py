@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +19,16 @@ import polars as pl
 from storage.lance import NODES, SKILLS, connect, open_at
 from storage.root import Root
 from storage.served import require_served
-from storage.state import aliases_table, documents_table, edges_table, nodes_table, seen_table
+from storage.state import (
+    aliases_table,
+    documents_table,
+    edges_table,
+    folded_table,
+    nodes_table,
+    parsed_table,
+    refined_table,
+    seen_table,
+)
 from tasks.crawl.directory import DirectorySource
 from tasks.parse.local import LocalClassifier
 from tasks.retrieve.doctor import examine
@@ -51,8 +62,11 @@ class Place(NamedTuple):
             texts = {n: texts[n] for n in names[3:]} | {n: others[n] for n in others if n not in names[2:]}
         shutil.rmtree(self.market, ignore_errors=True)
         for name, text in {**texts, **copies, "nothing": ""}.items():
-            (self.market / name).mkdir(parents=True)
-            (self.market / name / "SKILL.md").write_text(text, "utf-8")
+            file = self.market / name / "SKILL.md"
+            file.parent.mkdir(parents=True)
+            file.write_text(text, "utf-8")
+            # A market that goes back to an edition looks as it did then.
+            os.utime(file, ns=(zlib.crc32(edition.encode()), zlib.crc32(edition.encode())))
 
     def night(self, run_id: str = "", now: datetime | None = None, **more: Any) -> str | None:  # noqa: ANN401
         now = now or datetime.now(UTC)
@@ -89,6 +103,9 @@ def contents(root: Root) -> dict[str, Any]:
         "edges": edges_table(root).read(columns=["src_id", "dst_id", "edge_type"]).rows(),
         "seen": seen.select("doc_id", "source").rows(),
         "aliases": aliases_table(root).read(columns=["doc_id", "survivor"]).rows(),
+        "refined": refined_table(root).read(columns=["doc_id", "source", "outcome", "digest"]).rows(),
+        "folded": folded_table(root).read(columns=["doc_id", "body_hash"]).rows(),
+        "parsed": parsed_table(root).read().rows(),
         "served skills": [tuple(row.values()) for row in skills.to_pylist()],
         "served nodes": [tuple(row.values()) for row in nodes.to_pylist()],
     }

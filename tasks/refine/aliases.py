@@ -39,9 +39,13 @@ def desired_aliases(
     ])  # fmt: skip
 
 
-def write_aliases(table: PartitionedTable, known: pl.DataFrame, desired: pl.DataFrame, now: datetime) -> None:
-    """Make the table, which holds what is known, hold what is desired; a row that stays keeps its `since`."""
+def write_aliases(
+    table: PartitionedTable, desired: pl.DataFrame, now: datetime, *, but: Collection[str] = ()
+) -> None:
+    """Make the table hold what is desired; a row that stays keeps its `since`, an id among `but` its row."""
+    known = table.read()
     new = desired.join(known, on=_ROW, how="anti")
     over = known.join(desired, on=_ROW, how="anti")
-    rows = new.with_columns(since=pl.lit(now)).cast(ALIASES)
-    table.replace({*new["doc_id"], *over["doc_id"]}, rows)
+    held_back = {*known["doc_id"]} & {*but}
+    rows = new.filter(~pl.col("doc_id").is_in(list(held_back))).with_columns(since=pl.lit(now))
+    table.replace({*new["doc_id"], *over["doc_id"]} - held_back, rows.cast(ALIASES))

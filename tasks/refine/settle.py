@@ -64,11 +64,13 @@ def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = 
     _record_dropped(root, run_id, [dropped, _duplicates(newly), _departures(plan)])
     gone = held.join(_retired(plan), on="doc_id", how="semi")
     aliases, like = aliases_table(root), _as_their_like(root, gone, texts, limits)
-    known = aliases.read()
-    write_aliases(aliases, known, desired_aliases(known, verdict, like, again), now)
+    desired = desired_aliases(aliases.read(), verdict, like, again)
+    # An id that returns and, were this run to die, goes again leads where it led until it is placed.
+    write_aliases(aliases, desired, now, but=again)
     both = set(served["doc_id"]) & was_folded
     moved = ((was_folded ^ now_folded) | both) - replaced
     place(root, replaced=replaced, moved=moved, copies=now_folded)
+    write_aliases(aliases, desired, now)
     _record_verdicts(root, plan, _verdicts(plan, staged, dropped))
     forget_texts(root, texts["body_hash"])
     for folder in (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, SORTED):

@@ -69,8 +69,9 @@ def test_nights_killed_at_random_lose_nothing_and_double_nothing_while_a_reader_
     draw = random.Random(f"{count} kills")  # noqa: S311
     with reading(place.root) as given:
         for edition in kills(place, count, draw):
-            findings = examine(place.root)
-            assert all(found.mended for found in findings), (edition, findings)
+            if draw.random() < 0.5:  # the other half of the nights follow without a doctor
+                findings = examine(place.root)
+                assert all(found.mended for found in findings), (edition, findings)
         place.write(EDITIONS[1])
         require_mended(place, expected)
     require_whole(given)

@@ -241,6 +241,27 @@ def test_a_source_may_take_back_what_a_killed_run_had_placed(
     world.check(counts)
 
 
+@pytest.mark.parametrize("dies_at", range(12))
+@pytest.mark.parametrize("text", ["one", "near", "two"])
+def test_an_id_that_returned_for_a_killed_run_alone_leads_where_it_led(
+    tmp_path: Path, text: str, dies_at: int
+) -> None:
+    world = World(str(tmp_path))
+    for held in ({"a": "one"}, {"b": "one"}):
+        world.crawl(Night(SOURCES[2], held))
+        world.refine()
+    world.crawl(Night(SOURCES[2], {"b": "one", "a": text}))
+    world.refine(dies_at)
+    returned = "a" in documents_table(world.nights.root).read()["doc_id"]
+
+    world.crawl(Night(SOURCES[2], {"b": "one"}))
+    world.refine()
+
+    # Where a document of another text was put in its place, and is gone, nothing need stand for it.
+    leads = {"a": ("b", "retired")}
+    assert world.nights.aliases() in ([leads, {}] if returned and text == "two" else [leads])
+
+
 def test_the_order_in_which_documents_come_has_no_influence(tmp_path: Path) -> None:
     held = (("a", "one"), ("B", "one"), ("c", "far"), ("d", "two"), ("e", ""), ("f", "near"), ("g", "three"))
     found = [skill(doc_id, TEXTS[text]) for doc_id, text in held]

@@ -99,7 +99,8 @@ def print_findings(found: dict[str, Any]) -> None:
 def print_export(found: dict[str, Any]) -> None:
     """Print what an export holds."""
     _say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
-    _say(f"left out: {_counts(found['left_out'])}; the corpus by licence: {_counts(found['classes'])}")
+    _say(f"left out: {_counts(found['left_out'])}")
+    _say(f"the corpus by licence, as exported: {_counts(found['classes'])}")
     _say(f"{found['out']}/DATASHEET.md says where they come from and how they were refined")
 
 
@@ -109,7 +110,7 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"served: {status['served'] or 'nothing yet'}{age}")
     _say(f"counts: {_counts(status['counts'])}")
     _say(f"dropped: {_counts(status['dropped'])}")
-    _say(f"licences: {_counts(status['licences'])}")
+    _say(f"licences, as served: {_counts(status['licences'])}")
     columns = ["source", "state", "last_complete", "stale_since"]
     _table("sources", columns, [[s[c] for c in columns] for s in status["sources"]])
     _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
@@ -196,10 +197,11 @@ def print_comparison(found: dict[str, Any]) -> None:
 
 def print_look_alikes(found: dict[str, Any]) -> None:
     """Print which served skills mean nearly the same."""
-    rows = [[g["size"], g["name"], " ".join(g["doc_ids"][:3])] for g in found["largest"]]
-    _table("the largest groups", ["skills", "name", "ids, the first three"], rows)
-    alike = [[f"{p['similarity']:.3f}", p["doc_id"], p["other"]] for p in found["closest"]]
-    _table("the closest pairs", ["cosine", "skill", "other"], alike)
+    if found["pairs"]:
+        rows = [[g["size"], g["name"], " ".join(g["doc_ids"][:3])] for g in found["largest"]]
+        _table("the largest groups", ["skills", "name", "ids, the first three"], rows)
+        alike = [[f"{p['similarity']:.3f}", p["doc_id"], p["other"]] for p in found["closest"]]
+        _table("the closest pairs", ["cosine", "skill", "other"], alike)
     pairs = f"{found['pairs']:,} pairs" + (", cut off there" if found["truncated"] else "")
     grouped = f"{found['groups']:,} groups, {found['documents_in_groups']:,} of {found['documents']:,} skills"
     _say(f"{pairs} of cosine {found['threshold']} or more, by name and description: {grouped}")

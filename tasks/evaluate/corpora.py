@@ -58,11 +58,23 @@ def _of_contents(ids: pl.Series, contents: list[str | None]) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=_SCHEMA)
 
 
+def _folder(path: Path) -> Corpus:
+    """Measure a root, or what an export of any format left in a folder."""
+    if (path / "documents").is_dir():
+        return _root(path)
+    if (path / "skills").is_dir():
+        files = sorted((path / "skills").rglob("SKILL.md"))
+        ids = pl.Series([file.parent.relative_to(path).as_posix() for file in files], dtype=pl.String)
+        return _measured([_of_contents(ids, [file.read_text("utf-8") for file in files])])
+    for name, measured in (("documents.parquet", _parquet), ("documents.jsonl", _lines)):
+        if (path / name).is_file():
+            return measured(path / name)
+    msg = f"{path}: no root and no export; give one, a Parquet file or JSON lines {_FORM}"
+    raise WrongInput(msg)
+
+
 def _root(path: Path) -> Corpus:
     root = Root(path)
-    if not root.exists("documents"):
-        msg = f"{path}: no root, it has no documents/; give a root, a Parquet file or JSON lines {_FORM}"
-        raise WrongInput(msg)
     table = PartitionedTable(root, "documents", DOCUMENTS)
     return _measured(table.read([part], _COLUMNS) for part in range(PARTITIONS))
 
@@ -118,16 +130,16 @@ def load_corpus(spec: str) -> Corpus:
     """Return the quality measures of a corpus's documents, and how many have no text to measure.
 
     Args:
-        spec: A root (its current `documents/`), a Parquet file with doc_id or id and body or content, or a
-            file of JSON lines with the same. `content` is a whole SKILL.md, its bundle unknown; `body` is
-            what an export has, `files` beside it its bundle.
+        spec: A root (its current `documents/`), an export's folder, a Parquet file with doc_id or id and body
+            or content, or a file of JSON lines with the same. `content` is a whole SKILL.md, its bundle
+            unknown; `body` is what an export has, `files` beside it its bundle.
 
     Raises:
         WrongInput: There is nothing of the kind at `spec`, or it holds no document with text.
     """
     path = Path(spec).expanduser()
     if path.is_dir():
-        corpus = _root(path)
+        corpus = _folder(path)
     elif not path.is_file():
         msg = f"{spec}: not found; give a root, a Parquet file or JSON lines {_FORM}"
         raise WrongInput(msg)

@@ -85,6 +85,22 @@ def test_an_export_is_measured_but_for_what_has_no_text(tmp_path: Path, form: st
     assert load_corpus(str(path)).without_text == 1
 
 
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_an_export_s_folder_is_measured_as_its_documents_are(tmp_path: Path, form: str) -> None:
+    exported(tmp_path, form)
+
+    assert only(load_corpus(str(tmp_path)).measures)[:2] == ("a/b", len(BODY))
+
+
+def test_a_folder_of_exported_skills_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "documents.jsonl").write_text('{"doc_id": "a/b"}\n', "utf-8")
+    skill = tmp_path / "skills/a/b/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(f"---\nname: b\ndescription: Ties.\n---\n{BODY}", "utf-8")
+
+    assert only(load_corpus(str(tmp_path)).measures)[:2] == ("skills/a/b", len(BODY))
+
+
 def test_a_corpus_without_any_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "documents.jsonl"
     path.write_text('{"doc_id": "a", "body": null}\n', "utf-8")

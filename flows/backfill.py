@@ -14,6 +14,7 @@ from flows.record import new_run_id
 from flows.refine import IN_THREADS, refine_batches
 from flows.settings import load_settings
 from storage.counts import corpus_counts
+from storage.errors import WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import read_served
@@ -51,9 +52,16 @@ def backfill(
             backfill of that day left it.
 
     Raises:
+        WrongInput: A day is to be served of which not all is to be done.
         GateRefused: The last day's corpus failed a check; what was served stays.
     """
     settings, run, chosen = load_settings(), new_run_id(), stages or list(STAGES)
+    if publish and set(chosen) != set(STAGES):
+        # Texts of one backfill and pieces of another do not fit, and no check of the gate compares them.
+        msg = (
+            f"what is served needs {' and '.join(STAGES)}, not {chosen[0]} alone: leave out stages or publish"
+        )
+        raise WrongInput(msg)
     encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
     days = plan_backfill(root, start, end)
     with writer_lock(Root(root)):

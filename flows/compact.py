@@ -15,6 +15,7 @@ from flows.record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
+from storage.served import require_served
 from tasks.retrieve.shells import clean_files, compact_served, keep_versions, publish_tables, served_encoder
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
 
     The compacted version holds the same rows, byte for byte, or is refused. Raw snapshots, the corpus and
     state are left as they are, and so are the last published versions and what was published within a day.
+    What it publishes is as old as what was served before: no skill in it is fresher.
 
     Args:
         root: Folder of all that Skillery keeps.
@@ -37,10 +39,11 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
     """
     run, settings = new_run_id(), load_settings()
     with writer_lock(Root(root), wait=60 * wait_minutes):
-        done = compact_served(root)
-        encoder, now = served_encoder(root), datetime.now(UTC)
-        version = publish_tables(root, done["built"], done["checks"], encoder, run_id=run, now=now)
-        gone = keep_versions(root, settings.keep_versions, now=now)
+        done, before = compact_served(root), require_served(Root(root))
+        version = publish_tables(
+            root, done["built"], done["checks"], served_encoder(root), run_id=run, now=before.published_at
+        )
+        gone = keep_versions(root, settings.keep_versions, now=datetime.now(UTC))
         after = clean_files(root)
     log.info("compact: the tables had %d files, now %d", done["files_before"], after)
     show_table("skillery-compaction", done["tables"], "Rows and files of each table, before and after.")

@@ -47,7 +47,7 @@ def evaluate(root: str = "data") -> dict[str, Any]:
     # In turn: what is asked while something else is measured takes longer.
     probed, sample, counts = run_batches("evaluate", calls, len(calls), in_turn=True)
     keep_history(root, served.version, [*probed["rows"], *sample["rows"], *counts], now=now)
-    drift = report_drift(root, probed["misses"], settings.thresholds())
+    drift = report_drift(root, probed["misses"], settings.thresholds(), now=now)
     found = {
         "version": served.version,
         "evaluated_at": now.isoformat(),

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from flows.artifacts import show_table
 from flows.nightly import last_specs, summary
-from flows.record import new_run_id, recorded
+from flows.record import named_run, recorded
 from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
@@ -27,19 +27,19 @@ def full_rebuild(
     """Refine, parse, encode and index everything anew, without crawling; serve it if it passes the gate.
 
     The served version answers all the while, and stays where the gate refuses the new one. A rebuild that is
-    killed is finished by the next run of any kind.
+    killed, or refused, is finished by the next run of any kind: it too writes every row anew.
 
     Args:
         root: Folder of all that Skillery keeps.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         keep_vectors: Take the vectors kept by their text, instead of encoding every text again.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run; made up where empty.
+        run_id: Name of this run, of letters, digits, - and _; made up where empty.
     """
-    place, run = Root(root), run_id or new_run_id()
+    place, run = Root(root), named_run(run_id)
     with (
         writer_lock(place, wait=60 * wait_minutes),
-        recorded(place, run, last_specs(place)) as record,
+        recorded(place, run, last_specs(place), flow="full-rebuild") as record,
     ):
         redo_everything(root, keep_vectors=keep_vectors)
         refine_to_served(record, root, index, anew=True)

@@ -18,6 +18,8 @@ from storage.root import Root
 from storage.state import read_runs
 
 _SECONDS_KEPT = 30.0  # of a bucket every look costs some hundred requests
+_RUNS = 30  # looked through for the last of each flow
+_STATES = ("complete", "partial", "refused", "failed")
 
 
 class RootCollector(Collector):
@@ -53,7 +55,10 @@ class RootCollector(Collector):
 
     def _read(self) -> list[Metric]:
         try:
-            found = [*_status(root_status(self._root), self._now()), *_last_run(read_runs(self._root, 1))]
+            found = [
+                *_status(root_status(self._root), self._now()),
+                *_last_runs(read_runs(self._root, _RUNS)),
+            ]
         except SkilleryError:
             return [_gauge("readable", "1 where the root can be read.", 0)]
         return [_gauge("readable", "1 where the root can be read.", 1), *found]
@@ -110,16 +115,21 @@ def _status(status: dict[str, Any], now: datetime) -> Iterator[Metric]:
     yield _labelled("source_stale", "1 where a source could not be read last time.", "source", stale)
 
 
-def _last_run(runs: list[dict[str, Any]]) -> Iterator[Metric]:
+def _last_runs(runs: list[dict[str, Any]]) -> Iterator[Metric]:
+    """Tell of the last run of each flow: one that goes well does not hide that another's has not."""
+    last: dict[str, dict[str, Any]] = {}
     for run in runs:
-        began = datetime.fromisoformat(run["started_at"]).timestamp()
-        yield _gauge("last_run_started_seconds", "When the last run began, Unix time.", began)
-        states = {s: float(run["state"] == s) for s in ("complete", "partial", "refused", "failed")}
-        yield _labelled("last_run_state", "1 for the state of the last run.", "state", states)
-        yield _labelled("last_run_seconds", "What its stages took.", "stage", run["seconds"])
-        yield _gauge("last_run_vectors", "Texts that it encoded.", run["vectors_new"])
-        failed = {check["check"]: float(not check["passed"]) for check in run["checks"]}
-        yield _labelled("last_run_check_failed", "1 for a check of the gate that failed.", "check", failed)
+        last.setdefault(run.get("flow", "nightly"), run)  # records of before they named it
+    began = {f: datetime.fromisoformat(r["started_at"]).timestamp() for f, r in last.items()}
+    yield _labelled("last_run_started_seconds", "When the flow's last run began, Unix time.", "flow", began)
+    vectors = {f: r["vectors_new"] for f, r in last.items()}
+    yield _labelled("last_run_vectors", "Texts that it encoded.", "flow", vectors)
+    states = {f: {s: float(r["state"] == s) for s in _STATES} for f, r in last.items()}
+    yield _by_flow("last_run_state", "1 for the state of the flow's last run.", "state", states)
+    seconds = {f: r["seconds"] for f, r in last.items()}
+    yield _by_flow("last_run_seconds", "What its stages took.", "stage", seconds)
+    failed = {f: {c["check"]: float(not c["passed"]) for c in r["checks"]} for f, r in last.items()}
+    yield _by_flow("last_run_check_failed", "1 for a check of the gate that failed.", "check", failed)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -130,4 +140,12 @@ def _labelled(name: str, text: str, label: str, values: dict[str, float]) -> Gau
     family = GaugeMetricFamily(f"skillery_{name}", text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
+    return family
+
+
+def _by_flow(name: str, text: str, label: str, values: dict[str, dict[str, float]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"skillery_{name}", text, labels=["flow", label])
+    for flow, of_flow in values.items():
+        for key, value in of_flow.items():
+            family.add_metric([flow, key], value)
     return family

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from prefect import flow
+from pydantic import Field
 
 from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
 from flows.llm_settings import run_llm
-from flows.record import new_run_id, recorded
+from flows.record import named_run, recorded
 from flows.runners import require_runner
 from flows.settings import load_settings
 from flows.stages import refine_to_served
@@ -26,6 +27,7 @@ def nightly(
     sources: list[str] | None = None,
     limit: int | None = None,
     index: Literal["all", "skills"] = "all",
+    wait_minutes: Annotated[float, Field(ge=0)] = 60,
     run_id: str | None = None,
 ) -> dict[str, Any]:
     """Refresh the index from its sources; only what changed costs anything. Returns the run's record.
@@ -35,16 +37,26 @@ def nightly(
         sources: Specs such as `git+URL[@REF]`, `dir:PATH`, `parquet:PATH`; none: those of the last run.
         limit: The first so many documents of each source; empty: all.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
-        run_id: Name of this run; made up where empty.
+        wait_minutes: How long to wait for another run that writes to this root.
+        run_id: Name of this run, of letters, digits, - and _; made up where empty.
+
+    Raises:
+        WrongInput: A setting, a source or the run's name cannot be used.
+        Locked: Another run wrote to this root all the while.
+        NothingReadable: None of the sources could be read.
+        GateRefused: The new version failed a check; what was served stays.
     """
     # What is misspelt there is said now, not after hours of crawling.
     settings = load_settings()
     settings.licence_policies()
     require_runner(settings)
     run_llm(settings)
-    place, run = Root(root), run_id or new_run_id()
+    place, run = Root(root), named_run(run_id)
     specs = [normal_spec(s) for s in sources or last_specs(place)]
-    with writer_lock(place), recorded(place, run, specs) as record:
+    with (
+        writer_lock(place, wait=60 * wait_minutes),
+        recorded(place, run, specs, flow="nightly") as record,
+    ):
         with record.stage("crawl"):
             record.sources = crawl(root, specs, limit, run)
         refine_to_served(record, root, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from storage.counts import corpus_counts
-from storage.errors import GateRefused, NothingReadable, StorageError
+from storage.errors import GateRefused, NothingReadable, StorageError, WrongInput
 from storage.root import Root
 from storage.served import read_served
 from storage.state import write_run
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def new_run_id() -> str:
@@ -22,16 +25,32 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
+def named_run(given: str | None) -> str:
+    """Return the name that a run was given, or a new one where it was given none.
+
+    Raises:
+        WrongInput: Files and versions cannot be named like that.
+    """
+    if given and not _NAME.fullmatch(given):
+        msg = (
+            f"run_id {given!r} is no name of a run: give up to 64 letters, digits, - and _, or leave it empty"
+        )
+        raise WrongInput(msg)
+    return given or new_run_id()
+
+
 @dataclass(slots=True)
 class RunRecord:
     """What is known of a run so far, with the keys that `run --json` prints.
 
-    `documents`, `dropped`, `nodes` and `edges` count what the root holds now; `vectors_new` what this run
-    encoded; `llm` what this run asked of a language model and what that cost, null where none takes part;
-    `published` tells whether this run's version is what `served` names; `seconds` is by stage.
+    `flow` names what ran: the nightly, or a flow of an operator's. `documents`, `dropped`, `nodes` and
+    `edges` count what the root holds now; `vectors_new` what this run encoded; `llm` what this run asked of a
+    language model and what that cost, null where none takes part; `published` tells whether this run's
+    version is what `served` names; `seconds` is by stage.
     """
 
     run_id: str
+    flow: str
     specs: list[str]
     started_at: str
     state: str = "failed"
@@ -63,9 +82,9 @@ class RunRecord:
 
 
 @contextmanager
-def recorded(root: Root, run_id: str, specs: list[str]) -> Iterator[RunRecord]:
+def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterator[RunRecord]:
     """Keep a run's record below the root, with its state: also of a run that fails or is interrupted."""
-    record = RunRecord(run_id, specs, datetime.now(UTC).isoformat())
+    record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
     try:
         yield record
     except BaseException as error:

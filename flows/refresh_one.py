@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flows.artifacts import show_table
 from flows.nightly import last_specs, summary
-from flows.record import new_run_id, recorded
+from flows.record import named_run, recorded
 from flows.settings import load_settings
 from flows.stages import refine_to_served
 from storage.locks import writer_lock
@@ -39,17 +39,17 @@ def refresh_one(
         root: Folder of all that Skillery keeps.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run; made up where empty.
+        run_id: Name of this run, of letters, digits, - and _; made up where empty.
 
     Raises:
-        WrongInput: No source has brought such a document.
+        WrongInput: No source has brought such a document, or the run's name cannot be used.
         NothingReadable: None of its sources could be read.
     """
-    place, run, now = Root(root), run_id or new_run_id(), datetime.now(UTC)
+    place, run, now = Root(root), named_run(run_id), datetime.now(UTC)
     options = load_settings().reading()
     with writer_lock(place, wait=60 * wait_minutes):
         specs = find_sources(root, target)
-        with recorded(place, run, last_specs(place)) as record:
+        with recorded(place, run, last_specs(place), flow="refresh-one") as record:
             with record.stage("crawl"):
                 record.sources = [
                     refresh_source(root, spec, target, run_id=run, now=now, options=options) for spec in specs

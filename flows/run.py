@@ -28,7 +28,7 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
     run_id = new_run_id()
     mode = cast(Literal["all", "skills"], index)
     try:
-        return nightly(root.uri, specs or None, limit, mode, run_id)
+        return nightly(root.uri, specs or None, limit, mode, 0, run_id)
     except Exception:
         # Whatever it was, Prefect has shown it, and the run's record says it.
         record = read_run(root, run_id)

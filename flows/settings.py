@@ -137,12 +137,12 @@ class Settings(BaseSettings):
     )
     evaluation_max_fall: float = Field(
         0.05, ge=0, le=1,
-        description="What quality may fall, beyond noise, below the median of the last evaluations; 1: any.",
+        description="What quality may fall, beyond chance, below the median of other versions; 1: any.",
     )  # fmt: skip
     evaluation_max_ms: float | None = Field(
         None, gt=0, description="95th percentile of a search in ms from which evaluation fails; none: any."
     )
-    evaluation_compared: int = Field(7, ge=1, description="Evaluations before that drift is told from.")
+    evaluation_compared: int = Field(7, ge=1, description="Other versions that drift is told from.")
 
     def limits(self) -> dict[str, Any]:
         """Return the thresholds of refine's filters."""

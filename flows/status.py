@@ -28,7 +28,10 @@ def root_status(root: Root) -> dict[str, Any]:
     sources = [
         {"source": spec, **{k: r.get(k) for k in _OF_A_SOURCE}} for spec, r in read_sources(root).items()
     ]
-    runs = [{k: r[k] for k in ("run_id", "state", "published", "seconds")} for r in read_runs(root)]
+    runs = [
+        {"flow": r.get("flow", "nightly"), **{k: r[k] for k in ("run_id", "state", "published", "seconds")}}
+        for r in read_runs(root)
+    ]
     return {
         "served": served.version if served else None,
         "published_at": served.published_at.isoformat() if served else None,

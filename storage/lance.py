@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import warnings
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import lancedb
@@ -165,8 +167,12 @@ def _index(table: lancedb.table.Table, scalar: Collection[str], full_text: Colle
         for column in (c for c in scalar if c not in present):
             table.create_index(column, config=BTree())
         for column in (c for c in full_text if c not in present):
-            table.create_index(column, config=FTS(base_tokenizer="icu"))
+            table.create_index(column, config=_full_text())
         table.optimize(cleanup_older_than=_KEEP)
+
+
+def _full_text() -> FTS:
+    return FTS(base_tokenizer="icu")
 
 
 def rewrite(
@@ -290,9 +296,10 @@ def size_of(table: lancedb.table.Table) -> tuple[int, int]:
     return int(found["total_bytes"]), int(found["fragment_stats"]["num_fragments"])
 
 
-def tagged(db: lancedb.DBConnection, name: str) -> set[str]:
-    """Return the names of a table's tags that are those of published versions: `v-...`."""
-    return {label for label in db.open_table(name).tags.list() if label.startswith("v-")}
+def tagged(db: lancedb.DBConnection, name: str) -> dict[str, int]:
+    """Return a table's tags that are those of published versions, `v-...`, each with what it is on."""
+    tags = db.open_table(name).tags.list()
+    return {label: int(t["version"]) for label, t in tags.items() if label.startswith("v-")}
 
 
 def untag(db: lancedb.DBConnection, name: str, label: str) -> None:
@@ -300,9 +307,34 @@ def untag(db: lancedb.DBConnection, name: str, label: str) -> None:
     db.open_table(name).tags.delete(label)
 
 
-def last_tagged(db: lancedb.DBConnection, name: str) -> int | None:
-    """Return the newest tagged version of a table, None where there is no table or no tag."""
+def versions_of(db: lancedb.DBConnection, name: str) -> set[int]:
+    """Return a table's versions, none where there is no table."""
     if name not in table_names(db):
-        return None
-    versions = [int(t["version"]) for t in db.open_table(name).tags.list().values()]
-    return max(versions, default=None)
+        return set()
+    return {int(v["version"]) for v in db.open_table(name).list_versions()}
+
+
+def manifest_reads(file: str, data: bytes) -> bool:
+    """Tell whether Lance can read a manifest's own bytes: on this machine, whatever a bucket does.
+
+    Args:
+        file: Its name, which says of which version it is.
+        data: Its bytes.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        versions = Path(folder) / "alone.lance" / "_versions"
+        versions.mkdir(parents=True)
+        (versions / PurePosixPath(file).name).write_bytes(data)
+        try:
+            lancedb.connect(folder).open_table("alone")
+        except (ValueError, RuntimeError, OSError):
+            return False
+    return True
+
+
+def has_words(text: str) -> bool:
+    """Tell whether the full text takes up any word of a text: it leaves out those that stand everywhere."""
+    table = lancedb.connect("memory://").create_table("alone", pa.table({"text": [text]}))
+    table.create_index("text", config=_full_text())
+    found: Any = table.search(text, query_type="fts", fts_columns="text")
+    return bool(found.limit(1).select(["text", "_score"]).to_arrow().num_rows)

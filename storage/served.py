@@ -6,6 +6,7 @@ import contextlib
 import logging
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 from storage.errors import NotPublished, StorageError
@@ -22,7 +23,9 @@ _TYPES: dict[str, Any] = {
     "nodes": int | None,
     "model": dict,
     "order": int,
+    "nodes_base": int | None,
 }
+_LATER = {"order": 0, "nodes_base": None}  # what versions of before it was written are read with
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class Served:
 
     `nodes` is None where the run left the nodes' vectors for later; `model` holds the encoder's `name`,
     `revision`, `dimension`, text `template` and `path` (its export, relative to the root). `order` counts
-    publications: a clock may be set back.
+    publications: a clock may be set back. `nodes_base` is the version of `nodes` that the rows of `skills`
+    belong to, as they say: `nodes` where that is served; None where it is not known.
     """
 
     version: str
@@ -41,6 +45,7 @@ class Served:
     model: dict[str, Any]
     published_at: datetime
     order: int = 0
+    nodes_base: int | None = None
 
 
 def read_served(root: Root) -> Served | None:
@@ -63,8 +68,7 @@ def read_published(root: Root, relative: str) -> Served | None:
         return None
     try:
         published_at = datetime.fromisoformat(record["published_at"])
-        fields = {k: record[k] for k in _TYPES if k != "order"}
-        fields["order"] = record.get("order", 0)  # versions of before it was counted
+        fields: dict[str, Any] = {k: record.get(k, _LATER[k]) if k in _LATER else record[k] for k in _TYPES}
         wrong = [k for k, v in fields.items() if not isinstance(v, _TYPES[k]) or isinstance(v, bool)]
     except (KeyError, TypeError, ValueError) as error:
         msg = f"{root.at(relative)} is damaged ({error!r})"
@@ -115,6 +119,17 @@ def published_versions(root: Root) -> list[Served]:
         except StorageError as error:
             log.warning("a published version cannot be gone back to: %s", error)
     return sorted((s for s in found if s), key=lambda s: (s.order, s.published_at, s.version), reverse=True)
+
+
+def published_names(root: Root) -> set[str]:
+    """Return the names of what is served and of all versions with a record, even a damaged one.
+
+    Raises:
+        StorageError: The pointer is damaged.
+    """
+    names = {PurePosixPath(file).stem for file in root.files(PUBLISHED, ".json")}
+    served = read_served(root)
+    return names | ({served.version} if served else set())
 
 
 def drop_published(root: Root, version: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import polars as pl
@@ -29,6 +30,8 @@ _ALIASES: dict[str, Any] = {
     "doc_id": pl.String, "survivor": pl.String, "kind": pl.String, "since": _TIME,
 }  # fmt: skip
 ALIASES = pl.Schema(_ALIASES)
+# The names that runs are given sort by time, so that the last are known unread; a person may give any other.
+_BY_TIME = re.compile(r"/\d{8}T\d{6}-[0-9a-f]{6}\.json$")
 
 
 def seen_table(root: Root) -> PartitionedTable:
@@ -93,9 +96,12 @@ def write_source(root: Root, spec: str, record: dict[str, Any]) -> None:
 
 
 def read_runs(root: Root, last: int = 10) -> list[dict[str, Any]]:
-    """Return the records of the last runs, newest first."""
-    files = sorted(root.files("state/runs", ".json"), reverse=True)[:last]
-    return [record for f in files if (record := root.read_json(f)) is not None]
+    """Return the records of the last runs, by when they began, newest first."""
+    files = sorted(root.files("state/runs", ".json"), reverse=True)
+    timed = [f for f in files if _BY_TIME.search(f)][:last]
+    records = root.each(root.read_json, [*timed, *(f for f in files if not _BY_TIME.search(f))])
+    known = [record for record in records if record is not None]
+    return sorted(known, key=lambda r: (r.get("started_at") or "", r["run_id"]), reverse=True)[:last]
 
 
 def read_run(root: Root, run_id: str) -> dict[str, Any] | None:

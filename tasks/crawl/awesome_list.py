@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -63,6 +63,11 @@ class AwesomeListSource:
     def usage(self) -> Usage:
         """Return the requests sent so far."""
         return self._usage
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Forget the list that was read before, whichever of its entries are about to change."""
+        if doc_ids:
+            self._root.delete(self._state)
 
     def settled(self) -> None:
         """Remember the list that was read to its end."""

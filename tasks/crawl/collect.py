@@ -40,16 +40,16 @@ def collect(
     remembered = read_sources(root).get(source.spec, {})
     try:
         version = source.version()
-        if version is not None and _covers(remembered, version, limit, read_as):
+        as_it_was = version is not None and _covers(remembered, version, limit, read_as)
+        # A run that dies in here may have taken in part of what is new: should the source go back to what it
+        # was, it is not as it was read. Nor is it as of `last_read` where all was noted as seen again.
+        _forget_version(root, source.spec, remembered)
+        if as_it_was:
             report.state = str(remembered["state"])
             report.listed = report.unchanged = reading.touch_all(remembered["last_read"])
             limit = remembered["limit"]
             log.info("%s is as it was: %d documents unchanged", source.spec, report.unchanged)
         else:
-            if remembered.get("version") is not None:
-                # A run that dies in here may have taken in part of what is new: should the source go back to
-                # what it was, it is not as it was read.
-                write_source(root, source.spec, {**remembered, "version": None})
             reading.read(limit)
     except (SourceError, SourceUnavailable) as error:
         version = None
@@ -68,19 +68,25 @@ def collect_some(
     A document wanted that the source does not hold any more is retired. Of the source itself nothing is
     remembered but that its next whole reading has to look at everything.
     """
-    reading, remembered = Reading(source, root, run_id, now), read_sources(root).get(source.spec)
+    reading = Reading(source, root, run_id, now)
     wanted = {doc_id: row for doc_id, row in reading.known.items() if covers(doc_id)}
     if source.exhaustive:
         reading.known = wanted  # what it lacks of all others says nothing of them
+    # Before anything is kept, for this may die: a skill taken away, retired now and put back would pass as
+    # unchanged.
+    _forget_version(root, source.spec, read_sources(root).get(source.spec, {}))
     try:
         reading.read(None)
     except (SourceError, SourceUnavailable) as error:
         _broke_off(reading, error, wanted)
     reading.close()
-    if remembered is not None:
-        # Else a skill that is taken away, retired now and put back would pass as unchanged.
-        write_source(root, source.spec, {**remembered, "version": None})
     return reading.report
+
+
+def _forget_version(root: Root, spec: str, remembered: dict[str, Any]) -> None:
+    """Have the next reading of a source look at everything, unless this one ends and says otherwise."""
+    if remembered.get("version") is not None:
+        write_source(root, spec, {**remembered, "version": None})
 
 
 def _broke_off(reading: Reading, error: SourceError | SourceUnavailable, wanted: Iterable[str]) -> None:

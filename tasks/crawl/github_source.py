@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from datetime import datetime
 
 import polars as pl
@@ -76,6 +76,10 @@ class GitHubSource:
                 if look.error is None or isinstance(item, Gone):
                     yield item
             self._require(look, found)
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Have these documents looked at again, should the run die before they are remembered."""
+        self._repositories.unsettle(doc_ids)
 
     def settled(self) -> None:
         """Remember what was yielded."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tasks.crawl.items import Usage
 
 
@@ -10,6 +12,9 @@ class WholeSource:
 
     exhaustive = True
     gives_listings = False
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Do nothing: such a source remembers nothing of its documents."""
 
     def settled(self) -> None:
         """Do nothing: such a source has no cursor."""

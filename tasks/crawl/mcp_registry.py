@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -74,6 +74,9 @@ class McpRegistrySource:
     def usage(self) -> Usage:
         """Return the requests sent so far."""
         return self._usage
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Do nothing: what is remembered is how far the registry was read, and what it takes back is news."""
 
     def settled(self) -> None:
         """Remember the pages that were yielded whole."""

@@ -152,6 +152,7 @@ class Reading:
     def checkpoint(self) -> None:
         """Write what is known now, so that a run that dies later need not look at it again."""
         if self.touched:
+            self.source.unsettle([d for d, row in self.touched.items() if _differs(self.known.get(d), row)])
             ids = list(self.touched)
             others = self.table.read().filter(pl.col("doc_id").is_in(ids), pl.col("source") != self.spec)
             rows = pl.DataFrame(list(self.touched.values()), schema=SEEN)
@@ -316,6 +317,10 @@ class Reading:
         write_frame(self.root, place, frame, RAW_DOCUMENTS if kind == "documents" else LISTINGS)
         self.parts[kind] += 1
         return place
+
+
+def _differs(before: dict[str, Any] | None, row: dict[str, Any]) -> bool:
+    return before is None or any(before[name] != row[name] for name in ("digest", "retired_at"))
 
 
 def _listed(documents: pl.DataFrame) -> pl.DataFrame:

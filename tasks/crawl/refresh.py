@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -114,6 +114,10 @@ class PartOf:
             return replace(item, doc_ids=ids) if ids else None
         return item if self._covers(_id_of(item)) else None
 
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Tell the source, which is not told when these documents are kept: it has to yield them again."""
+        self._source.unsettle(doc_ids)
+
     def settled(self) -> None:
         """Do nothing: where the source's next reading begins must not pass over what was not wanted now."""
 
@@ -155,6 +159,10 @@ class ListedRepository:
         for look in drain(self._looks):
             yield from self._repositories.bringer.items(look)
         self._repositories.require_reached()
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Have these documents looked at again, should the run die before they are remembered."""
+        self._repositories.unsettle(doc_ids)
 
     def settled(self) -> None:
         """Remember what was yielded."""

@@ -15,6 +15,7 @@ from storage.partitions import partition_of
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
 from storage.state import SEEN, documents_table, refined_table, seen_table
+from tasks.crawl.departures import without_departed
 
 _COLUMNS = ("doc_id", "source", "raw_hash", "fetched_at")
 
@@ -34,12 +35,13 @@ def _range(start: str, end: str) -> tuple[str, str]:
 def replay_seen(root: Root, day: str, into: Root) -> int:
     """Make `seen` of `into` what had been seen by the end of a day: a document's newest raw row by source.
 
-    What has been forgotten in `root` is left out, although a raw part should hold it.
+    What has been forgotten in `root` is left out, although a raw part should hold it; so is what had left its
+    source by then, as far as that is known (`without_departed`).
 
     Returns:
         How many documents that is.
     """
-    frame = _newest(root, day)
+    frame = without_departed(root, _newest(root, day), day)
     table = seen_table(into)
     table.replace({*frame["doc_id"], *table.read(columns=["doc_id"])["doc_id"]}, frame)
     return frame.height

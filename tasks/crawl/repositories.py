@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ import polars as pl
 
 from storage.crawl_state import LISTED, REPOSITORIES, listed_table, repositories_table, upsert
 from storage.errors import SourceError, SourceUnavailable
+from storage.partitions import partition_of
 from storage.root import Root
 from storage.state import ALIASES, aliases_table
 from tasks.crawl.bring import Bringer, Remembered
@@ -28,6 +30,7 @@ from tasks.crawl.units import Unit
 
 ARCHIVES = "state/crawl/archives"
 _AHEAD = 8  # repositories under way at once; their archives lie on disk, not in memory
+_PLACE = ["repository", "ref", "rest"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -112,6 +115,30 @@ class Repositories:
         first = self._unreached[0].error
         detail = f"{len(self._unreached)} repositories could not be looked at, the first: {first}"
         raise SourceUnavailable(self.spec, first.reason if first else "network", detail)
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Forget how these documents were at the last look, wherever they are listed, and their commits.
+
+        Until `settled` nothing tells of the text that is about to be kept; a repository that has gone back to
+        what is remembered would be taken for unchanged, and that text for its own.
+        """
+        ids = pl.DataFrame({"doc_id": list(doc_ids)}, schema={"doc_id": pl.String})
+        led = self._led.join(ids, on="doc_id", how="semi")
+        if led.is_empty():
+            return
+        partitions = {partition_of(repository) for repository in led["repository"]}
+        for table, key, blank in (
+            (listed_table(self.root), _PLACE, ("digest",)),
+            (repositories_table(self.root), _PLACE[:2], ("commit", "etag")),
+        ):
+            rows = table.read(partitions).filter(pl.col("source") == self.spec).join(led, on=key, how="semi")
+            upsert(table, rows.with_columns(pl.lit(None, pl.String).alias(name) for name in blank))
+
+    @cached_property
+    def _led(self) -> pl.DataFrame:
+        """Where documents were listed when this was first asked: within a reading each is met once."""
+        rows = listed_table(self.root).read(columns=["source", *_PLACE, "doc_id", "digest"])
+        return rows.filter(pl.col("source") == self.spec, pl.col("digest").is_not_null())
 
     def settled(self) -> None:
         """Remember what was yielded, and remove archives that are read."""

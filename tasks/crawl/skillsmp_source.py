@@ -5,7 +5,7 @@ Enumerated by pages, then fetched by repository: SkillFlow, appendix A.1; here o
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -83,6 +83,10 @@ class SkillsMPSource:
         if self._trouble is not None:
             raise SourceUnavailable(self.spec, self._trouble.reason, str(self._trouble)) from self._trouble
         self._repositories.require_reached()
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Have these documents looked at again, should the run die before they are remembered."""
+        self._repositories.unsettle(doc_ids)
 
     def settled(self) -> None:
         """Remember what was yielded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 from storage.errors import WrongInput
@@ -44,6 +44,13 @@ class Source(Protocol):
         """Yield documents and what is known of others, lazily, in the source's own stable order.
 
         Raises as `version` does, also at its end, where only a part of it could be looked at.
+        """
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Be told that what is kept of these documents is about to change.
+
+        From now until `settled`, what is remembered must not let them pass as unchanged: a run that dies in
+        between leaves new text on disk, and the source may go back to the old.
         """
 
     def settled(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,9 @@ class Probe:
 def draw_probes(nodes: pl.DataFrame, skills: pl.DataFrame, *, count: int, seed: int = _SEED) -> list[Probe]:
     """Draw sentences of bodies that stand neither in their skill's name nor in its description.
 
-    The draw depends on ids and seed only, so that two evaluations of one corpus ask the same.
+    Drawn are the skills whose ids have the smallest hashes, and of each the sentence whose text has. So a
+    skill that comes or goes changes its own probe, and the one that it displaces or makes room for: two
+    evaluations ask the same of all that both versions hold.
 
     Args:
         nodes: node_id, doc_id, block and text.
@@ -53,16 +55,20 @@ def draw_probes(nodes: pl.DataFrame, skills: pl.DataFrame, *, count: int, seed: 
     heads = {d: _fold(f"{n} {t}") for d, n, t in skills.select("doc_id", "name", "description").iter_rows()}
     prose = nodes.filter(
         pl.col("block").is_in(["prose", "list_item"]), pl.col("text").str.len_chars() <= _MAX_CHARACTERS
-    ).sort("node_id")
+    )
     fit: dict[str, list[tuple[str, str]]] = {}
     for node_id, doc_id, text in prose.select("node_id", "doc_id", "text").iter_rows():
         folded = _fold(text)
         if folded.count(" ") + 1 >= _MIN_WORDS and folded not in heads.get(doc_id, ""):
             fit.setdefault(doc_id, []).append((node_id, text))
-    rng = random.Random(seed)  # noqa: S311 (a sample, no secret)
-    chosen = rng.sample(sorted(fit), min(count, len(fit)))
-    picks = [(doc_id, *rng.choice(fit[doc_id])) for doc_id in chosen]
+    chosen = sorted(fit, key=lambda doc_id: (_draw(seed, doc_id), doc_id))[:count]
+    # A node's id counts the nodes before it: its text stays its own when one of them goes.
+    picks = [(d, *min(fit[d], key=lambda node: (_draw(seed, node[1]), node[0]))) for d in chosen]
     return [Probe(f"probe#{i}", d, n, t) for i, (d, n, t) in enumerate(picks)]
+
+
+def _draw(seed: int, text: str) -> bytes:
+    return hashlib.blake2b(f"{seed}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _fold(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from storage.counts import corpus_counts
 from storage.lance import NODES, SKILLS, connect, open_at, size_of
 from storage.root import Root
 from storage.served import Served
@@ -45,9 +46,12 @@ def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[d
 
 
 def dropped_of(root: Root, served: Served) -> dict[str, int]:
-    """Return how many documents the run that published a version left out, by reason; none if not known."""
-    record = root.read_json(f"state/runs/{served.run_id}.json") or {}
-    return dict(record.get("dropped") or {})
+    """Return how many documents are in none of a version's tables, by reason, as its run counted them.
+
+    Compaction, forgetting and a backfill publish without a run's record: for these the root is counted now.
+    """
+    record = root.read_json(f"state/runs/{served.run_id}.json")
+    return corpus_counts(root).dropped if record is None else dict(record.get("dropped") or {})
 
 
 def _shares(mix: str, values: Iterable[str]) -> list[dict[str, Any]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from storage.root import Root
-from tasks.evaluate.drift import Drift, is_quality
+from tasks.evaluate.drift import Drift, compared_with, is_quality
 from tasks.evaluate.health_pictures import draw_history
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ _TEMPLATE = Path(__file__).parent / "data" / "evaluation.html"
 
 def render_report(
     history: pl.DataFrame,
+    evaluated_at: datetime,
     drifts: Sequence[Drift],
     fallen: Sequence[str],
     misses: Sequence[Mapping[str, Any]],
@@ -32,26 +34,27 @@ def render_report(
     """Return the page; the same arguments make the same page, and every text in it is escaped.
 
     Args:
-        history: Rows of the evaluation history, the evaluation reported among them, last.
+        history: Rows of the evaluation history, the evaluation reported among them.
+        evaluated_at: Which of them is reported.
         drifts: As `drift_of` returns them.
         fallen: As `shortcomings` returns them.
         misses: Probes whose skill was not found: `sentence`, `doc_id`, `first`.
         pictures: SVG by title; as images they run no script.
-        compared: Evaluations before this one that it is compared with.
+        compared: As `drift_of` was told.
     """
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 (a report alone needs it)
 
-    last = history.filter(pl.col("evaluated_at") == history["evaluated_at"].max()).row(0, named=True)
+    version = history.filter(pl.col("evaluated_at") == evaluated_at).item(0, "version")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters |= {"figure": _figure, "tone": _tone}
     measures: dict[str, list[Drift]] = {}
     for drift in drifts:
         measures.setdefault(drift.probe, []).append(drift)
     return environment.from_string(_TEMPLATE.read_text("utf-8")).render(
-        version=last["version"],
-        evaluated_at=f"{last['evaluated_at']:%Y-%m-%d %H:%M:%S}",
+        version=version,
+        evaluated_at=f"{evaluated_at:%Y-%m-%d %H:%M:%S}",
         evaluations=history["evaluated_at"].n_unique(),
-        compared=min(compared, history["evaluated_at"].n_unique() - 1),
+        compared=compared_with(history, evaluated_at, compared=compared)["evaluated_at"].n_unique(),
         fallen=fallen,
         misses=misses,
         measures=list(measures.items()),
@@ -65,10 +68,10 @@ def write_report(root: Root, page: str) -> str:
     return REPORT
 
 
-def pictures_of(history: pl.DataFrame) -> dict[str, bytes]:
-    """Return the history's pictures, none where matplotlib is not installed."""
+def pictures_of(history: pl.DataFrame, evaluated_at: datetime) -> dict[str, bytes]:
+    """Return pictures of the history up to an evaluation, none where matplotlib is not installed."""
     try:
-        return draw_history(history)
+        return draw_history(history.filter(pl.col("evaluated_at") <= evaluated_at))
     except ModuleNotFoundError as error:
         log.warning("the report has no pictures: %s", error)
         return {}

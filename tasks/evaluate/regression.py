@@ -56,7 +56,10 @@ def check_regression(
     max_loss: float,
     corpus: Root | None = None,
 ) -> list[Check]:
-    """Ask both versions for sentences of skills that both hold as they are, and compare leg by leg.
+    """Ask both versions for sentences of skills that both hold, and compare leg by leg.
+
+    Of skills that both hold as they are, where there are enough; else of all that both hold: rules that
+    change every text a little would otherwise let any model pass.
 
     A leg fails where its mean reciprocal rank at 10 falls by more than `max_loss` and the noise: half the
     99 % interval of a paired bootstrap over probes. Skills that one version alone holds take no rank, so that
@@ -71,8 +74,9 @@ def check_regression(
         corpus: Where the sentences lie, if not in `root`.
 
     Returns:
-        A check a leg (`dense`, `lexical`, `fused` as `search` answers, `nodes` where both versions have
-        them), none where nothing is served or fewer than ten probes can be asked.
+        `probes.asked`, which always passes and says how many were; and a check a leg (`dense`, `lexical`,
+        `fused` as `search` answers, `nodes` where both versions have them), unless fewer than ten can be
+        asked. None where nothing is served.
 
     Raises:
         StorageError: A version's tables or its encoder cannot be opened.
@@ -83,8 +87,10 @@ def check_regression(
     shared = _shared(root, served, candidate)
     sentences = _sentences(corpus or root, shared["doc_id"], _SKILLS_PER_PROBE * count)
     probes = draw_probes(sentences, shared, count=count)
+    # Said also where it is nothing: a gate that compared nothing must not look like one that was passed.
+    asked = Check("probes.asked", passed=True, value=len(probes), limit=count, bound="may be at most")
     if len(probes) < _FEWEST:
-        return []
+        return [asked]
     prepare_routing(root, candidate)
     asking = Remembering(encoder)  # both versions are asked the same
     ids, before = set(shared["doc_id"]), _encoder_of(root, served, candidate, asking)
@@ -93,7 +99,7 @@ def check_regression(
     checks = [_check(leg, new[leg], old[leg], max_loss) for leg in new if leg in old]
     if not all(check.passed for check in checks):
         drop_routing(root, candidate)
-    return checks
+    return [asked, *checks]
 
 
 def _check(leg: str, new: Sequence[float], old: Sequence[float], max_loss: float) -> Check:
@@ -111,13 +117,17 @@ def _encoder_of(root: Root, served: Served, candidate: Served, encoder: Encoder)
 
 
 def _shared(root: Root, served: Served, candidate: Served) -> pl.DataFrame:
-    """Return doc_id, name and description of the skills whose content is the same in both versions."""
+    """Return doc_id, name and description of the skills whose content is the same in both versions.
+
+    Where these are too few to ask for, of all skills that both versions hold.
+    """
     columns, db = ["doc_id", "name", "description", "content_hash"], connect(root)
     new, old = (
         pl.DataFrame(open_at(db, SKILLS, version.skills).search().select(columns).to_arrow())
         for version in (candidate, served)
     )
-    return new.join(old, on=["doc_id", "content_hash"], how="semi")
+    same = new.join(old, on=["doc_id", "content_hash"], how="semi")
+    return same if same.height >= _FEWEST else new.join(old, on="doc_id", how="semi")
 
 
 def _sentences(corpus: Root, doc_ids: pl.Series, enough: int) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
 from storage.served import Served, require_served
-from tasks.evaluate.drift import Thresholds, drift_of, drift_rows, shortcomings
+from tasks.evaluate.drift import Thresholds, drift_of, drift_rows, shortcomings, unasked
 from tasks.evaluate.health import probe_index, served_probes
 from tasks.evaluate.health_counts import count_rows, dropped_of
 from tasks.evaluate.health_report import pictures_of, render_report, write_report
@@ -68,13 +68,16 @@ def keep_history(root: str, version: str, rows: list[dict[str, Any]], *, now: da
 
 
 @task(name="report-drift", cache_policy=NO_CACHE)
-def report_drift(root: str, misses: list[dict[str, Any]], thresholds: dict[str, Any]) -> dict[str, Any]:
-    """Compare the last evaluation with those before, write the report; return what fell, drift and report."""
+def report_drift(
+    root: str, misses: list[dict[str, Any]], thresholds: dict[str, Any], *, now: datetime
+) -> dict[str, Any]:
+    """Compare the evaluation of `now` with others, write the report; return what fell, drift and report."""
     limits, history = Thresholds(**thresholds), read_history(Root(root))
-    drifts = drift_of(history, compared=limits.compared)
-    fallen = shortcomings(drifts, limits)
-    drawn = pictures_of(history)
-    page = render_report(history, drifts, fallen, misses, drawn, compared=limits.compared)
+    drifts = drift_of(history, now, compared=limits.compared)
+    fallen = [*unasked(history, now, compared=limits.compared), *shortcomings(drifts, limits)]
+    page = render_report(
+        history, now, drifts, fallen, misses, pictures_of(history, now), compared=limits.compared
+    )
     return {"fallen": fallen, "drift": drift_rows(drifts), "report": write_report(Root(root), page)}
 
 

@@ -10,12 +10,14 @@ from storage.vectors import FOLDER as VECTORS
 
 # Folders of what is only kept so as not to be computed again.
 _CACHES = ("state/signatures", "state/near", "state/vectors")
+_UNDER_WAY = "state/anew.json"
 _LOST = "lost:"  # another source's copy counts: there is nothing to redo of it
 
 
 def redo_all(root: Root, *, keep_vectors: bool) -> int:
     """Forget that anything has been refined and parsed; return how many documents will be refined again.
 
+    So do the tables at the next build, whichever run comes to it: one that is killed is finished by another.
     The corpus and what is served stay until the stages have put the new rows in place. Answers of a language
     model, which were paid for, stay too.
 
@@ -23,6 +25,7 @@ def redo_all(root: Root, *, keep_vectors: bool) -> int:
         root: Where they lie; the caller holds its writer lock.
         keep_vectors: Whether the vectors kept by their text stay, so that no text is encoded twice.
     """
+    begin_anew(root)
     refined = refined_table(root).read()
     again = ~pl.col("digest").fill_null("").str.starts_with(_LOST)
     # Rows stay, with what they came to: a document that no source has any more must still be known.
@@ -33,3 +36,18 @@ def redo_all(root: Root, *, keep_vectors: bool) -> int:
     for folder in (*_CACHES, *(() if keep_vectors else (VECTORS,))):
         root.delete(folder)
     return refined.filter(again).height
+
+
+def begin_anew(root: Root) -> None:
+    """Note that the next version is to be made of nothing that is served, until `end_anew`."""
+    root.write_json(_UNDER_WAY, {})
+
+
+def is_anew(root: Root) -> bool:
+    """Tell whether the next version is to be made of nothing that is served."""
+    return root.exists(_UNDER_WAY)
+
+
+def end_anew(root: Root) -> None:
+    """Note that a version made of nothing that was served before is served."""
+    root.delete(_UNDER_WAY)

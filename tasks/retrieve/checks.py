@@ -12,11 +12,12 @@ import lancedb
 import numpy as np
 
 from storage.errors import GateRefused
-from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.lance import NODES, SKILLS, connect, has_words, open_at, quoted
 from storage.root import Root
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.retrieve.index import INDEXED, Built
+from tasks.retrieve.indexed_nodes import PLACED, misplaced
 from tasks.retrieve.rows import TEMPLATE, model_identity
 
 _UNIT = 1e-3  # how far a vector's length may be from 1
@@ -43,7 +44,8 @@ def check_index(
 ) -> list[Check]:
     """Check the built versions: row counts, unique ids, vectors, indices, and known rows found.
 
-    A seeded sample of rows is encoded again, and looked for by meaning alone and by words alone.
+    A seeded sample of rows is encoded again, and looked for by meaning alone and by words alone; a sample of
+    nodes is compared with the text of their skills.
 
     Args:
         root: Where the tables lie.
@@ -64,7 +66,10 @@ def check_index(
         checks += _check_table(name, table, key, expected[name])
         checks.append(_check_model(name, table, encoder))
         if table.count_rows():
-            checks += _check_found(name, table, key, encoder)
+            sample = _sample(table, key)
+            checks += _check_found(name, table, key, sample, encoder)
+            if name == NODES:
+                checks.append(_check_placed(table, sample, open_at(db, SKILLS, built.skills)))
     return checks
 
 
@@ -115,14 +120,14 @@ def _check_model(name: str, table: lancedb.table.Table, encoder: IndexEncoder) -
     return _equal(f"{name}.other_model", int(says != model_identity(encoder.card)), 0)
 
 
-def _check_found(name: str, table: lancedb.table.Table, key: str, encoder: IndexEncoder) -> list[Check]:
-    """Encode a seeded sample of rows again, and look for some of them by their own text.
+def _check_found(
+    name: str, table: lancedb.table.Table, key: str, sample: list[str], encoder: IndexEncoder
+) -> list[Check]:
+    """Encode a sample of rows again, and look for some of them by their own text.
 
     Rows that repeat a sentence tie with one another, so that the row need not be the first listed: none may
     lie nearer than the row itself.
     """
-    ids = sorted(table.search().select([key]).to_arrow().column(key).to_pylist())
-    sample = random.Random(_SEED).sample(ids, min(_SAMPLE, len(ids)))  # noqa: S311 (a sample, no secret)
     columns = [key, "vector", "text", *([] if name == NODES else ["name", "description"])]
     rows = table.search().where(f"{key} IN ({quoted(sample)})").select(columns).to_arrow().to_pylist()
     vectors = encoder.encode([_text(name, row) for row in rows])
@@ -136,10 +141,24 @@ def _check_found(name: str, table: lancedb.table.Table, key: str, encoder: Index
     return [*checks, _check_words(table, rows[:_SEARCHED])] if name == SKILLS else checks
 
 
+def _sample(table: lancedb.table.Table, key: str) -> list[str]:
+    ids = sorted(table.search().select([key]).to_arrow().column(key).to_pylist())
+    return random.Random(_SEED).sample(ids, min(_SAMPLE, len(ids)))  # noqa: S311 (a sample, no secret)
+
+
+def _check_placed(nodes: lancedb.table.Table, sample: list[str], skills: lancedb.table.Table) -> Check:
+    """Look whether nodes are of the text that would be served with them: the tables are brought up apart."""
+    rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(PLACED).to_arrow()
+    return _equal(f"{NODES}.other_text", sum(1 for _ in misplaced(skills, rows.to_batches())), 0)
+
+
 def _check_words(table: lancedb.table.Table, rows: list[dict[str, Any]]) -> Check:
-    """Ask the full text alone for rows by words of theirs; the index, not the rows, has to know of them."""
+    """Ask the full text alone for rows by words of theirs; the index, not the rows, has to know of them.
+
+    A row whose words all stand everywhere, which no full text takes up, is not asked for.
+    """
     asked = {row["doc_id"]: " ".join(_WORDS.findall(row["text"][:_QUERY])) for row in rows}
-    asked = {doc_id: words for doc_id, words in asked.items() if words}
+    asked = {doc_id: words for doc_id, words in asked.items() if words and has_words(words)}
     found = 0
     for doc_id, words in asked.items():
         query: Any = table.search(words, query_type="fts", fts_columns="text")  # its class has no fast_search

@@ -12,7 +12,7 @@ from storage.lance import MARGIN, NODES, SKILLS, TableWriter, connect, open_at, 
 from storage.root import Root
 from storage.served import published_versions, require_served
 from tasks.retrieve.checks import Check
-from tasks.retrieve.index import INDEXED, Built
+from tasks.retrieve.index import INDEXED, Built, nodes_base
 
 _IDS = {SKILLS: "doc_id", NODES: "node_id"}
 
@@ -65,6 +65,7 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
         nodes_rows=rows[NODES],
         vectors_new=0,
         changed=changed,
+        nodes_base=versions[NODES] or nodes_base(db, served),
     )
     return built, found
 

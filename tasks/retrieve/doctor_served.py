@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from storage.errors import StorageError
-from storage.lance import SKILLS, connect, open_at, table_names, tagged, untag
+from storage.errors import SchemaMismatch, StorageError
+from storage.lance import SKILLS, connect, manifest_reads, open_at, table_names
 from storage.root import Root
 from storage.served import (
     PUBLISHED,
@@ -19,10 +20,13 @@ from storage.served import (
     read_served,
     write_served,
 )
+from tasks.retrieve.retention import drop_stray_tags
 from tasks.retrieve.routing_store import FOLDER, damaged_routing, drop_routing
 from tasks.retrieve.sound import require_sound
 
 _LAST = 2**64 - 1
+# A bucket that fails now and then is none the worse for it: how often a table is tried, and seconds between.
+_TRIES, _PAUSE = 4, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,12 @@ class Finding:
 
 
 def examine_served(root: Root) -> Iterator[Finding]:
-    """Look at what is served and at what can be gone back to; yield what was found, and mend it."""
+    """Look at what is served and at what can be gone back to; yield what was found, and mend it.
+
+    Raises:
+        SchemaMismatch: A newer version of this program wrote a table: nothing of it is damaged.
+        Unreachable: The bucket does not answer.
+    """
     versions, damaged = _published(root)
     yield from damaged
     yield from _manifests(root, versions)
@@ -56,7 +65,7 @@ def examine_served(root: Root) -> Iterator[Finding]:
         why = _unsound(root, served)
         if why is None:
             yield from _routing(root, served)
-            yield from _tags(root, {served.version, *(v.version for v in versions)})
+            yield from _tags(root)
             return
     yield _serve_another(root, why or f"{SERVED} is missing", [v for v in versions if v != served])
 
@@ -64,7 +73,7 @@ def examine_served(root: Root) -> Iterator[Finding]:
 def _manifests(root: Root, versions: list[Served]) -> Iterator[Finding]:
     """Remove versions of tables that cannot be opened, newest first: one of them keeps all of a table shut.
 
-    What Lance cannot read of a file that can be read is damaged, whichever version it is.
+    That is where the bytes of its own file are wrong; a version may not open for another reason that passes.
     """
     db = connect(root)
     for name in table_names(db):
@@ -72,8 +81,11 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Finding]:
             number = _number(file)
             try:
                 open_at(db, name, number)
+            except SchemaMismatch:
+                raise
             except StorageError as error:
-                root.read(file)
+                if manifest_reads(file, root.read(file)):
+                    continue
                 root.delete(file)
                 gone = {v.version for v in versions if (v.skills if name == SKILLS else v.nodes) == number}
                 for version in gone:
@@ -88,14 +100,10 @@ def _number(file: str) -> int:
     return _LAST - number if number > _LAST // 2 else number
 
 
-def _tags(root: Root, known: set[str]) -> Iterator[Finding]:
-    """Take off tags of versions whose publication was cut short: files that have one are never let go of."""
-    db = connect(root)
-    for name in table_names(db):
-        for label in sorted(tagged(db, name) - known):
-            untag(db, name, label)
-            found = f"version {label} was tagged and never published"
-            yield Finding(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
+def _tags(root: Root) -> Iterator[Finding]:
+    for name, label in drop_stray_tags(root):
+        found = f"version {label} is tagged, and was never published or is gone"
+        yield Finding(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
 
 
 def _routing(root: Root, served: Served) -> Iterator[Finding]:
@@ -119,11 +127,21 @@ def _published(root: Root) -> tuple[list[Served], list[Finding]]:
 
 
 def _unsound(root: Root, served: Served) -> str | None:
-    try:
-        require_sound(root, served)
-    except StorageError as error:
-        return str(error)
-    return None
+    """Tell why a version cannot be served, None where it can; what a bucket fails at is tried again."""
+    why = None
+    for attempt in range(_TRIES if root.uri.startswith("s3://") else 1):
+        if attempt:
+            time.sleep(_PAUSE)
+            root.files(PUBLISHED)  # Unreachable says that it is the bucket
+        try:
+            require_sound(root, served)
+        except SchemaMismatch:
+            raise
+        except StorageError as error:
+            why = str(error)
+        else:
+            return None
+    return why
 
 
 def _serve_another(root: Root, why: str, others: list[Served]) -> Finding:

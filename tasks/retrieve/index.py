@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import lancedb
 import polars as pl
 
 from storage.lance import (
@@ -12,15 +13,17 @@ from storage.lance import (
     SKILLS,
     TableWriter,
     connect,
-    last_tagged,
     nodes_schema,
     skills_schema,
+    versions_of,
 )
 from storage.partitions import partition_of
 from storage.root import Root
-from storage.served import read_served
+from storage.served import Served, read_served
 from storage.state import documents_table
 from tasks.models.protocols import IndexEncoder
+from tasks.retrieve.anew import begin_anew, is_anew
+from tasks.retrieve.retention import drop_stray_tags
 from tasks.retrieve.rows import desired_rows, model_identity, node_rows, skill_rows
 
 # The columns with an index: scalar, full text.
@@ -33,7 +36,11 @@ _DOCUMENTS_PER_WRITE = 500
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a build left: the tables' versions (nodes None where left for later), rows, vectors made."""
+    """What a build left: the tables' versions (nodes None where left for later), rows, vectors made.
+
+    `nodes_base` is the version of `nodes` that the skills' rows belong to, as they say, None where they say
+    nothing; `anew` is whether every row was written.
+    """
 
     skills: int
     nodes: int | None
@@ -41,6 +48,8 @@ class Built:
     nodes_rows: int
     vectors_new: int
     changed: bool
+    nodes_base: int | None = None
+    anew: bool = False
 
 
 def build(
@@ -57,31 +66,49 @@ def build(
         root: Where the tables lie; the caller holds its writer lock.
         encoder: Encodes name and description of skills, and nodes whose vectors parse did not leave.
         with_nodes: Whether `nodes` is brought up to date too.
-        anew: Write every row into new files, beside the served version's, instead of going on from that.
+        anew: Write every row into new files, beside the served version's, instead of going on from that; so
+            does every build after one of these until its like is served.
         corpus: Where the documents lie that they are made of, if not in `root`.
     """
     model, db, source = model_identity(encoder.card), connect(root), corpus or root
+    drop_stray_tags(root)
+    if anew:
+        begin_anew(root)
+    anew = is_anew(root)
     served = None if anew else read_served(root)
     skills = TableWriter(db, SKILLS, skills_schema(model), served.skills if served else None)
     present = _present(skills)
     state = desired_rows(source, model).join(present, on="doc_id", how="full", coalesce=True)
     nodes: TableWriter | None = None
-    made = 0
+    made, base = 0, nodes_base(db, served) if served else None
     if with_nodes:
-        base = (served.nodes or last_tagged(db, NODES)) if served else None
         nodes = TableWriter(db, NODES, nodes_schema(model), base)
         state, made = _load_nodes(source, nodes, state, encoder)
     made += _load_skills(source, skills, set(present["doc_id"]), state, encoder)
+    version, written = _finish(skills, SKILLS), _finish(nodes, NODES) if nodes else None
     return Built(
-        skills=_finish(skills, SKILLS),
-        nodes=_finish(nodes, NODES) if nodes else None,
+        skills=version,
+        nodes=written,
         skills_rows=skills.table.count_rows(),
         nodes_rows=nodes.table.count_rows() if nodes else 0,
         vectors_new=made,
         changed=served is None
         or skills.written
         or (nodes is not None and (nodes.written or not served.nodes)),
+        nodes_base=written if nodes else None if skills.rebuilt else base,
+        anew=anew,
     )
+
+
+def nodes_base(db: lancedb.DBConnection, served: Served) -> int | None:
+    """Return the version of `nodes` that the served skills' rows belong to; None: nodes are made anew.
+
+    Of no other version may be gone on from, be it newer: the rows say which nodes need not be written again.
+    One that is not served may be gone, after a bad disk: the next build alone needs it.
+    """
+    if served.nodes is not None:
+        return served.nodes
+    return served.nodes_base if served.nodes_base in versions_of(db, NODES) else None
 
 
 def _finish(writer: TableWriter, name: str) -> int:

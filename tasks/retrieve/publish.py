@@ -9,6 +9,7 @@ from storage.lance import NODES, SKILLS, connect, tag
 from storage.root import Root
 from storage.served import Served, published_versions, write_served
 from tasks.parse.corpus import VECTORS
+from tasks.retrieve.anew import end_anew
 from tasks.retrieve.index import Built
 from tasks.retrieve.retain import bound_vectors
 from tasks.retrieve.routing_store import keep_routing, prepare_routing
@@ -21,7 +22,7 @@ def candidate(
     """Return what `publish` would serve; arguments as there."""
     order = 1 + max((version.order for version in published_versions(root)), default=0)
     model = {**model_identity(card), "path": path}
-    return Served(f"v-{run_id}", run_id, built.skills, built.nodes, model, now, order)
+    return Served(f"v-{run_id}", run_id, built.skills, built.nodes, model, now, order, built.nodes_base)
 
 
 def publish(
@@ -39,10 +40,12 @@ def publish(
     """
     served, db = candidate(root, built, card=card, path=path, run_id=run_id, now=now), connect(root)
     tag(db, SKILLS, served.version, built.skills)
-    if built.nodes is not None:
-        tag(db, NODES, served.version, built.nodes)
+    if built.nodes_base is not None:  # left for later, or not: the next build goes on from it
+        tag(db, NODES, served.version, built.nodes_base)
     prepare_routing(root, served)
     write_served(root, served)
+    if built.anew:
+        end_anew(root)
     keep_routing(root)
     # The vectors that parse left are in the tables now.
     root.delete(VECTORS)

@@ -15,12 +15,12 @@ import pyarrow as pa
 from storage.answers import forget_answers
 from storage.errors import StorageError
 from storage.forgotten import Forgotten
-from storage.lance import NODES, SKILLS, connect, keep_only, last_tagged, open_at, rewrite, table_names, tag
+from storage.lance import NODES, SKILLS, connect, keep_only, open_at, rewrite, table_names, tag
 from storage.purge import read_columns, rewrite_rows
 from storage.root import Root
 from storage.served import Served, keep_published, read_served, write_served
 from tasks.crawl.forgotten import REASON, listed_ids
-from tasks.retrieve.index import INDEXED
+from tasks.retrieve.index import INDEXED, nodes_base
 from tasks.retrieve.retain import drop_unused_vectors
 from tasks.retrieve.routing_store import keep_routing, prepare_routing
 from tasks.retrieve.survey import parquet_files
@@ -45,8 +45,9 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
         StorageError: A file or table cannot be read; all others have been cleaned.
     """
     root.delete_unfinished()
-    for folder in _CACHES:
-        root.delete(folder)
+    # Pages quote sentences of skills; the next evaluation writes them again, of what is left.
+    for place in (*_CACHES, *root.files("reports", ".html")):
+        root.delete(place)
     removed, unreadable = _purge_files(root, forgotten)
     if removed or forgotten.rows["purged_at"].has_nulls() or _tables_hold(root, forgotten):
         removed += _purge_tables(root, forgotten, f"v-{run_id}", run_id)
@@ -144,7 +145,7 @@ def _without_detail(table: pa.Table, said: pl.Series) -> pa.Table:
 
 def _bases(db: lancedb.DBConnection, served: Served | None) -> dict[str, int | None]:
     """Return the tables there are, each with the version that the next build goes on from."""
-    bases = {SKILLS: served.skills, NODES: served.nodes or last_tagged(db, NODES)} if served else {}
+    bases = {SKILLS: served.skills, NODES: nodes_base(db, served)} if served else {}
     present = table_names(db)
     return {name: bases.get(name) for name in INDEXED if name in present}
 
@@ -187,8 +188,11 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
         versions[name] = _rewrite(db, name, base, gone)
         tag(db, name, label, versions[name])
     if served is not None:
-        nodes = versions[NODES] if served.nodes is not None else None
-        now = replace(served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes)
+        base = versions.get(NODES)
+        nodes = base if served.nodes is not None else None
+        now = replace(
+            served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base
+        )
         prepare_routing(root, now)
         write_served(root, now)
     keep_published(root, label)

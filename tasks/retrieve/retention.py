@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import lancedb
 
-from storage.lance import NODES, SKILLS, connect, prune, table_names
+from storage.lance import NODES, SKILLS, connect, prune, table_names, tagged, untag, versions_of
 from storage.root import Root
-from storage.served import Served, drop_published, published_versions, require_served
+from storage.served import Served, drop_published, published_names, published_versions, require_served
 
 # A reader that has just read the pointer, or a batch of questions, may hold a version for so long.
 _IN_USE = timedelta(hours=24)
@@ -47,3 +47,27 @@ def _prune(db: lancedb.DBConnection, name: str, kept: Iterable[Served], gone: li
     if name in (SKILLS, NODES):
         at = {v.skills if name == SKILLS else v.nodes for v in kept}
         prune(db, name, {version for version in at if version is not None}, gone)
+
+
+def drop_stray_tags(root: Root) -> list[tuple[str, str]]:
+    """Take off tags of versions whose publication was cut short, and tags of what is gone.
+
+    Files of a version with a tag are never let go of.
+
+    Args:
+        root: Where the tables lie; the caller holds its writer lock.
+
+    Returns:
+        Table and tag of each.
+
+    Raises:
+        StorageError: `state/served.json` is damaged.
+    """
+    db, known, found = connect(root), published_names(root), []
+    for name in table_names(db):
+        tags = tagged(db, name)
+        there = versions_of(db, name) if tags else set()
+        found += [(name, t) for t, version in sorted(tags.items()) if t not in known or version not in there]
+    for name, label in found:
+        untag(db, name, label)
+    return found

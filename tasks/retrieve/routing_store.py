@@ -19,6 +19,7 @@ from storage.lance import SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import Served, published_versions, read_served
 from tasks.models.protocols import Vectors
+from tasks.retrieve.anew import is_anew
 from tasks.retrieve.routing_lexical import Bm25fSettings, Lexical, lexical_of
 from tasks.retrieve.routing_postings import Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing_terms import TERMS_VERSION
@@ -211,9 +212,9 @@ def _brought_up(root: Root, served: Served) -> _Parts:
 
 
 def _before(root: Root, served: Served) -> _Parts | None:
-    """Return the parts of what is served now, None where there are none that fit."""
+    """Return the parts of what is served now, None where none fit, or all is being made anew."""
     last = read_served(root)
-    if last is None:
+    if last is None or is_anew(root):
         return None
     folder = _folder(last)
     try:

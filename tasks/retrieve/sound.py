@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import lancedb
@@ -10,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from storage.errors import StorageError
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import Served
+from tasks.retrieve.indexed_nodes import misplaced
 from tasks.retrieve.search import rank_dense, rank_lexical
 
 
@@ -37,12 +39,15 @@ def require_opens(root: Root, version: Served) -> dict[str, lancedb.table.Table]
 def require_sound(root: Root, version: Served) -> None:
     """Read every row of a version's tables, in batches, check what can be checked, and ask each index once.
 
+    Of nodes that is whether each stands in the body that is served with it: they are written by themselves.
+
     Raises:
         StorageError: Something of it is gone or cannot be read.
     """
-    for name, table in require_opens(root, version).items():
+    tables = require_opens(root, version)
+    for name, table in tables.items():
         try:
-            _read(name, table)
+            _read(name, table, tables[SKILLS])
         except (RuntimeError, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             msg = f"{version.version} cannot be read: table {name} at version {table.version} ({reason})"
@@ -70,18 +75,29 @@ def _require_values(name: str, batch: pa.RecordBatch) -> None:
                 raise ValueError(msg)
 
 
-def _read(name: str, table: lancedb.table.Table) -> None:
-    first: dict[str, Any] = {}
+def _sound(name: str, table: lancedb.table.Table) -> Iterator[pa.RecordBatch]:
     for batch in table.search().to_batches():
-        first = first or next(iter(batch.slice(0, 1).to_pylist()), {})
         _require_values(name, batch)
-    if not first:
-        return
-    doc_id = first["doc_id"].replace("'", "''")
-    found = table.search().where(f"doc_id = '{doc_id}'").select(["doc_id"]).to_arrow()
+        yield batch
+
+
+def _read(name: str, table: lancedb.table.Table, skills: lancedb.table.Table) -> None:
+    if name == NODES:
+        for node_id in misplaced(skills, _sound(name, table)):
+            msg = f"node {node_id} is not what stands in the text of its skill"
+            raise ValueError(msg)
+    else:
+        for _ in _sound(name, table):
+            pass
+    for first in table.search().limit(1).to_arrow().to_pylist():
+        _ask(name, table, first)
+
+
+def _ask(name: str, table: lancedb.table.Table, row: dict[str, Any]) -> None:
+    found = table.search().where(f"doc_id IN ({quoted([row['doc_id']])})").select(["doc_id"]).to_arrow()
     if not found.num_rows:
-        msg = f"the index of ids does not find {first['doc_id']}"
+        msg = f"the index of ids does not find {row['doc_id']}"
         raise ValueError(msg)
     if name == SKILLS:
-        rank_dense(table, first["vector"], 1)
-        rank_lexical(table, first["name"], 1)
+        rank_dense(table, row["vector"], 1)
+        rank_lexical(table, row["name"], 1)

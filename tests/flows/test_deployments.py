@@ -62,6 +62,7 @@ def test_the_form_explains_each_of_its_fields(deployment: dict[str, Any]) -> Non
         ("refresh-one", {"target": "a/b", "index": "nodes"}),
         ("full-rebuild", {"wait_minutes": -1}),
         ("compact", {"wait_minutes": "soon"}),
+        ("nightly-reindex", {"wait_minutes": -1}),
     ],
 )
 def test_a_form_filled_in_wrongly_is_refused_before_anything_runs(
@@ -71,6 +72,12 @@ def test_a_form_filled_in_wrongly_is_refused_before_anything_runs(
 
     with pytest.raises(ParameterTypeError):
         _flow(_DEPLOYMENTS[_NAMES.index(name)]).validate_parameters(parameters)
+
+
+def test_what_writes_at_a_set_time_waits_for_a_writer_that_is_under_way() -> None:
+    for deployment in (d for d in _DEPLOYMENTS if d["name"] in _WITH_CRON - {"nightly-evaluation"}):
+        field = _flow(deployment).parameters.properties["wait_minutes"]
+        assert deployment["parameters"].get("wait_minutes", field["default"]) >= 60
 
 
 def test_each_runs_one_at_a_time_in_utc(deployment: dict[str, Any]) -> None:

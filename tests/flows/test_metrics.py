@@ -13,11 +13,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows.metrics import RootCollector, serve_metrics
-from flows.record import recorded
+from flows.record import named_run, recorded
+from flows.status import root_status
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.served import require_served
-from storage.state import write_source
+from storage.state import write_run, write_source
 from tests.hand_written import SKILLS
 from tests.skill_root import SkillRoot
 
@@ -57,7 +58,7 @@ def test_the_last_run_its_checks_and_each_source_are_told(tmp_path: Path) -> Non
     complete, stale = "2026-02-03T03:00:00+00:00", "2026-02-03T02:00:00+00:00"
     write_source(root, "dir:a", {"state": "complete", "last_complete": complete, "stale_since": None})
     write_source(root, 'dir:"b"\n', {"state": "failed", "last_complete": None, "stale_since": stale})
-    with suppress(InterruptedError), recorded(root, "r1", ["dir:a"]) as record:
+    with suppress(InterruptedError), recorded(root, "r1", ["dir:a"], flow="nightly") as record:
         with record.stage("crawl"):
             pass
         record.vectors_new = 7
@@ -66,10 +67,41 @@ def test_the_last_run_its_checks_and_each_source_are_told(tmp_path: Path) -> Non
     found = values(root)
     assert found["skillery_source_age_seconds dir:a"] == 3600
     assert [found[f"skillery_source_stale {spec}"] for spec in ("dir:a", 'dir:"b"\n')] == [0, 1]
-    assert [found[f"skillery_last_run_state {s}"] for s in ("failed", "complete")] == [1, 0]
-    assert [found[f"skillery_last_run_check_failed {c}"] for c in ("ids", "shrink")] == [0, 1]
-    assert found["skillery_last_run_vectors"] == 7
-    assert found["skillery_last_run_seconds crawl"] >= 0
+    assert [found[f"skillery_last_run_state nightly {s}"] for s in ("failed", "complete")] == [1, 0]
+    assert [found[f"skillery_last_run_check_failed {c} nightly"] for c in ("ids", "shrink")] == [0, 1]
+    assert found["skillery_last_run_vectors nightly"] == 7
+    assert found["skillery_last_run_seconds nightly crawl"] >= 0
+
+
+def test_a_refresh_that_goes_well_does_not_hide_that_the_night_failed(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    with suppress(InterruptedError), recorded(root, "r1", ["dir:a"], flow="nightly"):
+        raise InterruptedError
+    with recorded(root, "r2", ["dir:a"], flow="refresh-one"):
+        pass
+    found = values(root)
+    assert found["skillery_last_run_state nightly failed"] == 1
+    assert found["skillery_last_run_state refresh-one complete"] == 1
+    assert [run["flow"] for run in root_status(root)["runs"]] == ["refresh-one", "nightly"]
+
+
+def test_a_record_of_before_flows_were_named_is_a_nightlys(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    with recorded(root, "r1", ["dir:a"], flow="refresh-one") as record:
+        older = {key: value for key, value in record.as_dict().items() if key != "flow"}
+    write_run(root, {**older, "state": "complete"})
+    assert values(root)["skillery_last_run_state nightly complete"] == 1
+
+
+@pytest.mark.parametrize("name", ["../../served", "a b", "v/1", "x" * 65, "naïve"])
+def test_a_run_is_given_no_name_that_files_cannot_have(name: str) -> None:
+    with pytest.raises(WrongInput, match="is no name of a run: give up to 64 letters"):
+        named_run(name)
+
+
+def test_a_run_is_named_as_asked_or_by_its_time() -> None:
+    assert named_run("manual_2026-02-03") == "manual_2026-02-03"
+    assert re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", named_run(None))
 
 
 def test_a_root_that_cannot_be_read_is_told_and_scraping_goes_on(tmp_path: Path) -> None:

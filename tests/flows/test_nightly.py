@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from urllib.request import Request, urlopen
 
 import polars as pl
 import pytest
 
-from storage.errors import GateRefused, Locked, NothingReadable
+from storage.errors import GateRefused, Locked, NothingReadable, WrongInput
 from storage.root import Root
 from storage.served import read_served
 from storage.state import parsed_table, read_runs
@@ -138,8 +139,39 @@ def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
 def test_two_nights_on_one_root_do_not_write_at_once(
     prefect_server: str, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
 ) -> None:
-    with other_writer(root), pytest.raises(Locked):
-        _nightly(root, f"dir:{skills}")
+    from flows.nightly import nightly
+    from flows.run import run_nightly
+
+    with other_writer(root):
+        with pytest.raises(Locked, match="another run writes to"):
+            nightly(root, [f"dir:{skills}"], wait_minutes=0.001)
+        with pytest.raises(Locked):
+            run_nightly(Root(root), [f"dir:{skills}"], None, "all")
+
+
+def test_a_night_waits_for_another_writer_to_end(
+    prefect_server: str, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
+) -> None:
+    from flows.nightly import nightly
+
+    held = ExitStack()
+    held.enter_context(other_writer(root))
+    ending = Timer(1, held.close)
+    ending.start()
+    record = nightly(root, [f"dir:{skills}"], wait_minutes=5)
+    ending.join()
+
+    assert record["state"] == "complete"
+
+
+def test_a_run_with_a_name_that_files_cannot_have_does_nothing(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    from flows.nightly import nightly
+
+    with pytest.raises(WrongInput, match="is no name of a run"):
+        nightly(root, [f"dir:{skills}"], run_id="../../served")
+    assert read_runs(Root(root)) == []
 
 
 def test_evaluation_reports_each_leg_and_keeps_history(prefect_server: str, root: str, skills: Path) -> None:

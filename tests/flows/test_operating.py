@@ -15,6 +15,7 @@ from storage.errors import EvaluationFell, Locked, WrongInput
 from storage.root import Root
 from storage.served import read_served
 from storage.state import read_runs
+from tasks.retrieve.publish import publish
 from tests.command import Ask
 from tests.hand_written import SKILLS
 from tests.skill_root import SkillRoot
@@ -101,6 +102,26 @@ def test_compacting_what_is_compact_publishes_nothing(filled: str) -> None:
     assert found["published"] is None
     assert _served(filled) == before
     assert [(t["table"], t["files_before"]) for t in found["tables"]] == [("skills", 1), ("nodes", 1)]
+
+
+def test_a_compacted_version_is_as_old_as_what_it_was_made_of(
+    shelf: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.compact import compact
+
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.lance._index", lambda *_: None)  # which compacts what it is called for
+        for name in ("tea", "bike"):
+            shelf.write(name, SKILLS[name] + "\nWash your hands afterwards.\n")
+            shelf.crawl()
+            shelf.parse()
+            built, card = shelf.build(), shelf.encoder.card
+            publish(shelf.root, built, card=card, path=shelf.model, run_id=shelf.run_id, now=shelf.now)
+    before = shelf.served()
+
+    assert compact(shelf.root.uri)["published"] not in (None, before.version)
+
+    assert shelf.served().published_at == before.published_at
 
 
 def test_an_evaluation_is_kept_drawn_and_compared_with_the_one_before(filled: str) -> None:

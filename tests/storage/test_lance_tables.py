@@ -15,7 +15,6 @@ from storage.lance import (
     TableWriter,
     connect,
     keep_only,
-    last_tagged,
     nodes_schema,
     open_at,
     prune,
@@ -23,6 +22,9 @@ from storage.lance import (
     skills_schema,
     table_names,
     tag,
+    tagged,
+    untag,
+    versions_of,
 )
 from storage.root import Root
 
@@ -142,7 +144,6 @@ def test_another_encoder_makes_the_table_anew_and_old_versions_stay(db: lancedb.
     assert open_at(db, NODES, version).schema.field("vector").type.list_size == 6
     assert held(db, base) == ["rye"]
     assert open_at(db, NODES, base).schema.metadata == SCHEMA.metadata
-    assert last_tagged(db, NODES) == base
 
 
 def test_the_same_encoder_after_a_rebuild_that_died_goes_on_from_its_base(db: lancedb.DBConnection) -> None:
@@ -168,20 +169,18 @@ def test_an_empty_table_is_finished_without_indices(db: lancedb.DBConnection) ->
     assert held(db, write(db, version, add=["rye"])) == ["rye"]
 
 
-def test_tags_stay_with_their_version_and_the_newest_is_found(db: lancedb.DBConnection) -> None:
-    assert last_tagged(db, NODES) is None
+def test_tags_stay_with_their_version(db: lancedb.DBConnection) -> None:
     first = write(db, None, add=["rye"])
-    assert last_tagged(db, NODES) is None
+    assert tagged(db, NODES) == {}
     second = write(db, first, add=["oat"])
     tag(db, NODES, "v-2", second)
     tag(db, NODES, "v-1", first)
     tag(db, NODES, "v-1", first)
+    tag(db, NODES, "mine", second)
     write(db, second, add=["corn"])
-    assert last_tagged(db, NODES) == second
-    assert {k: t["version"] for k, t in db.open_table(NODES).tags.list().items()} == {
-        "v-1": first,
-        "v-2": second,
-    }
+    assert tagged(db, NODES) == {"v-1": first, "v-2": second}
+    untag(db, NODES, "v-1")
+    assert tagged(db, NODES) == {"v-2": second}
 
 
 def test_a_tag_used_again_moves_to_the_version_it_is_given(db: lancedb.DBConnection) -> None:
@@ -189,7 +188,14 @@ def test_a_tag_used_again_moves_to_the_version_it_is_given(db: lancedb.DBConnect
     second = write(db, first, add=["oat"])
     tag(db, NODES, "v-1", first)
     tag(db, NODES, "v-1", second)
-    assert last_tagged(db, NODES) == second
+    assert tagged(db, NODES) == {"v-1": second}
+
+
+def test_versions_are_known(db: lancedb.DBConnection) -> None:
+    assert versions_of(db, NODES) == set()
+    first = write(db, None, add=["rye"])
+    second = write(db, first, add=["oat"])
+    assert {first, second} <= versions_of(db, NODES) <= set(range(1, second + 1))
 
 
 @pytest.mark.parametrize(("name", "version"), [(NODES, 99), ("absent", 1)])

@@ -14,6 +14,7 @@ from storage.served import (
     Served,
     drop_published,
     keep_published,
+    published_names,
     published_versions,
     read_served,
     require_served,
@@ -24,7 +25,9 @@ MODEL = {"name": "m", "dimension": 4}
 POINTER = Served("v-1", "1", 7, 9, MODEL, datetime(2026, 1, 1, 2, 3, 4, 5, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("pointer", [POINTER, replace(POINTER, nodes=None)])
+@pytest.mark.parametrize(
+    "pointer", [POINTER, replace(POINTER, nodes=None), replace(POINTER, nodes=None, nodes_base=9)]
+)
 def test_the_pointer_round_trips(tmp_path: Path, pointer: Served) -> None:
     write_served(Root(tmp_path), pointer)
     assert read_served(Root(tmp_path)) == require_served(Root(tmp_path)) == pointer
@@ -33,8 +36,18 @@ def test_the_pointer_round_trips(tmp_path: Path, pointer: Served) -> None:
 def test_the_file_has_the_fields_that_scripts_read(tmp_path: Path) -> None:
     write_served(Root(tmp_path), POINTER)
     record = json.loads((tmp_path / SERVED).read_text())
-    assert list(record) == ["version", "run_id", "skills", "nodes", "model", "published_at", "order"]
+    assert list(record) == [
+        *("version", "run_id", "skills", "nodes", "model", "published_at", "order", "nodes_base"),
+    ]
     assert sorted(f.name for f in (tmp_path / "state").iterdir()) == ["published", "served.json"]
+
+
+def test_a_pointer_of_before_a_field_was_written_is_read(tmp_path: Path) -> None:
+    write_served(Root(tmp_path), POINTER)
+    record = json.loads((tmp_path / SERVED).read_text())
+    del record["order"], record["nodes_base"]
+    (tmp_path / SERVED).write_text(json.dumps(record))
+    assert read_served(Root(tmp_path)) == POINTER
 
 
 def test_nothing_published_is_told_with_what_to_do(tmp_path: Path) -> None:
@@ -50,6 +63,7 @@ def test_nothing_published_is_told_with_what_to_do(tmp_path: Path) -> None:
         {"skills": "7"},
         {"skills": True},
         {"nodes": 1.5},
+        {"nodes_base": "9"},
         {"model": "m"},
         {"published_at": "yesterday"},
         {"published_at": 5},
@@ -78,6 +92,15 @@ def versions(root: Root, *days: int) -> list[Served]:
 def test_every_version_published_is_known_newest_first(tmp_path: Path) -> None:
     second, first, third = versions(Root(tmp_path), 2, 1, 3)
     assert published_versions(Root(tmp_path)) == [third, second, first]
+
+
+def test_names_are_those_of_damaged_records_and_of_what_is_served_too(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    assert published_names(root) == set()
+    _, second = versions(root, 1, 2)
+    (tmp_path / "state/published/v-1.json").write_text("{")
+    drop_published(root, second.version)
+    assert published_names(root) == {"v-1", "v-2"}
 
 
 def test_serving_a_version_again_lists_it_once(tmp_path: Path) -> None:

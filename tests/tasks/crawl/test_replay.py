@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from nights import FIRST_NIGHT, HandSource, Nights, skill
@@ -10,8 +11,9 @@ from storage.errors import WrongInput
 from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
-from storage.state import seen_table
+from storage.state import seen_table, write_run
 from tasks.crawl.collect import collect
+from tasks.crawl.items import Gone, Unchanged
 from tasks.crawl.replay import day_of, days_crawled, replay_plan, replay_seen
 
 
@@ -69,7 +71,7 @@ def replayed(nights: Nights, day: str) -> dict[tuple[str, str], str]:
 
 def test_a_day_has_the_newest_text_fetched_by_its_end(nights: Nights) -> None:
     nights.crawl(HandSource("dir:d", skill("a", "one"), skill("b", "one")))
-    nights.crawl(HandSource("dir:d", skill("a", "two"), skill("c", "two")))
+    nights.crawl(HandSource("dir:d", skill("a", "two"), skill("b", "one"), skill("c", "two")))
     nights.crawl(HandSource("git+x", skill("a", "three")))
     assert {day_of(f) for f in nights.raw_parts()} == {"2026-03-02", "2026-03-03", "2026-03-04"}
     assert replayed(nights, "2026-03-01") == {}
@@ -106,3 +108,69 @@ def test_the_past_is_refined_out_of_the_root_it_was_crawled_into(nights: Nights)
     assert past.refine(raw=nights.root) == {"documents": 1, "duplicate": 1}
     assert past.plan().todo == 0
     assert nights.times("documents", "state") == before
+
+
+# What had left its source
+
+
+class ToldSource(HandSource):
+    """A source that says itself what is gone."""
+
+    exhaustive = False
+
+
+def texts_of(nights: Nights, *days: int) -> list[str | None]:
+    """Return the text that `a` is replayed with as of each day of March, None where it is left out."""
+    return [replayed(nights, f"2026-03-{day:02d}").get(("a", "s")) for day in days]
+
+
+def leaves(nights: Nights, reason: Literal["retired", "withdrawn"] = "retired") -> None:
+    """Let `a` leave in a night of its own, whose record tells when that was."""
+    nights.crawl(ToldSource("s", Gone(("a",), reason, "HTTP 451")))
+    write_run(nights.root, {"run_id": nights.run_id, "started_at": nights.now.isoformat()})
+
+
+@pytest.mark.parametrize("reason", ["retired", "withdrawn"])
+def test_what_left_is_there_until_the_day_it_left(
+    nights: Nights, reason: Literal["retired", "withdrawn"]
+) -> None:
+    nights.crawl(ToldSource("s", skill("a", "one")))
+    nights.crawl(ToldSource("s", skill("b")))
+    leaves(nights, reason)
+    assert texts_of(nights, 1, 2, 3, 4, 5) == [None, "one", "one", None, None]
+    assert replayed(nights, "2026-03-05") == {("b", "s"): "Let it rise."}
+
+
+def test_what_a_whole_reading_misses_has_left_that_source_alone(nights: Nights) -> None:
+    nights.run(HandSource("s", skill("a", "one"), skill("b")))
+    nights.run(HandSource("s", skill("b")))
+    nights.crawl(HandSource("other", skill("a", "two")))
+    assert texts_of(nights, 2, 3, 4) == ["one", None, None]
+    assert replayed(nights, "2026-03-04")["a", "other"] == "two"
+
+
+def test_what_came_back_changed_is_there_from_then_on(nights: Nights) -> None:
+    nights.crawl(ToldSource("s", skill("a", "one")))
+    leaves(nights)
+    nights.crawl(ToldSource("s"))
+    nights.crawl(ToldSource("s", skill("a", "two")))
+    nights.crawl(ToldSource("s"))
+    leaves(nights)
+    assert texts_of(nights, 2, 3, 4, 5, 6, 7) == ["one", None, None, "two", "two", None]
+
+
+def test_what_came_back_as_it_was_is_there_at_the_latest_when_it_was_seen_last(nights: Nights) -> None:
+    nights.crawl(ToldSource("s", skill("a", "one")))
+    leaves(nights)
+    for _ in range(3):
+        nights.crawl(ToldSource("s", Unchanged(("a",))))
+    assert texts_of(nights, 2, 3, 5, 6, 7) == ["one", None, None, "one", "one"]
+
+
+def test_a_run_without_a_record_tells_by_its_name_when_it_was(nights: Nights) -> None:
+    nights.crawl(ToldSource("s", skill("a", "one")))
+    gone = ToldSource("s", Gone(("a",), "retired", "renamed"))
+    collect(gone, nights.root, run_id="20260303T020000-5eed", now=nights.now + timedelta(days=1))
+    back = ToldSource("s", skill("a", "two"))
+    collect(back, nights.root, run_id="back", now=nights.now + timedelta(days=3))
+    assert texts_of(nights, 2, 3, 4, 5) == ["one", None, None, "two"]

@@ -59,7 +59,32 @@ def test_one_probe_a_skill_at_most_is_drawn_and_at_most_so_many() -> None:
     assert len(draw_probes(many, skills, count=100)) == 20
 
 
-def test_the_draw_depends_on_ids_and_seed_alone() -> None:
+def test_a_skill_that_comes_or_goes_changes_at_most_the_probes_of_that_skill() -> None:
+    many = nodes(*((f"d{i}#{j}", f"d{i}", "prose", f"{LONG} {i} {j}") for i in range(60) for j in range(5)))
+    skills = heads(*((f"d{i}", f"name{i}", "text") for i in range(60)))
+    asked = {(p.doc_id, p.text) for p in draw_probes(many, skills, count=20)}
+
+    for i in range(60):
+        fewer = draw_probes(many.filter(pl.col("doc_id") != f"d{i}"), skills, count=20)
+        left = {(p.doc_id, p.text) for p in fewer}
+        # Of 20 of 59, the one that moves up where the skill gone was probed.
+        assert {doc_id for doc_id, _ in asked - left} <= {f"d{i}"}
+        assert len(left - asked) == len(asked - left)
+
+
+def test_a_sentence_that_comes_or_goes_before_the_one_asked_leaves_it() -> None:
+    texts = [f"{LONG} {j}" for j in range(6)]
+    rows = [(f"d#{j}", "d", "prose", text) for j, text in enumerate(texts)]
+    for seed in range(5):
+        (asked,) = draw_probes(nodes(*rows), heads(("d", "name", "text")), count=1, seed=seed)
+        for gone in (text for text in texts if text != asked.text):
+            left = [text for text in texts if text != gone]
+            moved = nodes(*((f"d#{j}", "d", "prose", text) for j, text in enumerate(left)))
+            (again,) = draw_probes(moved, heads(("d", "name", "text")), count=1, seed=seed)
+            assert again.text == asked.text
+
+
+def test_the_draw_depends_on_ids_texts_and_seed_alone() -> None:
     many = nodes(*((f"d{i}#{j}", f"d{i}", "prose", f"{LONG} {i} {j}") for i in range(20) for j in range(5)))
     skills = heads(*((f"d{i}", f"name{i}", "text") for i in range(20)))
     drawn = draw_probes(many, skills, count=7)

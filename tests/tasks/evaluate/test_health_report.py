@@ -19,6 +19,7 @@ from tasks.evaluate.health_report import pictures_of, render_report, write_repor
 from tasks.evaluate.history import SCHEMA
 
 NIGHT = datetime(2025, 3, 1, 4, 0, tzinfo=UTC)
+LAST = NIGHT + timedelta(days=2)
 EVIL = """<script>alert("dill")</script><img src=x onerror='alert(1)'> $\\frac{1}{2}$ {{ 7 * 7 }} ]]>"""
 
 
@@ -45,7 +46,8 @@ def history(reason: str = "too_short") -> pl.DataFrame:
 def page(
     frame: pl.DataFrame, misses: list[dict[str, str]] | None = None, fallen: list[str] | None = None
 ) -> str:
-    return render_report(frame, drift_of(frame, compared=7), fallen or [], misses or [], {}, compared=7)
+    drifts = drift_of(frame, LAST, compared=7)
+    return render_report(frame, LAST, drifts, fallen or [], misses or [], {}, compared=7)
 
 
 class Seen(HTMLParser):
@@ -70,7 +72,7 @@ def miss(text: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, bytes]:
-    return pictures_of(history(EVIL))
+    return pictures_of(history(EVIL), LAST)
 
 
 def test_the_page_shows_every_measure_with_what_it_was_before() -> None:
@@ -82,6 +84,15 @@ def test_the_page_shows_every_measure_with_what_it_was_before() -> None:
     assert "No measure is below its thresholds." in text
 
 
+def test_the_page_is_about_its_evaluation_where_another_is_dated_later() -> None:
+    frame, earlier = history(), NIGHT + timedelta(days=1)
+    html = render_report(frame, earlier, drift_of(frame, earlier, compared=7), [], [], {}, compared=7)
+
+    assert "Evaluation of v-1" in html
+    assert "2 of them are what this one is compared with" in html
+    assert pictures_of(frame, earlier) == pictures_of(frame.filter(pl.col("evaluated_at") < LAST), LAST)
+
+
 def test_the_page_says_what_is_below_its_thresholds() -> None:
     text = Seen(page(history(), fallen=["dense: hit@10 is 0.1"])).text
 
@@ -90,7 +101,9 @@ def test_the_page_says_what_is_below_its_thresholds() -> None:
 
 
 def test_the_page_loads_nothing_and_runs_nothing(drawn: dict[str, bytes]) -> None:
-    html = render_report(history(EVIL), [], [EVIL], [miss(EVIL)], {**drawn, EVIL: b"<svg/>"}, compared=7)
+    html = render_report(
+        history(EVIL), LAST, [], [EVIL], [miss(EVIL)], {**drawn, EVIL: b"<svg/>"}, compared=7
+    )
     seen = Seen(html)
 
     assert {tag for tag, _ in seen.tags} & {
@@ -125,7 +138,7 @@ def test_no_text_adds_a_tag(text: str) -> None:
 
 
 def test_pictures_are_drawings_without_scripts_whatever_a_reason_is_called(drawn: dict[str, bytes]) -> None:
-    html = render_report(history(EVIL), [], [], [], drawn, compared=7)
+    html = render_report(history(EVIL), LAST, [], [], [], drawn, compared=7)
 
     shown = [
         base64.b64decode((a["src"] or "").partition("base64,")[2]) for t, a in Seen(html).tags if t == "img"
@@ -141,13 +154,13 @@ def test_pictures_are_drawings_without_scripts_whatever_a_reason_is_called(drawn
 
 def test_the_same_history_makes_the_same_page_and_pictures(drawn: dict[str, bytes]) -> None:
     assert page(history()) == page(history())
-    assert pictures_of(history(EVIL)) == drawn
+    assert pictures_of(history(EVIL), LAST) == drawn
 
 
 def test_without_matplotlib_the_page_has_no_pictures_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
-    assert pictures_of(history()) == {}
+    assert pictures_of(history(), LAST) == {}
     assert "matplotlib is not installed" in page(history())
 
 

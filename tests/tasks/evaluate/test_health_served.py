@@ -110,6 +110,15 @@ def test_an_index_without_nodes_is_counted_by_its_corpus(skill_root: Make) -> No
     assert [r["value"] for r in rows if r["probe"] == "classifier mix"] == [1.0]
 
 
+def test_of_a_version_without_a_record_of_its_run_the_root_tells_what_was_dropped(
+    skill_root: Make,
+) -> None:
+    root = skill_root({"bread": SKILLS["bread"], "nothing": ""})
+    root.publish()
+
+    assert dropped_of(root.root, replace(root.served(), run_id="compaction")) == {"empty": 1}
+
+
 def test_what_a_run_dropped_stands_in_its_record(served_bakery: SkillRoot) -> None:
     root, served = served_bakery.root, served_bakery.served()
     root.write_json("state/runs/known.json", {"run_id": "known", "dropped": {"empty": 3}})

@@ -11,7 +11,7 @@ import pytest
 from storage.errors import SchemaMismatch
 from storage.parquet import write_frame
 from storage.root import Root
-from tasks.evaluate.history import HISTORY, SCHEMA, append_history, read_history
+from tasks.evaluate.history import HISTORY, append_history, read_history
 
 NIGHT = datetime(2025, 3, 1, 4, 0, tzinfo=UTC)
 

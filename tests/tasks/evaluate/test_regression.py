@@ -21,6 +21,7 @@ from tests.skill_root import CountingEncoder, Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 LEGS = {f"probes.{leg}_loss" for leg in ("dense", "lexical", "fused", "nodes")}
+ASKED = "probes.asked"
 
 
 class OtherSeed(CountingEncoder):
@@ -54,7 +55,10 @@ def built_with(root: SkillRoot, encoder: IndexEncoder, *, nodes: bool = True) ->
 
 
 def checks(root: SkillRoot, new: Served, encoder: IndexEncoder, max_loss: float = 0.02) -> list[Check]:
-    return check_regression(root.root, new, encoder=encoder, count=30, max_loss=max_loss)
+    """Return the checks of the legs; the one of how many probes were asked is told of once, and passes."""
+    asked, *legs = check_regression(root.root, new, encoder=encoder, count=30, max_loss=max_loss)
+    assert (asked.check, asked.passed, asked.value >= 10) == (ASKED, True, bool(legs))
+    return legs
 
 
 def test_a_model_of_another_seed_is_refused_by_what_it_makes_and_by_how_much(
@@ -110,6 +114,22 @@ def test_a_corpus_may_grow_and_change_without_its_old_skills_counting_as_worse(s
     assert {c.value for c in found if c.check in ("probes.dense_loss", "probes.nodes_loss")} == {0.0}
 
 
+def test_a_model_of_another_seed_is_refused_also_where_every_text_has_changed_a_little(
+    skill_root: Make, minilm_export: Export
+) -> None:
+    root = skill_root(many_skills(15))
+    root.publish()
+    for name, text in many_skills(15).items():
+        root.write(name, f"{text}\nPut everything back afterwards.\n")
+    root.crawl()
+    root.parse()
+    other = OtherSeed(root.encoder, minilm_export)
+
+    found = checks(root, built_with(root, other), other)
+
+    assert not {c.check: c for c in found}["probes.dense_loss"].passed
+
+
 def test_where_no_nodes_are_built_the_other_legs_are_compared(trades: SkillRoot) -> None:
     found = checks(trades, built_with(trades, trades.encoder, nodes=False), trades.encoder)
 
@@ -122,6 +142,11 @@ def test_a_few_probes_prove_nothing_and_a_first_version_has_nothing_to_be_worse_
     root = skill_root(many_skills(9))
     root.crawl()
     root.parse()
-    assert checks(root, built_with(root, root.encoder), root.encoder) == []
+    assert (
+        check_regression(
+            root.root, built_with(root, root.encoder), encoder=root.encoder, count=30, max_loss=0.0
+        )
+        == []
+    )
     root.index()
     assert checks(root, built_with(root, root.encoder), root.encoder) == []

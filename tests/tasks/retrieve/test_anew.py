@@ -11,6 +11,7 @@ from storage.state import documents_table, refined_table
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
 from tasks.retrieve.anew import redo_all
+from tasks.retrieve.routing_store import open_routing
 from tests import hand_written
 from tests.skill_root import SkillRoot
 
@@ -66,6 +67,36 @@ def test_what_is_built_anew_lies_beside_what_is_served_and_says_the_same(root: S
     assert contents(root, NODES, built.nodes, "node_id").equals(
         contents(root, NODES, served.nodes, "node_id")
     )
+
+
+def vectors(root: SkillRoot) -> dict[str, list[float]]:
+    table = open_at(connect(root.root), SKILLS, root.served().skills)
+    rows = table.search().select(["doc_id", "vector"]).to_arrow().to_pylist()
+    return {row["doc_id"]: row["vector"] for row in rows}
+
+
+def test_what_was_to_be_built_anew_is_by_the_next_run_if_the_first_was_killed(root: SkillRoot) -> None:
+    redo_all(root.root, keep_vectors=False)
+    root.crawl()
+    root.parse()
+    root.build(anew=True)  # and killed before it was served
+
+    built = root.publish()
+
+    assert (built.changed, built.vectors_new) == (True, len(hand_written.SKILLS))
+    assert not root.publish().changed
+
+
+def test_after_it_routing_ranks_by_the_new_vectors(root: SkillRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, encode = vectors(root), root.encoder.encode
+    monkeypatch.setattr(root.encoder, "encode", lambda texts: -encode(texts))
+    redo_all(root.root, keep_vectors=False)
+
+    root.publish()
+
+    index = open_routing(root.root, root.served())
+    for doc_id, vector in zip(index.doc_ids, index.vectors, strict=True):
+        assert vector.tolist() == vectors(root)[doc_id] != before[doc_id]
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "made again"])

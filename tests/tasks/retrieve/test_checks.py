@@ -14,6 +14,7 @@ from storage.lance import NODES, SKILLS, connect
 from tasks.retrieve.checks import Check, require_passed
 from tasks.retrieve.index import Built
 from tests.hand_written import SKILLS as TEXTS
+from tests.hand_written import skill
 from tests.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -139,7 +140,7 @@ def test_a_sound_build_passes_every_check(built: tuple[SkillRoot, Built]) -> Non
             *("rows", "repeated_ids", "bad_vectors", "unindexed_rows"),
             *("other_model", "other_vectors", "found_by_own_text"),
         )
-    } | {"skills.found_by_own_words"}
+    } | {"skills.found_by_own_words", "nodes.other_text"}
     assert all(check.passed for check in checks)
     require_passed([asdict(check) for check in checks])
 
@@ -162,6 +163,26 @@ def test_a_defect_fails_its_check_and_leaves_the_other_table_alone(
     assert all(check.startswith(name) for check in failed)
     probes = {"found_by_own_text", "found_by_own_words", "other_vectors"}
     assert failed <= {f"{name}.{check}" for check in {*expected, *probes}}
+
+
+def test_nodes_of_another_text_than_the_one_served_fail_their_check(built: tuple[SkillRoot, Built]) -> None:
+    root, version = built
+    table = connect(root.root).open_table(SKILLS)
+    table.update(where="name = 'bees'", values={"text": "bees"})
+    table.optimize()
+
+    checks = root.check(replace(version, skills=table.version))
+
+    assert "nodes.other_text" in {c.check for c in checks if not c.passed}
+
+
+def test_a_skill_of_words_that_stand_everywhere_is_not_looked_for_by_them(skill_root: Make) -> None:
+    said = skill("what", "What this is and how it was", "This is what there will be.\n")
+    root = skill_root({"what": said, "bread": TEXTS["bread"]})
+
+    root.publish()
+
+    assert root.served().version
 
 
 def test_a_full_text_index_made_over_an_empty_table_fails_the_probe_by_words(

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import lancedb
 import pytest
 
-from storage.lance import NODES, TableWriter, connect, nodes_schema, tag
-from storage.served import SERVED, published_versions
+from storage import lance
+from storage.errors import SchemaMismatch, StorageError
+from storage.lance import NODES, TableWriter, connect, nodes_schema, open_at, tag
+from storage.lance import SKILLS as SKILLS_TABLE
+from storage.schemas import SCHEMA_VERSION
+from storage.served import SERVED, published_versions, write_served
+from tasks.retrieve import doctor_served
 from tasks.retrieve.doctor import examine
 from tasks.retrieve.doctor_served import Finding
 from tests.hand_written import SKILLS
@@ -181,6 +188,60 @@ def test_a_damaged_routing_index_is_removed_and_search_answers_as_before(
 
     assert (found.where, found.mended) == (folder, True)
     assert [r["doc_id"] for r in root.ask().search(*asked)["results"]] == before
+
+
+def test_what_a_newer_program_wrote_is_refused_and_left_as_it_is(
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, files = root.served(), root.root.files("lance")
+    monkeypatch.setattr(lance, "SCHEMA_VERSION", SCHEMA_VERSION - 1)
+
+    with pytest.raises(SchemaMismatch, match="upgrade"):
+        examine(root.root)
+
+    assert (root.served(), root.root.files("lance")) == (served, files)
+
+
+def test_a_version_that_does_not_open_for_a_moment_is_left_as_it_is(
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, failed = root.served(), list[int]()
+
+    def failing_once(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.Table:
+        if name == SKILLS_TABLE and version == served.skills and not failed:
+            failed.append(version)
+            msg = "table skills cannot be opened (the bucket timed out)"
+            raise StorageError(msg)
+        return open_at(db, name, version)
+
+    monkeypatch.setattr(doctor_served, "open_at", failing_once)
+
+    assert examine(root.root) == []
+    assert failed
+    assert root.served() == served
+
+
+def test_nodes_of_another_text_than_the_one_served_are_found(root: SkillRoot) -> None:
+    last, first = published_versions(root.root)
+    write_served(root.root, replace(last, nodes=first.nodes))
+
+    found = only(examine(root.root))
+
+    assert "is not what stands in the text of its skill" in found.found
+    assert found.done == f"{first.version} is served again"
+
+
+def test_nodes_left_for_later_whose_manifest_is_damaged_are_made_anew(root: SkillRoot) -> None:
+    root.write("bread", SKILLS["bread"].replace("ten minutes", "nine minutes"))
+    root.publish(nodes=False)
+    damage_newest_manifest(root)
+
+    examine(root.root)
+
+    assert root.served().nodes is None
+    assert examine(root.root) == []
+    root.publish()
+    assert "in September" in context(root)
 
 
 def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> None:

@@ -13,9 +13,10 @@ import pytest
 from storage.answers import FILE, Answers
 from storage.errors import Locked, NotPublished, StorageError, UnknownDocument
 from storage.forgotten import Forgotten
-from storage.lance import NODES, SKILLS, connect, last_tagged, open_at, table_names
+from storage.lance import NODES, SKILLS, connect, open_at, table_names, tagged
 from storage.root import Root
 from storage.state import aliases_table, documents_table, seen_table
+from tasks.evaluate.health_report import REPORT, write_report
 from tasks.retrieve.forget import ForgetReport, forget
 from tests.forgetting import COPY, FIRST, HEAD, LAST, SECOND, TARGET, WORDS, copy_of, holding, rye
 from tests.skill_root import SkillRoot
@@ -175,9 +176,18 @@ def test_the_next_night_goes_on_from_what_is_left(root: SkillRoot) -> None:
     built = root.publish()
     assert (built.changed, built.skills_rows) == (True, 2)
     assert {r["name"] for r in root.ask().search("the hive")["results"]} == {"bees", "bike"}
-    assert last_tagged(connect(root.root), NODES) == root.served().nodes
+    served = root.served()
+    assert tagged(connect(root.root), NODES)[served.version] == served.nodes
     assert holding(root.root, (FIRST, SECOND, LAST)) == set()
     assert HEAD in documents_table(root.root).read().to_init_repr(10)
+
+
+def test_pages_that_quote_it_go_too(root: SkillRoot) -> None:
+    write_report(root.root, f"<p>{FIRST}</p>")
+
+    forgotten(root, TARGET)
+
+    assert not root.root.exists(REPORT)
 
 
 def test_nodes_that_are_left_for_later_are_cleaned_too(root: SkillRoot) -> None:
@@ -186,10 +196,10 @@ def test_nodes_that_are_left_for_later_are_cleaned_too(root: SkillRoot) -> None:
     forgotten(root, TARGET)
     assert holding(root.root) == set()
     db = connect(root.root)
-    tagged = last_tagged(db, NODES)
-    assert tagged is not None
-    assert root.served().nodes is None
-    assert open_at(db, NODES, tagged).count_rows() > 0
+    served = root.served()
+    assert served.nodes is None
+    assert served.nodes_base == tagged(db, NODES)[served.version]
+    assert open_at(db, NODES, served.nodes_base).count_rows() > 0
     built = root.index()
     assert built.nodes is not None
     assert built.vectors_new == 0

@@ -1,50 +1,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from storage.lance import NODES, TableWriter, connect, open_at
 from storage.lance import SKILLS as SKILLS_TABLE
-from storage.state import nodes_table, parsed_table
+from storage.state import nodes_table
 from tasks.crawl.directory import DirectorySource
 from tasks.retrieve import index
-from tasks.retrieve.index import Built
 from tests.hand_written import BREAD, SKILLS, skill
 from tests.skill_root import SkillRoot
+from tests.tables import in_step, rows
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
 MORE_BREAD = BREAD + "\nFreeze the second loaf in slices.\n"
 
 
-def rows(root: SkillRoot, built: Built, table: str = SKILLS_TABLE) -> dict[str, dict[str, Any]]:
-    version = built.skills if table == SKILLS_TABLE else built.nodes
-    assert version is not None
-    found = open_at(connect(root.root), table, version).search().to_arrow().to_pylist()
-    key = "doc_id" if table == SKILLS_TABLE else "node_id"
-    assert len({row[key] for row in found}) == len(found)
-    return {row[key]: row for row in found}
-
-
 def versions(root: SkillRoot) -> list[int]:
     db = connect(root.root)
     return [len(db.open_table(name).list_versions()) for name in (SKILLS_TABLE, NODES)]
-
-
-def in_step(root: SkillRoot, built: Built) -> bool:
-    """Tell whether both tables hold exactly what the corpus holds, all of it indexed."""
-    corpus = nodes_table(root.root).read()
-    nodes = rows(root, built, NODES)
-    digests = dict(parsed_table(root.root).read().select("doc_id", "digest").iter_rows())
-    skills = rows(root, built)
-    return (
-        {n: r["text"] for n, r in nodes.items()} == dict(corpus.select("node_id", "text").iter_rows())
-        and {d: r["nodes_digest"] for d, r in skills.items()} == digests
-        and all(check.passed for check in root.check(built))
-    )
 
 
 def test_the_first_build_takes_up_all(skill_root: Make) -> None:

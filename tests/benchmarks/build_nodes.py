@@ -24,6 +24,7 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
+from flows.settings import load_settings
 from storage.root import Root
 from storage.state import documents_table, nodes_table
 from storage.vectors import VectorStore, text_hash, vector_stores
@@ -76,7 +77,7 @@ def build(root: Root, encoder: str) -> None:
         parse_batch.fn(root.uri, partitions, encoder, with_vectors=True)
     built = build_tables.fn(root.uri, encoder, with_nodes=True)
     class_licences.fn(root.uri, built, {})
-    checks = check_tables.fn(root.uri, built, encoder)
+    checks = check_tables.fn(root.uri, built, encoder, load_settings().gate())
     publish_tables.fn(root.uri, built, checks, encoder, run_id="bench", now=datetime.now(UTC))
 
 

@@ -45,7 +45,9 @@ def rank_lexical(skills: lancedb.table.Table, query: str, fetch_k: int = _FETCH)
 
     Arguments are as those of `rank_dense`.
     """
-    found = skills.search(query, query_type="fts", fts_columns="text").limit(fetch_k)
+    # LanceDB takes a text that stands in quotes for a phrase, which this index has no positions to find.
+    words = query.replace('"', " ")
+    found = skills.search(words, query_type="fts", fts_columns="text").limit(fetch_k)
     return _in_order(found.select(["doc_id", "_score"]).to_arrow(), "_score", "descending")
 
 

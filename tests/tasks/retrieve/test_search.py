@@ -18,6 +18,8 @@ from tests.skill_root import SkillRoot
 Make = Callable[[dict[str, str]], SkillRoot]
 ODD = [
     '"',
+    '""',
+    '"knead the dough"',
     "'; DROP TABLE skills; --",
     '"knead the dough" AND NOT (yeast OR salt)',
     "+yeast -salt yeast~2 ye*st doc_id:bread [a TO b] {x} ^3 \\",
@@ -143,6 +145,15 @@ def test_operators_are_words_like_others(skills: lancedb.table.Table) -> None:
     assert rank_lexical(skills, "-yeast")[0] == "local/market/bread"
     assert rank_lexical(skills, 'yeast AND "sprockets"')
     assert rank_lexical(skills, "text:yeast")[0] == "local/market/bread"
+
+
+@pytest.mark.parametrize("query", ODD, ids=lambda q: str(ODD.index(q)))
+def test_odd_texts_may_be_asked_of_the_words(skills: lancedb.table.Table, query: str) -> None:
+    assert len(rank_lexical(skills, query)) <= 4
+
+
+def test_a_text_in_quotes_is_asked_for_by_its_words(skills: lancedb.table.Table) -> None:
+    assert rank_lexical(skills, '"yeast and much else"') == rank_lexical(skills, "yeast and much else") != []
 
 
 @settings(max_examples=40, deadline=None)

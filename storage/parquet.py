@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from storage.errors import SchemaMismatch, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
+from storage.sealed import sealed_parquet
 
 # Arrow raises the first three; what Polars makes of a damaged schema may be no Exception at all.
 _DAMAGE = (pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -29,9 +30,7 @@ def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schem
         {"schema_version": str(SCHEMA_VERSION)}
     )
     # Arrow rather than Polars writes and reads: flipped bits in a page, unchecked, abort Polars' process.
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
-    root.write(relative, buffer.getvalue().to_pybytes())
+    root.write(relative, sealed_parquet(table))
 
 
 def read_frame(

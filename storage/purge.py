@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 
 from storage.errors import StorageError
 from storage.root import Root
+from storage.sealed import check_seal, sealed_parquet
 
-_DAMAGE = (pa.ArrowException, OSError, ValueError)
+# What Polars makes of a damaged schema is no Exception at all.
+_DAMAGE = (pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> pl.DataFrame:
@@ -23,7 +25,10 @@ def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> p
     with _open(root, relative) as file:
         present = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
         table = _read(root, relative, file, present)
-    return pl.DataFrame(table) if present else pl.DataFrame()
+    try:
+        return pl.DataFrame(table) if present else pl.DataFrame()
+    except _DAMAGE as error:
+        raise _damaged(root, relative, error) from error
 
 
 def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -35,15 +40,14 @@ def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Tabl
     with _open(root, relative) as file:
         table = _read(root, relative, file, None)
     changed = change(table).cast(table.schema)
-    buffer = pa.BufferOutputStream()
-    pq.write_table(changed, buffer, compression="zstd", write_page_checksum=True)
-    root.write(relative, buffer.getvalue().to_pybytes())
+    root.write(relative, sealed_parquet(changed))
 
 
 def _open(root: Root, relative: str) -> pq.ParquetFile:
     try:
-        source = pa.BufferReader(root.read(relative))
-        return pq.ParquetFile(source, page_checksum_verification=True)
+        data = root.read(relative)
+        check_seal(data)
+        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     except _DAMAGE as error:
         raise _damaged(root, relative, error) from error
 
@@ -55,5 +59,5 @@ def _read(root: Root, relative: str, file: pq.ParquetFile, columns: list[str] | 
         raise _damaged(root, relative, error) from error
 
 
-def _damaged(root: Root, relative: str, error: Exception) -> StorageError:
+def _damaged(root: Root, relative: str, error: BaseException) -> StorageError:
     return StorageError(f"{root.at(relative)} cannot be read as Parquet ({str(error).splitlines()[0]})")

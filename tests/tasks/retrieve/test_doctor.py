@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from storage.errors import StorageError
@@ -36,9 +37,19 @@ def path(root: SkillRoot, relative: str) -> Path:
 
 
 def spoil(file: Path) -> None:
-    """Flip a byte among a file's first values, as a bad disk does."""
+    """Flip the last byte of a file's first column, as a bad disk does."""
     data = bytearray(file.read_bytes())
-    data[len(data) // 8] ^= 0xFF
+    first = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    start = first.dictionary_page_offset or first.data_page_offset
+    data[start + first.total_compressed_size - 1] ^= 0xFF
+    file.write_bytes(data)
+
+
+def tear_schema(file: Path) -> None:
+    """Flip a byte within the name of a file's last column: no text any more."""
+    data = bytearray(file.read_bytes())
+    name = pq.ParquetFile(file).schema_arrow.names[-1].encode()
+    data[data.rindex(name, 0, data.rindex(b"ARROW:schema")) + 1] ^= 0xFF
     file.write_bytes(data)
 
 
@@ -88,7 +99,7 @@ def test_what_a_killed_write_left_is_removed(root: SkillRoot) -> None:
     assert not left.exists()
 
 
-@pytest.mark.parametrize("injure", [spoil, truncate])
+@pytest.mark.parametrize("injure", [spoil, truncate, tear_schema])
 @pytest.mark.parametrize("folder", ["documents", "nodes", "edges", "state/refined", "state/parsed"])
 def test_a_damaged_table_is_made_anew_as_it_was_by_the_next_run(
     root: SkillRoot, folder: str, injure: Callable[[Path], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,12 @@ class VectorStore:
         root: Where they lie.
         model: Name of the model's folder: whatever changes its vectors must change it.
         dimension: The vectors' length.
+        folder: Where the models' folders lie.
     """
 
-    def __init__(self, root: Root, model: str, dimension: int) -> None:
+    def __init__(self, root: Root, model: str, dimension: int, folder: str = FOLDER) -> None:
         self._root, self._dimension = root, dimension
-        self.folder = f"{FOLDER}/{model}-{dimension}"
+        self.folder = f"{folder}/{model}-{dimension}"
         columns: dict[str, Any] = {"text_hash": pl.Binary, "vector": pl.Array(pl.Float32, dimension)}
         self._schema = pl.Schema(columns)
         self._index = pl.DataFrame(schema={"text_hash": pl.Binary, "part": pl.String, "row": pl.UInt32})
@@ -67,6 +68,33 @@ class VectorStore:
             found[positions] = True
             vectors[positions] = self._read(str(part), group["row"])["vector"].to_numpy()
         return found, vectors
+
+    def complete(
+        self, hashes: Sequence[bytes], make: Callable[[list[int]], npt.NDArray[np.floating[Any]]]
+    ) -> tuple[_Vectors, int]:
+        """Return a vector for each hash, and how many were not kept before; these are made, and kept now.
+
+        Args:
+            hashes: In any order; equal ones share a vector.
+            make: Returns the vectors of the texts at these positions; called once, where any is missing.
+
+        Returns:
+            Vectors of shape `(len(hashes), dimension)`: as they are kept, whether found or made.
+
+        Raises:
+            StorageError: A part is damaged.
+        """
+        first: dict[bytes, int] = {}
+        for position, key in enumerate(hashes):
+            first.setdefault(key, position)
+        keys = list(first)
+        found, vectors = self.find(keys)
+        missing = np.flatnonzero(~found).tolist()
+        if missing:
+            vectors[missing] = make([first[keys[i]] for i in missing])
+            self.add([keys[i] for i in missing], vectors[missing])
+        place = {key: i for i, key in enumerate(keys)}
+        return vectors[[place[key] for key in hashes]], len(missing)
 
     def add(self, hashes: Sequence[bytes], vectors: _Vectors) -> None:
         """Keep vectors of shape `(len(hashes), dimension)`."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from storage.root import Root
 from storage.vectors import VectorStore, text_hash
 from tasks.models.encoder import load_encoder
@@ -56,19 +54,12 @@ class KeptEncoder:
         Raises:
             StorageError: What is kept is damaged; the message names the file, which may be deleted.
         """
-        first: dict[bytes, int] = {}
         hashes = [text_hash(text) for text in texts]
-        for position, key in enumerate(hashes):
-            first.setdefault(key, position)
-        keys = list(first)
-        found, vectors = self._store.find(keys)
-        missing = np.flatnonzero(~found).tolist()
-        if missing:
-            vectors[missing] = self._encoder.encode([texts[first[keys[i]]] for i in missing])
-            self._store.add([keys[i] for i in missing], vectors[missing])
-        log.info("%d texts: %d encoded, %d kept from before", len(texts), len(missing), int(found.sum()))
-        place = {key: i for i, key in enumerate(keys)}
-        return vectors[[place[key] for key in hashes]]
+        vectors, made = self._store.complete(
+            hashes, lambda missing: self._encoder.encode([texts[i] for i in missing])
+        )
+        log.info("%d texts: %d encoded, the others share a vector or had one", len(texts), made)
+        return vectors
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""

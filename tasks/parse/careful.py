@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify import Classifier, FragmentInContext, Typed
-from tasks.parse.context_model import packaged_context_model
+from tasks.parse.context_model import Probabilities, packaged_context_model
 from tasks.parse.local import SUREST, LocalClassifier, LocalModel, packaged_model, softmax
 
 # Below this confidence of the first look (see the card): a fifth of all fragments, most of the errors.
@@ -19,13 +18,6 @@ UNSURE = 0.6
 SHARE, TEMPERATURE = 0.5, 0.9
 
 _BATCH = 4096
-
-
-class Probabilities(Protocol):
-    """Tells how likely each of `NODE_TYPES` is."""
-
-    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
-        """Return them, shape `(len(fragments), 6)`."""
 
 
 class CarefulClassifier:
@@ -71,14 +63,15 @@ def together(
     return softmax(((1 - SHARE) * np.log(first + 1e-9) + SHARE * np.log(second + 1e-9)) / temperature)
 
 
-def embedded_classifier(*, careful: bool) -> Classifier:
+def embedded_classifier(*, careful: bool, look: Probabilities | None = None) -> Classifier:
     """Return the classifier that needs no endpoint.
 
     Args:
         careful: With the second look, which costs about half of what encoding the fragments does; without,
             20,000 skills are typed in minutes.
+        look: Takes the second look; None: the packaged model, which keeps nothing.
     """
-    return CarefulClassifier() if careful else LocalClassifier()
+    return CarefulClassifier(second=look) if careful else LocalClassifier()
 
 
 def embedded_name(*, careful: bool) -> str:

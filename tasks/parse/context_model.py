@@ -7,13 +7,14 @@ upper layers and the head are shipped as 8-bit integers with a scale a row and b
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,13 @@ _SCALE = ".scale"
 _AT_ONCE = 4096  # fragments whose windows are held at a time
 
 Floats = npt.NDArray[np.floating[Any]]
+
+
+class Probabilities(Protocol):
+    """Tells how likely each of `NODE_TYPES` is."""
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        """Return them, shape `(len(fragments), 6)`."""
 
 
 class ContextModel:
@@ -113,6 +121,14 @@ def packaged_context_model() -> ContextModel:
     """Return the context model that is shipped, loaded once a process."""
     data = resources.files("tasks.parse")
     return ContextModel(data.joinpath(GRAPH).read_bytes(), unpacked(data.joinpath(WEIGHTS).read_bytes()))
+
+
+@functools.lru_cache(maxsize=1)
+def packaged_identity() -> str:
+    """Return 16 hex digits that change with the context model that is shipped."""
+    data = resources.files("tasks.parse")
+    files = (data.joinpath(name).read_bytes() for name in (GRAPH, WEIGHTS))
+    return hashlib.sha256(b"".join(files)).hexdigest()[:16]
 
 
 def packed(weights: Mapping[str, Floats]) -> bytes:

@@ -28,7 +28,7 @@ def windows(fragments: Sequence[FragmentInContext], tokenizer: Tokenizer) -> lis
         fragments: Texts, headings and neighbours of any length.
         tokenizer: Of a BERT; it must neither truncate nor pad.
     """
-    texts = [text for fragment in fragments for text in _texts(fragment)]
+    texts = [text for fragment in fragments for text in texts_read(fragment)]
     encoded: list[Encoding] = tokenizer.encode_batch(texts, add_special_tokens=False)
     ids = [one.ids for one in encoded]
     first, between = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
@@ -41,7 +41,7 @@ def windows(fragments: Sequence[FragmentInContext], tokenizer: Tokenizer) -> lis
     return found
 
 
-def _texts(fragment: FragmentInContext) -> tuple[str, str, str, str]:
+def texts_read(fragment: FragmentInContext) -> tuple[str, str, str, str]:
     """Return headings, what precedes, the fragment with its block, what follows: cut to what may count."""
     return (
         " > ".join(fragment.heading_path)[-_LONGEST * _HEADINGS :],

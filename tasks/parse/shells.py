@@ -20,6 +20,7 @@ from tasks.models.llm_budget import Carried
 from tasks.parse.careful import embedded_classifier, embedded_name
 from tasks.parse.choose import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
+from tasks.parse.kept_look import KeptLook
 
 LIMIT = "skillery-llm"
 """The global concurrency limit that questions take a slot of, whichever worker asks them."""
@@ -50,7 +51,7 @@ def parse_batch(
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the account."""
     model, place = load_kept_encoder(root, encoder), Root(root)
-    local = embedded_classifier(careful=with_vectors)
+    local = embedded_classifier(careful=with_vectors, look=KeptLook(place))
     with open_classifier(place, local, llm, before=before, slot=_slot(llm)) as opened:
         done = parse_partitions(
             place, partitions,

@@ -11,7 +11,7 @@ from storage.served import Served, published_versions, write_served
 from tasks.parse.corpus import VECTORS
 from tasks.retrieve.anew import end_anew
 from tasks.retrieve.index import Built
-from tasks.retrieve.retain import bound_vectors
+from tasks.retrieve.retain import bound_looks, bound_vectors
 from tasks.retrieve.routing_store import keep_routing, prepare_routing
 from tasks.retrieve.rows import model_identity
 
@@ -50,4 +50,5 @@ def publish(
     # The vectors that parse left are in the tables now.
     root.delete(VECTORS)
     bound_vectors(root, card)
+    bound_looks(root)
     return served

@@ -20,14 +20,15 @@ from storage.purge import read_columns, rewrite_rows
 from storage.root import Root
 from storage.served import Served, keep_published, read_served, write_served
 from tasks.crawl.forgotten import REASON, listed_ids
+from tasks.parse.kept_look import LOOKS
 from tasks.retrieve.index import INDEXED, nodes_base
 from tasks.retrieve.retain import drop_unused_vectors
 from tasks.retrieve.routing_store import keep_routing, prepare_routing
 from tasks.retrieve.survey import parquet_files
 
 _ORDINAL = re.compile(r"#\d+$")
-# Archives hold other files of a repository too; the sample is made anew from the package.
-_CACHES = ("state/crawl/archives", "state/sample")
+# Archives hold other files of a repository too; the sample is made anew from the package, looks from texts.
+_CACHES = ("state/crawl/archives", "state/sample", LOOKS)
 
 
 def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:

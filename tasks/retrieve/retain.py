@@ -10,6 +10,7 @@ from storage.root import Root
 from storage.state import documents_table, nodes_table, parsed_table
 from storage.vectors import FOLDER, text_hash, vector_stores
 from tasks.models.kept import vectors_of
+from tasks.parse.kept_look import LOOKS, looks_of
 from tasks.retrieve.rows import skill_texts
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,20 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
     texts = int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum())
     texts += documents_table(root).read(columns=["doc_id"]).height
     return store.keep_only(texts_in_use(root)) if len(store) > _MOST_PER_TEXT * texts else 0
+
+
+def bound_looks(root: Root) -> None:
+    """Drop what other context models found, and all where more is kept than the corpus has nodes.
+
+    A fifth of the nodes get a second look, whose context is nowhere else: which looks are in use is not
+    known. What is dropped is taken again for documents that change.
+    """
+    store = looks_of(root)
+    for file in root.files(LOOKS):
+        if not file.startswith(f"{store.folder}/"):
+            root.delete(file)
+    if len(store) > int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum()):
+        store.delete()
 
 
 def drop_unused_vectors(root: Root) -> int:

@@ -12,6 +12,8 @@ from storage.parquet import write_frame
 from storage.partitions import partition_of
 from storage.schemas import NODES as NODE_COLUMNS
 from storage.state import documents_table, edges_table, nodes_table, seen_table
+from tasks.parse.classify import FragmentInContext
+from tasks.parse.kept_look import KeptLook
 from tasks.retrieve.doctor import examine
 from tasks.retrieve.doctor_served import Finding
 from tests.hand_written import SKILLS
@@ -127,8 +129,10 @@ def test_a_node_that_stands_there_twice_is_found_and_made_anew_once(root: SkillR
     assert corpus(root) == before
 
 
-def test_a_damaged_cache_is_removed(root: SkillRoot) -> None:
-    file = next(iter(root.root.files("state/signatures", ".parquet")))
+@pytest.mark.parametrize("folder", ["state/signatures", "state/looks"])
+def test_a_damaged_cache_is_removed(root: SkillRoot, folder: str) -> None:
+    KeptLook(root.root).probabilities([FragmentInContext("1", (), "prose", None, "Smoke.", None)])
+    file = next(iter(root.root.files(folder, ".parquet")))
     truncate(path(root, file))
 
     found = only(examine(root.root))

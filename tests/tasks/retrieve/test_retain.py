@@ -8,6 +8,7 @@ import pytest
 from storage.state import nodes_table
 from storage.vectors import VectorStore, text_hash, vector_stores
 from tasks.models.kept import KeptEncoder, vectors_of
+from tasks.parse.kept_look import LOOKS, looks_of
 from tasks.parse.local import LocalClassifier
 from tasks.retrieve.forget import forget
 from tasks.retrieve.retain import bound_vectors, texts_in_use
@@ -129,3 +130,34 @@ def test_where_the_corpus_cannot_be_read_no_vector_outlives_forgetting(skill_roo
         forget(root.root, "local/market/bees", run_id="gone", now=root.now)
 
     assert len(store) == 0
+
+
+def test_a_publication_drops_looks_of_another_model_and_all_where_more_are_kept_than_nodes(
+    skill_root: Make,
+) -> None:
+    root = skill_root({"bees": BEES})
+    other, looks = VectorStore(root.root, "another", 6, LOOKS), looks_of(root.root)
+    row = np.zeros((1, 6), np.float32)
+    looks.add([text_hash("seen")], row)
+    other.add([text_hash("seen")], row)
+
+    root.publish()
+
+    assert (held(looks, "seen"), held(other, "seen")) == ([True], [False])
+
+    many = [text_hash(str(n)) for n in range(1_000)]
+    looks.add(many, np.repeat(row, len(many), axis=0))
+    root.write("bread", BREAD)
+    root.publish()
+
+    assert root.root.files(LOOKS) == []
+
+
+def test_forgetting_leaves_no_look(skill_root: Make) -> None:
+    root = skill_root({"bees": BEES, "bread": BREAD})
+    root.publish()
+    looks_of(root.root).add([text_hash("seen")], np.zeros((1, 6), np.float32))
+
+    forget(root.root, "local/market/bees", run_id="gone", now=root.now)
+
+    assert root.root.files(LOOKS) == []

@@ -19,6 +19,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.paging import Remembering
 from tasks.evaluate.routing import RoutingMethod, whole
+from tasks.evaluate.routing_ablation import ABLATIONS, Ablations
 from tasks.evaluate.routing_as_served import as_served
 from tasks.evaluate.routing_lexical import require_bm25
 from tasks.evaluate.routing_measures import require_measures
@@ -29,12 +30,10 @@ from tasks.models.kept import KeptEncoder, load_kept_encoder
 from tasks.models.llm_answers import open_book
 from tasks.models.llm_budget import Ledger
 from tasks.retrieve.flow_asking import FlowLlm
-from tasks.retrieve.routing_default import Router
-from tasks.retrieve.rows import TEMPLATE
 from tasks.retrieve.skill import Skill
 from tasks.retrieve.staged import Staged
 
-METHODS = (*BASELINES, "default", "skillflow", "skillrouter")
+METHODS = (*BASELINES, *ABLATIONS, "skillflow", "skillrouter")
 """All that can be measured."""
 
 
@@ -94,8 +93,8 @@ class Methods:
             return staged(self._skillflow())
         if name == "skillrouter":
             return staged(skillrouter(self._skills, load_skillrouter(), self._root))
-        if name == "default":
-            return self._default()
+        if name in ABLATIONS:
+            return as_served(self._ablations.router(name), self._asking)
         self._baselines.prepare(name)
         return whole(functools.partial(self._baselines.rank, name), encoder=self._asking)
 
@@ -128,11 +127,9 @@ class Methods:
     def _skills(self) -> list[Skill]:
         return [Skill(*row) for row in self._frame.select(Skill._fields).iter_rows()]
 
-    def _default(self) -> RoutingMethod:
-        documents = self._skills
-        texts = [TEMPLATE.format(name=skill.name, description=skill.description) for skill in self._skills]
-        router = Router.from_documents(documents, self._asking, vectors=self._kept.encode(texts))
-        return as_served(router, self._asking)
+    @functools.cached_property
+    def _ablations(self) -> Ablations:
+        return Ablations(self._skills, self._kept, self._asking)
 
     def _skillflow(self) -> Staged:
         flow = load_skillflow()

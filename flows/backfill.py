@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 from prefect import flow
@@ -14,11 +15,10 @@ from flows.record import new_run_id
 from flows.refine import IN_THREADS, refine_batches
 from flows.settings import load_settings
 from storage.counts import corpus_counts
-from storage.errors import WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import read_served
-from tasks.crawl.replay import backfill_of
+from tasks.crawl.replay import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.shells import plan_refining, settle_corpus
@@ -26,13 +26,12 @@ from tasks.refine.shells import plan_refining, settle_corpus
 log = logging.getLogger(__name__)
 
 Stage = Literal["refine", "parse"]
-STAGES: tuple[Stage, ...] = ("refine", "parse")
 
 
 @flow(name="backfill", flow_run_name="backfill {start} to {end}", task_runner=IN_THREADS)
 def backfill(
-    start: str,
-    end: str,
+    start: date,
+    end: date,
     root: str = "data",
     publish: bool = False,
     stages: list[Stage] | None = None,
@@ -44,8 +43,8 @@ def backfill(
     past back, raw snapshots can.
 
     Args:
-        start: First day, YYYY-MM-DD.
-        end: Last day, YYYY-MM-DD.
+        start: First day, UTC.
+        end: Last day, UTC.
         root: Folder of all that Skillery keeps.
         publish: Serve the corpus of the last day, if it passes the gate; the next night goes on from it.
         stages: What is done of each day, refine or parse; empty: both. What is left out stays as an earlier
@@ -55,15 +54,11 @@ def backfill(
         WrongInput: A day is to be served of which not all is to be done.
         GateRefused: The last day's corpus failed a check; what was served stays.
     """
-    settings, run, chosen = load_settings(), new_run_id(), stages or list(STAGES)
-    if publish and set(chosen) != set(STAGES):
-        # Texts of one backfill and pieces of another do not fit, and no check of the gate compares them.
-        msg = (
-            f"what is served needs {' and '.join(STAGES)}, not {chosen[0]} alone: leave out stages or publish"
-        )
-        raise WrongInput(msg)
+    settings, run, chosen = load_settings(), new_run_id(), stages or STAGES
+    if publish:
+        require_whole(chosen)
     encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
-    days = plan_backfill(root, start, end)
+    days = plan_backfill(root, start.isoformat(), end.isoformat())
     with writer_lock(Root(root)):
         rows = [_rebuild(root, day, run, settings.limits(), encoder, chosen) for day in days]
         log.info("backfill: %d days rebuilt", len(rows))
@@ -74,7 +69,7 @@ def backfill(
 
 
 def _rebuild(
-    root: str, day: str, run: str, limits: dict[str, Any], encoder: str, stages: list[Stage]
+    root: str, day: str, run: str, limits: dict[str, Any], encoder: str, stages: Sequence[str]
 ) -> dict[str, Any]:
     place, done = replay_raw(root, day), dict[str, int]()
     with writer_lock(Root(place)):

@@ -222,10 +222,10 @@ def backfill(
     from flows.run import foresee_backfill, run_backfill  # noqa: PLC0415
 
     place = root_of(load_settings(), root)
+    stages = [one.value for one in stage or ()]
     if dry_run:
-        found = foresee_backfill(place, start, end, publish=publish)
+        found = foresee_backfill(place, start, end, publish=publish, stages=stages)
     else:
-        stages = [one.value for one in stage or ()]
         found = run_backfill(place, start, end, publish=publish, stages=stages)
     print_json({"days": found}) if as_json else printing.print_backfill(found)
 

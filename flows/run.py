@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
 from typing import Any, Literal, cast
 
 from flows.prefect_home import prepare_prefect
@@ -11,7 +13,7 @@ from storage.root import Root
 from storage.served import require_served
 from storage.state import read_run
 from tasks.crawl.opening import normal_spec
-from tasks.crawl.replay import days_crawled, replay_plan
+from tasks.crawl.replay import days_crawled, replay_plan, require_whole
 
 
 def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
@@ -51,15 +53,20 @@ def run_backfill(
     prepare_prefect(root)
     from flows.backfill import Stage, backfill  # noqa: PLC0415
 
-    return backfill(start, end, root.uri, publish, cast("list[Stage] | None", stages))
+    days = date.fromisoformat(start), date.fromisoformat(end)
+    return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages))
 
 
-def foresee_backfill(root: Root, start: str, end: str, *, publish: bool = False) -> list[dict[str, Any]]:
+def foresee_backfill(
+    root: Root, start: str, end: str, *, publish: bool = False, stages: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Return a row a day that a backfill of this range would rebuild; nothing is written.
 
     Raises:
         WrongInput: As `run_backfill`.
     """
+    if publish:
+        require_whole(stages)
     plan = replay_plan(root, _require_days(root, start, end))
     return [{**row, "would be served": publish and row is plan[-1]} for row in plan]
 

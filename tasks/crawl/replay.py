@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,6 +17,9 @@ from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
 from storage.state import SEEN, documents_table, refined_table, seen_table
 from tasks.crawl.departures import without_departed
+
+STAGES = ("refine", "parse")
+"""What a backfill does of each day."""
 
 _COLUMNS = ("doc_id", "source", "raw_hash", "fetched_at")
 
@@ -102,6 +106,20 @@ def days_crawled(root: Root, start: str, end: str) -> list[str]:
     first, last = _range(start, end)
     days = {day_of(file) for file in root.files("raw/documents", ".parquet")}
     return sorted(day for day in days if first <= day <= last)
+
+
+def require_whole(stages: Sequence[str]) -> None:
+    """Let a backfill pass whose last day is to be served; empty means all of `STAGES`.
+
+    Raises:
+        WrongInput: Not all of a day is to be done.
+    """
+    if stages and set(stages) != set(STAGES):
+        # Texts of one backfill and pieces of another do not fit, and no check of the gate compares them.
+        msg = (
+            f"what is served needs {' and '.join(STAGES)}, not {stages[0]} alone: leave out stages or publish"
+        )
+        raise WrongInput(msg)
 
 
 def replay_plan(root: Root, days: list[str]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.prefect
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 BEFORE = f"{datetime.now(UTC) - timedelta(days=3):%Y-%m-%d}"
+THEN, NOW = date.fromisoformat(BEFORE), date.fromisoformat(TODAY)
 
 
 @pytest.fixture
@@ -61,9 +62,9 @@ def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
     from flows.nightly import nightly
 
     with served_stays(root):
-        rows = backfill(BEFORE, TODAY, root, stages=["refine"])
+        rows = backfill(THEN, NOW, root, stages=["refine"])
         assert [(r["day"], r["documents"], r["nodes"]) for r in rows] == [(BEFORE, 2, 0), (TODAY, 3, 0)]
-        rows = backfill(BEFORE, TODAY, root)
+        rows = backfill(THEN, NOW, root)
         assert [(r["documents"], r["refined now"], r["published"]) for r in rows] == [
             (2, 0, None), (3, 0, None)
         ]  # fmt: skip
@@ -72,15 +73,15 @@ def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
     with monkeypatch.context() as patched, served_stays(root):
         patched.setenv("SKILLERY_GATE_FEW", "0")
         with pytest.raises(GateRefused, match=r"skills\.shrink is 0\.333"):
-            backfill(BEFORE, BEFORE, root, publish=True)
+            backfill(THEN, THEN, root, publish=True)
 
-    (day,) = backfill(BEFORE, BEFORE, root, publish=True)
+    (day,) = backfill(THEN, THEN, root, publish=True)
     assert day["published"] == require_served(Root(root)).version != two_days["served"]
     names, context = answers(root)
     assert names == {"tea", "bicycle"}
     assert "Warm the pot" in context
     with served_stays(root):
-        assert backfill(BEFORE, BEFORE, root, publish=True)[0]["published"] is None
+        assert backfill(THEN, THEN, root, publish=True)[0]["published"] is None
 
     record = nightly(root)
     assert (record["state"], record["published"]) == ("complete", True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -192,8 +192,8 @@ def test_a_backfill_rebuilds_a_day_beside_what_is_served(
     from flows.backfill import backfill
 
     record = _nightly(root, f"dir:{skills}")
-    today = f"{datetime.now(UTC):%Y-%m-%d}"
-    first = backfill("2020-01-01", today, root)
+    today = datetime.now(UTC).date()
+    first = backfill(date(2020, 1, 1), today, root)
     again = backfill(today, today, root)
     assert [(row["documents"], row["refined now"]) for row in first] == [(2, 2)]
     assert [(row["documents"], row["refined now"]) for row in again] == [(2, 0)]

@@ -25,7 +25,7 @@ from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.checks import Check
 from tasks.retrieve.routing_default import Router
 from tasks.retrieve.routing_store import drop_routing, open_routing, prepare_routing
-from tasks.retrieve.search import Searcher, rank_dense, rank_lexical
+from tasks.retrieve.search import Searcher, rank_lexical
 
 LEVEL = 0.99
 _K = 10
@@ -155,37 +155,35 @@ def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
     """Return each probe's reciprocal rank at 10 by leg, among the skills shared."""
     allowed = np.array([doc_id in shared for doc_id in side.doc_ids], dtype=np.bool_)
     fetch = min(_MOST, math.ceil(_FETCH * len(allowed) / max(1, int(allowed.sum()))))
-    found: Ranks = {"dense": [], "lexical": [], "fused": []}
-    for probe, vector in zip(probes, side.vectors, strict=True):
+    found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared), "lexical": [], "fused": []}
+    for probe in probes:
         ranked = side.router.rank(probe.text, _K, allowed=allowed)
         groups = [(r.doc_id, *r.folded) for r in ranked]
         found["fused"].append(_reciprocal([probe.doc_id in group for group in groups]))
-        for leg, ids in (
-            ("dense", rank_dense(side.skills, vector, fetch)),
-            ("lexical", rank_lexical(side.skills, probe.text, fetch)),
-        ):
-            found[leg].append(_reciprocal([d == probe.doc_id for d in ids if d in shared]))
-    return found if side.nodes is None else found | {"nodes": _node_ranks(side.nodes, side, probes, shared)}
+        ids = rank_lexical(side.skills, probe.text, fetch)
+        found["lexical"].append(_reciprocal([d == probe.doc_id for d in ids if d in shared]))
+    return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
 
 
 def _reciprocal(found: Sequence[bool]) -> float:
     return 1 / (found.index(True) + 1) if True in found[:_K] else 0.0
 
 
-def _node_ranks(
-    nodes: lancedb.table.Table, side: _Side, probes: Sequence[Probe], shared: set[str]
+def _vector_ranks(
+    table: lancedb.table.Table, side: _Side, probes: Sequence[Probe], shared: set[str]
 ) -> list[float]:
-    """Return how well each probe's skill is found by the vectors of its other nodes.
+    """Return how well each probe's skill is found by the vectors of its row, or of its other nodes.
 
-    All nodes are read once for all probes: an exact search a probe would read them as often as there are
+    All rows are read once for all probes: an exact search a probe would read them as often as there are
     probes.
     """
-    own = _best_of_own(nodes, probes, side.vectors)
+    own = _best_of_own(table, probes, side.vectors)
     nearer = np.zeros(len(probes), dtype=np.int64)
     doc_of = np.array([p.doc_id for p in probes])
-    for batch in nodes.search().select(["doc_id", "vector"]).to_batches():
+    for batch in table.search().select(["doc_id", "vector"]).to_batches():
         ids = np.array(batch.column("doc_id").to_pylist())
-        rows = np.isin(ids, list(shared))
+        # A look-up each: numpy would sort all that are shared for every batch.
+        rows = np.array([doc_id in shared for doc_id in ids], dtype=np.bool_)
         near = _matrix(batch)[rows] @ side.vectors.T > own + 1e-6
         nearer += (near & (ids[rows][:, None] != doc_of)).sum(axis=0)
     return [
@@ -194,11 +192,11 @@ def _node_ranks(
 
 
 def _best_of_own(
-    nodes: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors
+    table: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors
 ) -> npt.NDArray[np.float32]:
-    """Return the cosine of each probe to the nearest node of its skill with another text; -2 for none."""
+    """Return the cosine of each probe to the nearest row of its skill with another text; -2 for none."""
     wanted = f"doc_id IN ({quoted([p.doc_id for p in probes])})"
-    rows = nodes.search().where(wanted).select(["doc_id", "text", "vector"]).to_arrow()
+    rows = table.search().where(wanted).select(["doc_id", "text", "vector"]).to_arrow()
     ids, texts = (np.array(rows.column(c).to_pylist(), dtype=object) for c in ("doc_id", "text"))
     cosines = _matrix(rows) @ vectors.T
     best = np.full(len(probes), -2, dtype=np.float32)

@@ -2,7 +2,8 @@
 
 Run by hand: `python tests/benchmarks/build_nodes.py PARQUET [--skills 395] [--seed 0] [--precision int8]`;
 PARQUET has columns `id` and `content`. SkillPager, section 5.1: 395 skills took 9.83 hours with four workers.
-A second corpus, below a root of its own, holds half of the first one's skills and has its vectors.
+A second corpus, below a root of its own, holds half of the first one's skills and has its vectors and second
+looks.
 """
 # ruff: noqa: T201
 
@@ -29,6 +30,7 @@ from storage.root import Root
 from storage.state import documents_table, nodes_table
 from storage.vectors import VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
+from tasks.parse.kept_look import LOOKS
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.retrieve.rows import skill_texts
 from tasks.retrieve.shells import build_tables, check_tables, class_licences, publish_tables
@@ -133,6 +135,7 @@ def measure(scratch: Path, rows: pl.DataFrame, options: argparse.Namespace) -> N
     halve(second, set(ids), n)
     shutil.copytree(first.folder / "models", second.folder / "models")
     shutil.copytree(first.folder / "vectors", second.folder / "vectors")
+    shutil.copytree(first.folder / LOOKS, second.folder / LOOKS)
     second_folder = prepare_encoder.fn(second.uri, MINILM, options.precision)
     again = timed(lambda: build(second, second_folder))
     share = known_tokens(second, vector_stores(first)[0], encoder)

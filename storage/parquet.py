@@ -12,10 +12,8 @@ import pyarrow.parquet as pq
 from storage.errors import SchemaMismatch, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
-from storage.sealed import sealed_parquet
+from storage.sealed import DAMAGE, sealed_parquet
 
-# Arrow raises the first three; what Polars makes of a damaged schema may be no Exception at all.
-_DAMAGE = (pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _OLDEST = pl.CompatLevel.oldest()
 
 
@@ -55,7 +53,7 @@ def read_frame(
             return frame
         nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
         return frame.with_columns(nulls).select(wanted)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         msg = f"{place} cannot be read as Parquet ({str(error).splitlines()[0]})"
         raise StorageError(msg) from error
 

@@ -10,10 +10,7 @@ import pyarrow.parquet as pq
 
 from storage.errors import StorageError
 from storage.root import Root
-from storage.sealed import check_seal, sealed_parquet
-
-# What Polars makes of a damaged schema is no Exception at all.
-_DAMAGE = (pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+from storage.sealed import DAMAGE, check_seal, sealed_parquet
 
 
 def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> pl.DataFrame:
@@ -27,7 +24,7 @@ def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> p
         table = _read(root, relative, file, present)
     try:
         return pl.DataFrame(table) if present else pl.DataFrame()
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _damaged(root, relative, error) from error
 
 
@@ -48,14 +45,14 @@ def _open(root: Root, relative: str) -> pq.ParquetFile:
         data = root.read(relative)
         check_seal(data)
         return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _damaged(root, relative, error) from error
 
 
 def _read(root: Root, relative: str, file: pq.ParquetFile, columns: list[str] | None) -> pa.Table:
     try:
         return file.read(columns=columns, use_threads=False)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _damaged(root, relative, error) from error
 
 

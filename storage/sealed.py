@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 import zlib
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+DAMAGE = (pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What reading a damaged file raises; what Polars makes of a damaged schema may be no Exception at all."""
 
 _KEY, _NONE = b"skillery.crc32", b"00000000"
 # How the footer (Thrift, compact) holds the entry: the key, then a field of eight bytes.

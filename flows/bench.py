@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from flows.judging import judge_paging, labels_for, require_speaker
+from flows.llm_settings import llm_options
 from flows.progress import progress
-from flows.queries import require_page_options
+from flows.queries import require_page_options, reranker_of
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
@@ -30,6 +31,7 @@ from tasks.evaluate.paging import (
 )
 from tasks.evaluate.paging_held_out import fitted_among, held_out_rows
 from tasks.evaluate.paging_input import read_paging_bench
+from tasks.evaluate.paging_outcomes import Outcome
 from tasks.evaluate.paging_picture import draw_paging
 from tasks.evaluate.paging_probes import draw_paging_probes
 from tasks.evaluate.paging_report import BUDGETS, OWN_LIMITS, PagingReport, report_paging, report_probes
@@ -39,7 +41,10 @@ from tasks.models.export import exported_encoder
 from tasks.models.kept import KeptEncoder, vectors_of
 from tasks.parse.careful import embedded_classifier
 from tasks.parse.choose import LlmOptions
-from tasks.retrieve.page import METHODS
+from tasks.retrieve.page import DEFAULT_METHOD, METHODS
+
+RERANKED = f"{DEFAULT_METHOD}, reranked"
+"""Names the default method's row with a language model as its reranker."""
 
 _METHODS = ("facets", "full", "nodes", "skillpager", "chunks")
 
@@ -58,6 +63,7 @@ class PagingWishes:
         judge: `evidence`, `llm` or `both`.
         labels: Lines `{query_id, method, budget, sufficient}` of people.
         probes: A root or Parquet file with a corpus: its long documents are probed too.
+        rerank: Measure the default once more, with a language model as its reranker; not for reports.
     """
 
     documents: Path
@@ -68,6 +74,7 @@ class PagingWishes:
     judge: str = "evidence"
     labels: Path | None = None
     probes: str | None = None
+    rerank: bool = False
 
     def settings(self) -> list[Setting]:
         """Return the methods and budgets that are measured on the queries, and judged.
@@ -119,12 +126,25 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
         return _reported(root, task, makers, bench, wishes.report)
     with progress("measured") as report:
         measured = measure(bench, task.settings, report)
+    if wishes.rerank:
+        measured |= _reranked(root, settings, bench, task.settings)
     rows, judge = judge_paging(root, task.llm, task.speaker, measured, task.queries, task.labels)
     found: dict[str, Any] = {"methods": rows or rows_of(measured), "judge": judge}
     if task.corpus is not None:
         with progress("probed") as report:
             found["probes"] = rows_of(measure(makers.probes(task.corpus), task.settings, report))
     return found
+
+
+def _reranked(
+    root: Root, settings: Settings, bench: PagingBench, measured: Sequence[Setting]
+) -> dict[Setting, list[Outcome]]:
+    """Return what the default method does at its budgets, or its own limit, with a reranker."""
+    budgets = [budget for method, budget in measured if method == DEFAULT_METHOD]
+    wanted = [(DEFAULT_METHOD, budget) for budget in budgets or [None]]
+    with reranker_of(root, settings, wanted=True) as reranker, progress("measured with the LLM") as report:
+        found = measure(replace(bench, reranker=reranker), wanted, report)
+    return {(RERANKED, budget): outcomes for (_, budget), outcomes in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +195,12 @@ def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
     require_paging(texts, queries, [method for method, _ in measured])
     labels = labels_for(wishes.labels, queries, measured)
     corpus = None if wishes.probes is None else corpus_texts(wishes.probes)
+    if wishes.rerank:
+        llm_options(settings, "llm")
     if wishes.report is not None:
+        if wishes.rerank:
+            msg = "--rerank goes without --report: a report's methods ask no language model"
+            raise WrongInput(msg)
         _make(wishes.report)
         if wishes.budgets or wishes.methods not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")

@@ -24,6 +24,7 @@ from flows.options import (
     JsonOption,
     OutOption,
     PageForm,
+    RerankOption,
     RootOption,
     given_or_wrong,
     print_json,
@@ -128,6 +129,7 @@ def page(
     query: Annotated[str | None, typer.Argument(help="The request.")] = None,
     budget: BudgetOption = None,
     method: Annotated[str, typer.Option("--method", help="How nodes are chosen.")] = "facets",
+    rerank: RerankOption = False,
     batch: BatchOption = None,
     out: OutOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the context alone.")] = False,
@@ -136,19 +138,22 @@ def page(
     as_json: JsonOption = False,
 ) -> None:
     """Return the parts of a skill that a request needs."""
-    from flows.queries import open_index, page_batch  # noqa: PLC0415
+    from flows.queries import open_index, page_batch, reranker_of  # noqa: PLC0415
 
     settings = load_settings()
-    index = open_index(root_of(settings, root), settings)
-    if batch is not None or out is not None:
-        page_batch(index, batch, out, budget=budget, method=method)
-        return
-    answer = index.page(
-        given_or_wrong(doc_id, "DOC_ID", _OR_BATCH),
-        given_or_wrong(query, "QUERY", _OR_BATCH),
-        budget=budget,
-        method=method,
-    )
+    where = root_of(settings, root)
+    index = open_index(where, settings)
+    with reranker_of(where, settings, wanted=rerank) as reranker:
+        if batch is not None or out is not None:
+            page_batch(index, batch, out, budget=budget, method=method, reranker=reranker)
+            return
+        answer = index.page(
+            given_or_wrong(doc_id, "DOC_ID", _OR_BATCH),
+            given_or_wrong(query, "QUERY", _OR_BATCH),
+            budget=budget,
+            method=method,
+            reranker=reranker,
+        )
     if as_json or form == PageForm.json:
         print_json(answer)
     elif markdown or form == PageForm.markdown:

@@ -11,6 +11,7 @@ from flows import printing, printing_bench
 from flows.options import (
     ClassifierOption,
     JsonOption,
+    RerankOption,
     RootOption,
     given_or_wrong,
     print_json,
@@ -47,6 +48,7 @@ def evaluate_paging(
     probes: Annotated[
         str | None, typer.Option("--probes", help="A root or Parquet file: probe its long documents too.")
     ] = None,
+    rerank: RerankOption = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,7 +57,7 @@ def evaluate_paging(
 
     settings = load_settings()
     methods = ["all"] if all_methods else method
-    wishes = PagingWishes(documents, queries, methods, budget, report, judge, labels, probes)
+    wishes = PagingWishes(documents, queries, methods, budget, report, judge, labels, probes, rerank)
     found = paging_bench(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else printing_bench.print_paging(found)
 

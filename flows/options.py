@@ -54,6 +54,9 @@ OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answe
 BudgetOption = Annotated[
     float | None, typer.Option("--budget", help="Up to 1 a share of the document's tokens, else a number.")
 ]
+RerankOption = Annotated[
+    bool, typer.Option("--rerank", help="Have the LLM a say in the default method's scores.")
+]
 
 ClassifierOption = Annotated[
     str, typer.Option("--classifier", help="local, llm, or hybrid: the LLM where the local one is unsure.")

@@ -148,7 +148,8 @@ def print_page(answer: dict[str, Any]) -> None:
     _say("─" * 40)
     share = answer["tokens"] / max(answer["document_tokens"], 1)
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
-    _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {answer['method']}")
+    how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
+    _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
     origin = answer["url"] or answer["source"]
     licence = answer["licence"] or "unknown"
     _say(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}")

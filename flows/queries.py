@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from storage.jsonl import read_lines, write_lines
 from storage.root import Root
 from tasks.parse.classify import Classifier
 from tasks.retrieve.page import METHODS
+from tasks.retrieve.paging_types import Reranker
 from tasks.retrieve.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 
@@ -83,14 +85,30 @@ def search_batch(
     _answer(batch, out, answer, ("query_id", "query"))
 
 
+def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:
+    """Hold what reranks pages where that is wanted; as `flows.reranking.paging_reranker`."""
+    if not wanted:
+        return nullcontext()
+    from flows.reranking import paging_reranker  # noqa: PLC0415 (most questions ask no language model)
+
+    return paging_reranker(root, settings)
+
+
 def page_batch(
-    index: ServedIndex, batch: Path | None, out: Path | None, *, budget: float | None, method: str
+    index: ServedIndex,
+    batch: Path | None,
+    out: Path | None,
+    *,
+    budget: float | None,
+    method: str,
+    reranker: Reranker | None = None,
 ) -> None:
     """Page for a file of queries, lines `{query_id, doc_id, query}`, as `search_batch` searches."""
     require_page_options([method], [budget])
 
     def answer(line: Line) -> Line:
-        return index.page(line["doc_id"], line["query"], budget=line.get("budget", budget), method=method)
+        limit = line.get("budget", budget)
+        return index.page(line["doc_id"], line["query"], budget=limit, method=method, reranker=reranker)
 
     _answer(batch, out, answer, ("query_id", "doc_id", "query"))
 

@@ -113,6 +113,12 @@ class Settings(BaseSettings):
     llm_accuracy: float = Field(
         0.79, gt=0, lt=1, description="How often the model is right: the confidence of its labels."
     )
+    rerank_accuracy: float = Field(
+        0.8,
+        gt=0.5,
+        lt=1,
+        description="The share of nodes that the LLM as reranker of pages judges right.",
+    )
     llm_threshold: float | None = Field(
         None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
     )

@@ -22,6 +22,7 @@ from tasks.refine.frontmatter import parse_frontmatter
 from tasks.retrieve.chunks import encode_chunks
 from tasks.retrieve.page import METHODS, Page, PagedDocument, page
 from tasks.retrieve.paging_ready import make_ready
+from tasks.retrieve.paging_types import Reranker
 
 # A method, and a budget as `page` takes it; None: the method's own limit.
 Setting = tuple[str, float | None]
@@ -126,7 +127,8 @@ def rows_of(measured: Mapping[Setting, Sequence[Outcome]]) -> list[dict[str, Any
 class PagingBench:
     """Documents and queries to measure methods on; every query is encoded once.
 
-    Outcomes hold their contexts where `keep_contexts` says so: a judge is to read them.
+    Outcomes hold their contexts where `keep_contexts` says so: a judge is to read them. A reranker goes with
+    the default method alone.
     """
 
     documents: Mapping[str, PagedDocument]
@@ -135,6 +137,7 @@ class PagingBench:
     tokenizer: Tokenizer
     clock: Callable[[], float] = time.perf_counter
     keep_contexts: bool = False
+    reranker: Reranker | None = None
 
     def measured(
         self,
@@ -163,6 +166,7 @@ class PagingBench:
                 tokenizer=self.tokenizer,
                 method=method,
                 budget=budget,
+                reranker=self.reranker,
             )
 
         return self.outcome(query, paged)

@@ -1,4 +1,4 @@
-"""How SkillFlow's stages ask a language model: again, and hotter, where an answer is malformed."""
+"""How a language model is asked for a choice: again, and hotter, where an answer is malformed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from tasks.models.llm_answers import AnswerBook
 from tasks.models.llm_errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
+from tasks.models.llm_json import find_json
 from tasks.models.llm_question import Question, Sampling
 from tasks.parse.quote import data_block, quoted
 
@@ -84,3 +85,20 @@ def asked_of(
 def written_rules(name: str) -> str:
     """Return the text of a prompt that comes with the program."""
     return resources.files("tasks.retrieve").joinpath(f"data/{name}.txt").read_text(encoding="utf-8").strip()
+
+
+def numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
+    """Return a check of answers `{key: [numbers of 1 to most]}`; it gives each number once, ascending."""
+
+    def check(text: str) -> list[int]:
+        found = find_json(text)
+        numbers = found.get(key) if isinstance(found, dict) else found
+        if not isinstance(numbers, list) or not all(type(n) is int for n in numbers):
+            reason = f'an object {{"{key}": [whole numbers]}} is wanted'
+            raise Rejected(reason)
+        if wrong := [n for n in numbers if not 1 <= n <= most]:
+            reason = f"number {wrong[0]} is none of 1 to {most}"
+            raise Rejected(reason)
+        return sorted(set(numbers))
+
+    return check

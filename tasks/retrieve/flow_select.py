@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.errors import WrongInput
 from tasks.models.llm_answers import run_blocking
-from tasks.models.llm_errors import Rejected
-from tasks.models.llm_json import find_json
 from tasks.parse.quote import shortened
-from tasks.retrieve.flow_asking import FlowLlm, asked_of, written_rules
+from tasks.retrieve.flow_asking import FlowLlm, asked_of, numbers_under, written_rules
 from tasks.retrieve.skill import Skill
 
 RELEVANT, SPECIFIC = "flow-relevant-1", "flow-specific-1"
@@ -108,23 +106,8 @@ class SelectStage:
         numbers = await self._llm.ask(
             prompt,
             asked_of(rules, records, request),
-            _checked(len(among)),
+            numbers_under("selected", len(among)),
             schema=_SCHEMA,
             doc_ids=[self._skills[i].doc_id for i in among],
         )
         return None if numbers is None else [among[number - 1] for number in numbers]
-
-
-def _checked(most: int) -> Callable[[str], list[int]]:
-    def check(text: str) -> list[int]:
-        found = find_json(text)
-        numbers = found.get("selected") if isinstance(found, dict) else found
-        if not isinstance(numbers, list) or not all(type(n) is int for n in numbers):
-            reason = 'an object {"selected": [whole numbers]} is wanted'
-            raise Rejected(reason)
-        if wrong := [n for n in numbers if not 1 <= n <= most]:
-            reason = f"number {wrong[0]} is none of 1 to {most}"
-            raise Rejected(reason)
-        return sorted(set(numbers))
-
-    return check

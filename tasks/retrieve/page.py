@@ -11,7 +11,7 @@ from tasks.models.protocols import Encoder, Tokenizer
 from tasks.retrieve.paging_facets import page_by_facets
 from tasks.retrieve.paging_fill import page_of
 from tasks.retrieve.paging_published import SETTINGS, NodeRanking, rank_chunks, rank_every_node, rank_whole
-from tasks.retrieve.paging_types import Page, PagedDocument, Ranking
+from tasks.retrieve.paging_types import Page, PagedDocument, Ranking, Reranker
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Page", "PagedDocument", "page"]
 
@@ -36,6 +36,7 @@ def page(
     tokenizer: Tokenizer,
     method: str = DEFAULT_METHOD,
     budget: float | None = None,
+    reranker: Reranker | None = None,
 ) -> Page:
     """Return the parts of a document that a query needs.
 
@@ -53,20 +54,36 @@ def page(
         tokenizer: Counts tokens.
         method: One of `METHODS`.
         budget: Up to 1 a share of the document's tokens, above 1 a number of tokens.
+        reranker: Has a say in the default method's scores.
 
     Raises:
-        WrongInput: The query is blank, the method unknown, or the budget not a positive number.
+        WrongInput: The query is blank, the method unknown or not one to rerank, or the budget not a positive
+            number.
         ValueError: The vectors' shape does not fit the nodes.
     """
     _check(query, method, budget)
+    require_reranked(method, reranked=reranker is not None)
     if document.n_tokens is None:
         document = replace(document, n_tokens=tokenizer.count([document.body])[0])
     if method == DEFAULT_METHOD and document.nodes:
-        return page_by_facets(document, query, encoder=encoder, tokenizer=tokenizer, budget=budget)
+        return page_by_facets(
+            document, query, encoder=encoder, tokenizer=tokenizer, budget=budget, reranker=reranker
+        )
     # A document without nodes is one piece, whatever the method.
     ranking = _RANKINGS.get(method, rank_every_node)
     selection = ranking(document, query, encoder=encoder, tokenizer=tokenizer, limited=budget is not None)
     return page_of(document, selection, tokenizer=tokenizer, method=method, budget=budget)
+
+
+def require_reranked(method: str, *, reranked: bool) -> None:
+    """Let a method through that a reranker can go with, and any without one.
+
+    Raises:
+        WrongInput: Only the default method's scores can be reranked.
+    """
+    if reranked and method != DEFAULT_METHOD:
+        msg = f"paging method {method!r} is as its paper has it: only {DEFAULT_METHOD!r} can be reranked"
+        raise WrongInput(msg)
 
 
 def _check(query: str, method: str, budget: float | None) -> None:

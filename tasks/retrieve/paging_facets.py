@@ -20,7 +20,7 @@ from tasks.retrieve.paging_published import node_vectors
 from tasks.retrieve.paging_ready import Ready, make_ready, tokens_of
 from tasks.retrieve.paging_request import Request, read_request
 from tasks.retrieve.paging_scorer import GROUPS, Scorer, chances, packaged_scorer
-from tasks.retrieve.paging_types import Page, PagedDocument
+from tasks.retrieve.paging_types import Page, PagedDocument, Reranker
 
 # Without a budget: stop when what is taken holds this share of what is likely to be needed (see the card).
 ENOUGH = 0.88
@@ -28,12 +28,23 @@ ENOUGH = 0.88
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A document's units scored for one request: `logits` by `scorer` from `features`."""
+    """A document's units scored for one request.
+
+    Args:
+        ready: The document.
+        scorer: Scores its units.
+        features: What it scores them from.
+        logits: The scores, with what a reranker adds.
+        added: That, by node; None where it does not say.
+        reranked: Whether it did; None: there is none.
+    """
 
     ready: Ready
     scorer: Scorer
     features: Floats
     logits: Floats
+    added: Floats | None = None
+    reranked: bool | None = None
 
 
 def ready_for(document: PagedDocument, *, encoder: Encoder, tokenizer: Tokenizer) -> Ready:
@@ -84,6 +95,7 @@ def page_by_facets(
     budget: float | None,
     scorer: Scorer | None = None,
     enough: float = ENOUGH,
+    reranker: Reranker | None = None,
 ) -> Page:
     """Return the page of a document with at least one node and known `n_tokens`; the query is not blank.
 
@@ -98,11 +110,14 @@ def page_by_facets(
         budget: As `page` takes it; None stops when what is taken holds `enough` of what is likely needed.
         scorer: Another one than the one that is shipped.
         enough: A share in (0, 1].
+        reranker: Adds to the scores.
     """
     ready = ready_for(document, encoder=encoder, tokenizer=tokenizer)
     matrix = unit_features(ready, *ask(query, encoder))
     scorer = scorer or packaged_scorer()
     scored = Scored(ready, scorer, matrix, scorer.logits(matrix))
+    if reranker is not None:
+        scored = _reranked(scored, document, query, reranker)
     tokens = document.n_tokens or 0
     ceiling = math.inf if budget is None else ceiling_of(budget, tokens)
     if ceiling >= tokens and budget is not None:
@@ -118,6 +133,14 @@ def page_by_facets(
     if not printed.texts:
         return _best_alone(document, scored, tokenizer, ceiling, budget)
     return _answer(document, scored, printed, counted, budget)
+
+
+def _reranked(scored: Scored, document: PagedDocument, query: str, reranker: Reranker) -> Scored:
+    added = reranker.shifts(document.doc_id, document.nodes, query, scored.logits[_best_units(scored)])
+    if added is None:
+        return replace(scored, reranked=False)
+    logits = scored.logits + added[scored.ready.prepared.units.owner]
+    return replace(scored, logits=logits, added=added, reranked=True)
 
 
 def _everything(document: PagedDocument) -> Printed:
@@ -162,9 +185,15 @@ def _answer(
         method="facets",
         budget=budget,
         printed={nodes[n].node_id: text for n, text in texts.items() if n not in printed.whole},
-        why={nodes[n].node_id: dict(zip(GROUPS, row)) for n, row in zip(texts, parts, strict=True)},  # noqa: B905
+        why={nodes[n].node_id: _why(scored, n, row) for n, row in zip(texts, parts, strict=True)},
         left_out=[(nodes[n], scores[n]) for n in left.tolist()],
+        reranked=scored.reranked,
     )
+
+
+def _why(scored: Scored, node: int, parts: Sequence[float]) -> dict[str, float]:
+    said = {} if scored.added is None else {"reranker": round(float(scored.added[node]), 3)}
+    return {**dict(zip(GROUPS, parts, strict=True)), **said}
 
 
 def _best_alone(

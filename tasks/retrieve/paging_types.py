@@ -12,6 +12,7 @@ from tasks.parse.headings import Heading
 from tasks.retrieve.assemble import Span
 from tasks.retrieve.budget import Pick
 from tasks.retrieve.chunks import Chunks
+from tasks.retrieve.paging_outline import Floats
 from tasks.retrieve.paging_ready import Ready
 
 
@@ -72,6 +73,7 @@ class Page:
         printed: What stands in `context` of those nodes that stand there in part, by node_id.
         why: What each node's score is made of, by node_id; empty for methods with one measure alone.
         left_out: The nodes of which nothing is printed, best first, each with its score where it has one.
+        reranked: Whether a language model had its say in the scores; None: none was to.
     """
 
     context: str
@@ -84,6 +86,7 @@ class Page:
     printed: Mapping[str, str] = field(default_factory=dict)
     why: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     left_out: Sequence[tuple[Node, float | None]] = ()
+    reranked: bool | None = None
 
 
 class Ranking(Protocol):
@@ -93,3 +96,10 @@ class Ranking(Protocol):
         self, document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool
     ) -> Selection:
         """Rank a document's units for a query; `limited`: a token budget will cut the ranking off."""
+
+
+class Reranker(Protocol):
+    """Has a say in which nodes of a document a request needs."""
+
+    def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
+        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None: it does not say."""

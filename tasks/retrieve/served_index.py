@@ -25,6 +25,7 @@ from tasks.retrieve.indexed_nodes import indexed_nodes
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, Page, PagedDocument, page
 from tasks.retrieve.paging_facets import ready_for
+from tasks.retrieve.paging_types import Reranker
 from tasks.retrieve.routing_default import Ranked
 from tasks.retrieve.search import Filters
 
@@ -90,8 +91,12 @@ class ServedIndex:
         ]
         return {"query": query, "results": results, "took_ms": _since(started)}
 
-    def page(self, doc_id: str, query: str, *, budget: float | None, method: str) -> dict[str, Any]:
+    def page(
+        self, doc_id: str, query: str, *, budget: float | None, method: str, reranker: Reranker | None = None
+    ) -> dict[str, Any]:
         """Return the parts of a document that a query needs, as the command prints them.
+
+        Where a reranker is to have a say, `reranked` tells whether it had.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -106,8 +111,9 @@ class ServedIndex:
         now, (document, row, alias_of) = self._read(lambda now: self._found(now, doc_id))
         document = self._readied(now, document) if method == DEFAULT_METHOD else document
         found = page(
-            document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget
-        )
+            document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget,
+            reranker=reranker,
+        )  # fmt: skip
         named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
         provenance = _provenance(row, self._failed_sources()) | {"index_version": now.served.version}
         return {
@@ -305,6 +311,7 @@ def _printed(found: Page) -> dict[str, Any]:
         "context": found.context, "nodes": nodes, "left_out": left_out, "tokens": found.tokens,
         "document_tokens": found.document_tokens, "method": found.method, "budget": found.budget,
         "over_budget": found.over_budget,
+        **({} if found.reranked is None else {"reranked": found.reranked}),
     }  # fmt: skip
 
 

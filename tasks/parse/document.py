@@ -39,15 +39,16 @@ def parse_documents(
     """
     fragments = {doc_id: segment(body).fragments for doc_id, body in bodies.items()}
     owners = [doc_id for doc_id, own in fragments.items() for _ in own]
-    in_context = [f for doc_id, own in fragments.items() for f in _in_context(doc_id, own)]
-    typing = typed_by(classifier, in_context, owners)
-    counts = tokenizer.count([f.text for f in in_context])
+    given = [f for doc_id, own in fragments.items() for f in in_context(doc_id, own)]
+    typing = typed_by(classifier, given, owners)
+    counts = tokenizer.count([f.text for f in given])
     rows = zip(typing.rows, counts, strict=True)
     nodes = {doc_id: [_node(doc_id, f, *next(rows)) for f in own] for doc_id, own in fragments.items()}
     return ParsedDocuments(nodes, typing)
 
 
-def _in_context(doc_id: str, fragments: Sequence[Fragment]) -> list[FragmentInContext]:
+def in_context(doc_id: str, fragments: Sequence[Fragment]) -> list[FragmentInContext]:
+    """Return a document's fragments, in order, as classifiers take them: each between its neighbours."""
     around = [None, *(fragment.text for fragment in fragments), None]
     return [
         FragmentInContext(

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.parse import tune
+from storage.schemas import NODE_TYPES
+from tasks.parse import context_network, tune
 from tasks.parse.context_model import GRAPH, WEIGHTS, ContextModel, unpacked
 from tasks.parse.labelled import Labelled
+from tasks.parse.train import fit_model
 from tests.clear_fragments import CLEAR
 
 
@@ -22,19 +24,37 @@ def rows() -> list[Labelled]:
 def test_training_lowers_the_loss_and_what_is_written_answers_like_the_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tuning, given = tune.Tuning(epochs=4, batch=8), tune.material(rows(), tune.Tuning())
-    network = tune.fit(given, range(len(rows())), tuning)
+    tuning = context_network.Tuning(epochs=4, batch=8)
+    given = context_network.material(rows(), tuning)
+    network = context_network.fit(given, range(len(rows())), tuning)
     losses = [float(line.split()[-1]) for line in capsys.readouterr().err.splitlines() if "loss" in line]
     assert losses[-1] < losses[0] - 0.3
     (tmp_path / "data").mkdir()
     tune.export(network, tmp_path)
     model = ContextModel((tmp_path / GRAPH).read_bytes(), unpacked((tmp_path / WEIGHTS).read_bytes()))
     asked = list(range(len(CLEAR)))
-    trained = tune.predict(network, given, asked)
+    trained = context_network.predict(network, given, asked)
     found = model.probabilities([given for _, given in CLEAR])
     # The shipped weights have 8 bits.
     np.testing.assert_allclose(found, trained, atol=0.05)
-    assert (found.argmax(axis=1) == given.labels[asked].numpy()).mean() > 0.8
+    assert (found.argmax(axis=1) == given.targets[asked].numpy().argmax(axis=1)).mean() > 0.8
+
+
+@pytest.mark.slow
+def test_a_student_answers_like_its_teachers_before_it_sees_a_label() -> None:
+    labelled, tuning = rows(), context_network.Tuning(epochs=4, batch=8)
+    given = context_network.material(labelled, tuning)
+    unlabelled = [fragment for _, fragment in CLEAR for _ in range(6)]
+    lesson, first = tune.Lesson(labelled, given, tuning, unlabelled), fit_model(labelled)
+    teacher = context_network.fit(given, range(len(labelled)), tuning)
+    student = tune.taught(lesson, teacher, first)
+    right = [NODE_TYPES.index(node_type) for node_type, _ in CLEAR]
+    found = context_network.predict(student, given, range(len(CLEAR)))
+    assert (found.argmax(axis=1) == right).mean() > 0.5
+    after = context_network.predict(
+        tune.trained(lesson, range(len(labelled)), first), given, range(len(CLEAR))
+    )
+    assert (after.argmax(axis=1) == right).mean() > 0.8
 
 
 @pytest.mark.slow

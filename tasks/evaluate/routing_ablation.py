@@ -14,18 +14,20 @@ from tasks.retrieve.rows import TEMPLATE
 from tasks.retrieve.skill import Skill
 
 _LEXICAL = RouterSettings(whole=0.0, facets=0.0)
+_BM25F = replace(_LEXICAL, described=0.0)
 _FIELD = "default-lexical-"
 _SETTINGS = {
     "default": RouterSettings(),
     "default-lexical": _LEXICAL,
-    "default-dense": RouterSettings(lexical=0.0),
+    "default-dense": RouterSettings(lexical=0.0, described=0.0),
     "default-no-body": RouterSettings(),
     "default-no-facets": RouterSettings(facets=0.0),
-    **{f"{_FIELD}{field}": _LEXICAL for field in FIELDS},
+    "default-no-described": RouterSettings(described=0.0),
+    **{f"{_FIELD}{field}": _BM25F for field in FIELDS},
 }
 
 ABLATIONS = tuple(_SETTINGS)
-"""`default`; one leg of it; one field of its lexical leg; and it without bodies, or without facets."""
+"""`default`; one leg of it; one field of its lexical leg; and it without one of its parts."""
 
 
 class Ablations:

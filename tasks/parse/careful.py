@@ -15,7 +15,7 @@ from tasks.parse.local import SUREST, LocalClassifier, LocalModel, packaged_mode
 # Below this confidence of the first look (see the card): a fifth of all fragments, most of the errors.
 UNSURE = 0.6
 # By cross-validation, beside the temperature under which confidence is the share of right answers.
-SHARE, TEMPERATURE = 0.5, 0.9
+SHARE, TEMPERATURE = 0.5, 0.85
 
 _BATCH = 4096
 
@@ -31,7 +31,7 @@ class CarefulClassifier:
         second: As `tasks.parse.tune` makes it; None takes the one in the package, when first needed.
     """
 
-    name = "local-3"
+    name = "local-5"
 
     def __init__(self, first: LocalModel | None = None, second: Probabilities | None = None) -> None:
         self._first, self._second = first or packaged_model(), second

@@ -30,7 +30,7 @@ from tasks.parse.context_window import Window, windows
 from tasks.parse.local import softmax
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
-GRAPH, WEIGHTS = "data/context-1.onnx", "data/context-1.npz"
+GRAPH, WEIGHTS = "data/context-2.onnx", "data/context-2.npz"
 INPUTS = ("ids", "mask", "inside")
 
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this

@@ -18,7 +18,7 @@ from tasks.parse.cues import find_cues
 from tasks.parse.trees import Floats, Forest, tree_scores
 from tasks.parse.words import find_words
 
-WEIGHTS = "data/local-2.npz"
+WEIGHTS = "data/local-4.npz"
 
 _BATCH = 1024
 # A small model is never certain; this is also the highest figure that four decimals tell from 1.
@@ -80,7 +80,7 @@ class LocalClassifier:
         model: As `tasks.parse.train` makes it; None takes the one in the package.
     """
 
-    name = "local-2"
+    name = "local-4"
 
     def __init__(self, model: LocalModel | None = None) -> None:
         self._model = model or packaged_model()

@@ -15,9 +15,11 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import WrongInput
+from storage.jsonl import read_lines, text_field
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.document import in_context
+from tasks.parse.labelled import Labelled
 from tasks.parse.segment import segment
 from tasks.refine.canonical import canonical
 from tasks.refine.frontmatter import parse_frontmatter
@@ -67,6 +69,20 @@ def draw_fragments(corpus: Path, *, without: Collection[str] = (), seed: int = 0
         if drawn == DOCUMENTS:
             break
     return found
+
+
+def draw_unlabelled(
+    corpus: Path, rows: Sequence[Labelled], without: Path | None = None
+) -> list[FragmentInContext]:
+    """Return fragments of documents of which none is labelled, nor named by a file of lines `{doc_id, ...}`.
+
+    Raises:
+        WrongInput: As `draw_fragments`, or the file of lines cannot be used.
+    """
+    known = {row.doc_id for row in rows}
+    if without is not None:
+        known |= {text_field(record, "doc_id", at) for at, record in read_lines(without, "{doc_id, ...}")}
+    return draw_fragments(corpus, without=known)
 
 
 def draw_by_type(given: npt.NDArray[np.float64], *, seed: int = 0) -> npt.NDArray[np.int64]:

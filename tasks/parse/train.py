@@ -1,5 +1,8 @@
 """Trains the local classifier: `python -m tasks.parse.train TRAIN.jsonl`.
 
+With `--corpus` it also learns what it and the context model that is shipped say together of fragments that
+nobody labelled; so `tasks.parse.tune` comes first.
+
 Chance enters by the folds and the columns that each node of a tree may ask about; both have fixed seeds.
 """
 
@@ -11,16 +14,21 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.schemas import NODE_TYPES
 from tasks.parse.boost import Boosting, fit_forest
+from tasks.parse.careful import together
+from tasks.parse.classify import FragmentInContext
+from tasks.parse.context_model import Probabilities, packaged_context_model
 from tasks.parse.cues import find_cues
 from tasks.parse.labelled import Agreement, Labelled, agreement, read_labelled
 from tasks.parse.linear import fit_linear
 from tasks.parse.local import WEIGHTS, Features, LocalModel, save_model, softmax
+from tasks.parse.self_training import draw_by_type, draw_unlabelled
 from tasks.parse.trees import Floats, Forest
 from tasks.parse.words import find_words
 
@@ -29,13 +37,24 @@ DOUBTED = 0.6
 # How far rare types are weighed up: 0 not at all, 1 until all types weigh the same.
 BALANCE = 0.3
 RAREST_CUE, RAREST_WORD = 4, 2
+# The same where unlabelled fragments teach too, and what each of these counts beside a labelled one.
+RAREST_TAUGHT, TAUGHT = 8, 0.5
 # Forests differ by the columns they may ask about; their votes are averaged.
 FORESTS = 2
 FOLDS = 5
 _TEMPERATURES = np.linspace(0.5, 2.0, 61)
 
 
-def fit_model(rows: Sequence[Labelled], how: Boosting | None = None, seed: int = 0) -> LocalModel:
+class Answered(NamedTuple):
+    """Fragments that nobody labelled, and what a better model says of them: probabilities, shape `(n, 6)`."""
+
+    fragments: Sequence[FragmentInContext]
+    targets: npt.NDArray[np.float64]
+
+
+def fit_model(
+    rows: Sequence[Labelled], how: Boosting | None = None, seed: int = 0, answered: Answered | None = None
+) -> LocalModel:
     """Return a model of these rows, with temperature 1.
 
     Args:
@@ -43,15 +62,23 @@ def fit_model(rows: Sequence[Labelled], how: Boosting | None = None, seed: int =
             left out.
         how: How trees are grown; None takes the defaults.
         seed: Decides which columns each node of a tree may ask about.
+        answered: To learn from as well; then cues and words found in fewer than 8 are left out.
     """
-    features = _features(rows)
+    fragments = [row.fragment for row in rows]
     labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
     target = np.eye(len(NODE_TYPES), dtype=np.float32)[labels]
     weight = label_weights(rows, labels)
-    found = [features.of(row.fragment) for row in rows]
+    rarest = (RAREST_CUE, RAREST_WORD)
+    if answered is not None:
+        fragments += answered.fragments
+        target = np.concatenate([target, answered.targets.astype(np.float32)])
+        weight = np.concatenate([weight, np.full(len(answered.fragments), TAUGHT, np.float32)])
+        rarest = (RAREST_TAUGHT, RAREST_TAUGHT)
+    features = _features(fragments, *rarest)
+    found = [features.of(fragment) for fragment in fragments]
     columns, values = [f[0] for f in found], [f[1] for f in found]
     linear = fit_linear(columns, values, features.columns, target, weight)
-    present = np.zeros((len(rows), len(features.cues)), dtype=np.bool_)
+    present = np.zeros((len(fragments), len(features.cues)), dtype=np.bool_)
     for row, (known, _, cues) in enumerate(found):
         present[row, known[:cues]] = True
     draws = [np.random.default_rng(seed + k) for k in range(FORESTS)]
@@ -59,11 +86,11 @@ def fit_model(rows: Sequence[Labelled], how: Boosting | None = None, seed: int =
     return LocalModel(features, linear, _together(grown), 1.0)
 
 
-def _features(rows: Sequence[Labelled]) -> Features:
-    cues = Counter(name for row in rows for name in find_cues(row.fragment))
-    words = Counter(name for row in rows for name in find_words(row.fragment))
-    kept = sorted(name for name, count in cues.items() if count >= RAREST_CUE)
-    known = sorted(name for name, count in words.items() if count >= RAREST_WORD)
+def _features(fragments: Sequence[FragmentInContext], rarest_cue: int, rarest_word: int) -> Features:
+    cues = Counter(name for fragment in fragments for name in find_cues(fragment))
+    words = Counter(name for fragment in fragments for name in find_words(fragment))
+    kept = sorted(name for name, count in cues.items() if count >= rarest_cue)
+    known = sorted(name for name, count in words.items() if count >= rarest_word)
     return Features(
         {name: k for k, name in enumerate(kept)}, {name: len(kept) + k for k, name in enumerate(known)}
     )
@@ -116,6 +143,14 @@ def fit_temperature(given: npt.NDArray[np.float64], rows: Sequence[Labelled]) ->
     return float(min(_TEMPERATURES.tolist(), key=loss))
 
 
+def answers_of(first: LocalModel, second: Probabilities, fragments: Sequence[FragmentInContext]) -> Answered:
+    """Return what both models together say of fragments, some of each type."""
+    given = first.probabilities(fragments)
+    drawn = draw_by_type(given).tolist()
+    shown = [fragments[k] for k in drawn]
+    return Answered(shown, together(given[drawn], second.probabilities(shown), temperature=1.0))
+
+
 def report(measured: Agreement, rows: int, temperature: float) -> str:
     """Return what was measured by cross-validation over documents, as JSON."""
     return json.dumps({"rows": rows, "temperature": temperature, **measured._asdict()}, indent=2)
@@ -126,6 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("train", type=Path, help="labelled fragments, JSON lines")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / WEIGHTS)
+    parser.add_argument("--corpus", type=Path, help="Parquet of skills that nobody labelled")
+    parser.add_argument("--without", type=Path, help="JSON lines with the doc_id of skills not to learn from")
     parser.add_argument("--rounds", type=int, default=Boosting().rounds, help="of boosting")
     options = parser.parse_args(arguments)
     rows, how = read_labelled(options.train), Boosting(rounds=options.rounds)
@@ -134,6 +171,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measured = agreement(rows, softmax(np.log(given + 1e-9) / temperature))
     sys.stdout.write(report(measured, len(rows), temperature) + "\n")
     model = fit_model(rows, how)
+    if options.corpus:
+        fragments = draw_unlabelled(options.corpus, rows, options.without)
+        model = fit_model(rows, how, answered=answers_of(model, packaged_context_model(), fragments))
     save_model(options.out, LocalModel(model.features, model.linear, model.forest, temperature))
 
 

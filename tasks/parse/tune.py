@@ -18,18 +18,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import torch
 
-from storage.jsonl import read_lines
+from storage.schemas import NODE_TYPES
 from tasks.parse.careful import UNSURE, together
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.context_model import GRAPH, INPUTS, WEIGHTS, packed
 from tasks.parse.context_network import Material, Network, Tuning, fit, material, material_of, predict
 from tasks.parse.labelled import Labelled, agreement, read_labelled
 from tasks.parse.local import LocalModel
-from tasks.parse.self_training import draw_by_type, draw_fragments, hidden
-from tasks.parse.train import FOLDS, fit_model, fit_temperature, folds_of
+from tasks.parse.self_training import draw_unlabelled, hidden
+from tasks.parse.train import FOLDS, answers_of, fit_model, fit_temperature, folds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,22 @@ def trained(lesson: Lesson, known: Sequence[int], first: LocalModel) -> Network:
 
 def taught(lesson: Lesson, teacher: Network, first: LocalModel) -> Network:
     """Return a network that learned what teacher and local model together say of unlabelled fragments."""
-    answers = first.probabilities(lesson.unlabelled)
-    drawn = draw_by_type(answers).tolist()
-    shown, answers = [lesson.unlabelled[k] for k in drawn], answers[drawn]
-    every = range(len(shown))
-    said = predict(teacher, material_of(shown, answers, lesson.tuning), every)
-    targets = together(answers, said, temperature=1.0)
-    read = material_of(hidden(shown), targets, lesson.tuning)
-    return fit(read, every, replace(lesson.tuning, epochs=1))
+    said = answers_of(first, Reading(teacher, lesson.tuning), lesson.unlabelled)
+    read = material_of(hidden(said.fragments), said.targets, lesson.tuning)
+    return fit(read, range(len(said.fragments)), replace(lesson.tuning, epochs=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A network as what tells types from fragments."""
+
+    network: Network
+    tuning: Tuning
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
+        unknown = np.zeros((len(fragments), len(NODE_TYPES)))
+        return predict(self.network, material_of(fragments, unknown, self.tuning), range(len(fragments)))
 
 
 def held_out(lesson: Lesson, folds: int) -> dict[str, object]:
@@ -78,8 +87,12 @@ def held_out(lesson: Lesson, folds: int) -> dict[str, object]:
     for n in range(folds):
         known, asked = np.flatnonzero(fold != n).tolist(), np.flatnonzero(fold == n).tolist()
         model = fit_model([rows[k] for k in known])
+        network = trained(lesson, known, model)
+        if lesson.unlabelled:
+            said = answers_of(model, Reading(network, lesson.tuning), lesson.unlabelled)
+            model = fit_model([rows[k] for k in known], answered=said)
         first.append(model.probabilities([rows[k].fragment for k in asked]))
-        second.append(predict(trained(lesson, known, model), lesson.given, asked))
+        second.append(predict(network, lesson.given, asked))
     before, asked_rows = np.concatenate(first), [rows[k] for k in chosen]
     both = together(before, np.concatenate(second), temperature=1.0)
     unsure = np.flatnonzero(before.max(axis=1) < UNSURE).tolist()
@@ -126,19 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=Tuning().epochs)
     options = parser.parse_args(arguments)
     rows, tuning = read_labelled(options.train), Tuning(epochs=options.epochs)
-    lesson = Lesson(rows, material(rows, tuning), tuning, _unlabelled(options, rows))
+    unlabelled = draw_unlabelled(options.corpus, rows, options.without) if options.corpus else []
+    lesson = Lesson(rows, material(rows, tuning), tuning, unlabelled)
     if options.folds:
         sys.stdout.write(json.dumps(held_out(lesson, options.folds), indent=2) + "\n")
     export(trained(lesson, range(len(rows)), fit_model(rows)), options.out)
-
-
-def _unlabelled(options: argparse.Namespace, rows: Sequence[Labelled]) -> Sequence[FragmentInContext]:
-    if options.corpus is None:
-        return ()
-    known = {row.doc_id for row in rows}
-    if options.without:
-        known |= {str(record["doc_id"]) for _, record in read_lines(options.without, "{doc_id, ...}")}
-    return draw_fragments(options.corpus, without=known)
 
 
 if __name__ == "__main__":

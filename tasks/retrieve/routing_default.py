@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.models.protocols import Encoder, Vectors
-from tasks.retrieve.routing_facets import about_tokens, facets, telling
+from tasks.retrieve.routing_facets import about_tokens, facets, readable
 from tasks.retrieve.routing_folds import Folder
 from tasks.retrieve.routing_lexical import Bm25fSettings, Lexical, Scores, lexical_of
 from tasks.retrieve.routing_postings import Sketches, postings_of
@@ -21,6 +21,8 @@ from tasks.retrieve.skill import Skill
 
 __all__ = ["Ranked", "Router", "RouterSettings", "Skill"]
 
+_WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
+_LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
 _ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
 
 
@@ -30,14 +32,17 @@ class RouterSettings:
 
     `whole` is the cosine of name and description to the task as a whole, `facets` the best one to any of its
     facets; the latter counts in full from `many` facets on and less below, since one sentence is one need.
+    `described` is how name and description alone match the task's words, by the square of that share: it
+    tells of further needs, hence nothing of one facet, and has no say in which skill comes first.
     The encoder reads about `tokens` tokens of a query.
     """
 
     lexical: float = 1.0
     whole: float = 0.3
     facets: float = 0.7
+    described: float = 0.5
     many: int = 12
-    tokens: int = 192
+    tokens: int = 288
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +120,10 @@ class Router:
         if not self._doc_ids:
             return []
         parts = self.parts(query)
-        total = np.zeros(len(self._doc_ids), dtype=np.float32)
-        for scores in parts.values():
-            total += scores
-        rows = np.arange(len(total)) if allowed is None else np.flatnonzero(allowed)
+        rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
+        total: Scores = np.stack(list(parts.values())).sum(axis=0)
+        parts["lead"] = self._lead(rows, total, parts["described"])
+        total += parts["lead"]
         best = self._best(rows, total, 3 * k if fold else k)
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         return [
@@ -132,27 +137,37 @@ class Router:
         ]
 
     def parts(self, query: str) -> dict[str, Scores]:
-        """Return the parts of every row's score, each of shape `(rows,)`; they are added."""
+        """Return the parts of every row's score, each of shape `(rows,)`; they are added.
+
+        `rank` adds a lead to what is best without `described`.
+        """
         settings, cut = self._settings, facets(query)
-        chosen = telling(cut or [query[: 4 * settings.tokens]], self._lexical.says, settings.tokens)
+        chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
         whole, best = self._cosines(query, chosen)
         share = min(1.0, len(cut) / settings.many)
         return {
             "lexical": settings.lexical * standardised(self._lexical.scores(query)),
             "whole": settings.whole * whole,
             "facets": settings.facets * share * best,
+            "described": self._described(query, settings.described * share**2 if len(cut) > 1 else 0.0),
             "named": self._bonus(query),
         }
+
+    def _described(self, query: str, weight: float) -> Scores:
+        if not weight:
+            return np.zeros(len(self._doc_ids), dtype=np.float32)
+        return np.float32(weight) * standardised(self._lexical.described.scores(query))
 
     def _cosines(self, query: str, chosen: Sequence[str]) -> tuple[Scores, Scores]:
         """Return how near each row is to the query, and to the facet that it is nearest to, standardised.
 
         Each facet's cosines are standardised first: a vague facet is near to everything.
         """
-        room = self._settings.tokens - sum(map(about_tokens, chosen))
-        fits = query not in chosen and about_tokens(query) <= room
+        fits = query not in chosen and about_tokens(query) <= _WHOLE
         asked = _encoded([*chosen, *([query] if fits else [])], self._encoder)
-        whole = asked[-1] if fits else asked.mean(axis=0)
+        # By length, as the encoder itself pools the tokens of a text.
+        whole = asked[-1] if fits else np.average(asked, axis=0, weights=[*map(about_tokens, chosen)])
+        whole = whole.astype(np.float32)
         basis = np.concatenate([asked[: len(chosen)], whole[None]])
         # Long by short: BLAS takes twice as long for the transposed product.
         cosines = np.ascontiguousarray((self._vectors @ basis.T).T)
@@ -164,6 +179,16 @@ class Router:
         bonus = np.zeros(len(self._doc_ids), dtype=np.float32)
         bonus[self._named.get(plain_name(query), [])] = 1000.0  # no other part comes near it
         return bonus
+
+    def _lead(self, rows: npt.NDArray[np.int64], total: Scores, described: Scores) -> Scores:
+        """Return what lifts the best of these rows without `described` above all others; else zeros."""
+        lead = np.zeros(len(total), dtype=np.float32)
+        if not described.any():
+            return lead
+        for first in self._best(rows, total - described, 1):
+            above = float(total[rows].max() - total[first])
+            lead[first] = above + _LEAD if above > 0 else 0.0
+        return lead
 
     def _best(self, rows: npt.NDArray[np.int64], total: Scores, k: int) -> list[int]:
         if len(rows) > k:

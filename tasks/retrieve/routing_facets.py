@@ -1,15 +1,17 @@
-"""A task cut into facets for the encoder, without an LLM: sentences and lines, the most telling chosen."""
+"""A task cut into facets for the encoder, without an LLM: its sentences and lines, prose before the rest."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 _BREAK = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
 _LEAST = 3  # words; a shorter piece says nothing by itself
 _WORD = re.compile(r"[^\W_]+")
 # What an encoder takes in of a longer piece is a blur: it is cut where its words allow.
 _LONGEST = 400
+# Of rows of numbers, paths and code an encoder of sentences makes nothing, and they are long.
+_LETTERS = 0.75
 _READ = 20_000  # characters; nobody describes a task at greater length, and logs are no descriptions
 
 
@@ -38,22 +40,28 @@ def _cut(piece: str) -> list[str]:
     return [*parts, piece]
 
 
-def telling(pieces: Sequence[str], weight: Callable[[str], float], most: float) -> list[str]:
-    """Return the pieces of greatest weight whose tokens add up to at most `most`, in order; at least one.
+def readable(pieces: Sequence[str], most: float) -> list[str]:
+    """Return the pieces of prose, in order, whose tokens add up to at most `most`; at least one.
+
+    A piece too long for what is left is passed over. Where none is prose the first is returned.
 
     Args:
-        pieces: Each once.
-        weight: How much a piece says, at least 0.
+        pieces: At least one.
         most: As `about_tokens` counts.
     """
-    taken: set[str] = set()
+    taken: list[str] = []
     left = most
-    for piece in sorted(pieces, key=weight, reverse=True):
+    for piece in filter(_is_prose, pieces):
         cost = about_tokens(piece)
         if cost <= left or not taken:
-            taken.add(piece)
+            taken.append(piece)
             left -= cost
-    return [piece for piece in pieces if piece in taken]
+    return taken or [pieces[0]]
+
+
+def _is_prose(piece: str) -> bool:
+    signs = "".join(piece.split())
+    return sum(c.isalpha() or not c.isascii() for c in signs) >= _LETTERS * len(signs)
 
 
 def about_tokens(text: str) -> float:

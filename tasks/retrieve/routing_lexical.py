@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tasks.retrieve.routing_described import Described, described_of
 from tasks.retrieve.routing_postings import Offsets, Postings, Rows
 from tasks.retrieve.routing_terms import TermHashes, function_terms, term_counts
 
@@ -33,7 +34,10 @@ class Bm25fSettings:
 
 @dataclass(frozen=True, slots=True)
 class Lexical:
-    """Terms with the documents that hold them; `impacts`, shape `(P,)`, are saturated counts in [0, 1)."""
+    """Terms with the documents that hold them; `impacts`, shape `(P,)`, are saturated counts in [0, 1).
+
+    `described` knows names and descriptions alone.
+    """
 
     terms: TermHashes
     starts: Offsets
@@ -41,6 +45,7 @@ class Lexical:
     impacts: Scores
     documents: int
     settings: Bm25fSettings
+    described: Described
 
     def scores(self, query: str) -> Scores:
         """Return every document's score for a query, shape `(documents,)`; 0 where they share no term."""
@@ -69,10 +74,6 @@ class Lexical:
         order = np.lexsort((at, -weights))[: self.settings.terms]
         return [(int(at[i]), float(weights[i])) for i in order]
 
-    def says(self, text: str) -> float:
-        """Return how much a text says: the weights of its terms, each counted once."""
-        return sum(weight for _, weight in self.weighed(text))
-
     def rarity(self, terms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the inverse document frequency of terms, above 0."""
         found = self.starts[terms + 1] - self.starts[terms]
@@ -89,6 +90,7 @@ def lexical_of(postings: Postings, settings: Bm25fSettings | None = None) -> Lex
         _impacts(postings, settings),
         len(postings.lengths),
         settings,
+        described_of(postings),
     )
 
 

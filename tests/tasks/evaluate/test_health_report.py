@@ -37,7 +37,7 @@ def history(reason: str = "too_short") -> pl.DataFrame:
             ("size", "skills", "rows", 40_000.0),
             ("size", "skills", "bytes", 7_000_000.0),
             ("dropped", reason, "documents", 3.0),
-            ("classifier mix", "local-2", "share", 1.0),
+            ("classifier mix", "local-4", "share", 1.0),
         )
     ]  # fmt: skip
     return pl.DataFrame(rows, schema=SCHEMA)

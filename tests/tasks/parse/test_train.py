@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
 from tasks.parse import train
 from tasks.parse.boost import Boosting, fit_forest
+from tasks.parse.classify import FragmentInContext
 from tasks.parse.labelled import Labelled, agreement, read_labelled
 from tasks.parse.local import LocalClassifier, load_model
 from tasks.parse.trees import Forest, tree_scores
@@ -44,6 +48,40 @@ def test_training_learns_its_rows_and_writes_the_same_weights_twice(
     assert [answer.node_type for answer in answers] == [node_type for node_type, _ in CLEAR]
     first, second = (model.probabilities(fragments) for model in written)
     np.testing.assert_array_equal(first, second)
+
+
+def test_what_a_better_model_says_of_unlabelled_fragments_is_learned() -> None:
+    """Of words that no label tells of, the answers do."""
+    rows = [
+        Labelled(given, f"doc{copy}", node_type, False) for copy in range(6) for node_type, given in CLEAR
+    ]
+    unlabelled = [fragment(f"Zymurgy {word} of the cellar") for word in ("lore", "tale", "myth") * 6]
+    answers = np.eye(len(NODE_TYPES))[[NODE_TYPES.index("error_handling")] * len(unlabelled)]
+    asked = fragment("Zymurgy of another cellar")
+    before = train.fit_model(rows, Boosting(rounds=10))
+    after = train.fit_model(rows, Boosting(rounds=10), answered=train.Answered(unlabelled, answers))
+    (was,), (now,) = before.probabilities([asked]), after.probabilities([asked])
+    at = NODE_TYPES.index("error_handling")
+    assert now[at] > 2 * was[at]
+    known = LocalClassifier(after).classify([given for _, given in CLEAR])
+    assert [answer.node_type for answer in known] == [node_type for node_type, _ in CLEAR]
+
+
+def test_the_answers_to_learn_from_are_those_of_both_models() -> None:
+    class Sure:
+        def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+            given = np.full((len(fragments), len(NODE_TYPES)), 0.001)
+            given[:, NODE_TYPES.index("param")] = 0.995
+            return given
+
+    rows = [
+        Labelled(given, f"doc{copy}", node_type, False) for copy in range(6) for node_type, given in CLEAR
+    ]
+    shown = [given for _, given in CLEAR]
+    said = train.answers_of(train.fit_model(rows, Boosting(rounds=5)), Sure(), shown)
+    assert Counter(said.fragments) == Counter(shown)
+    np.testing.assert_allclose(said.targets.sum(axis=1), 1)
+    assert (said.targets[:, NODE_TYPES.index("param")] > 0.5).mean() > 0.8
 
 
 def test_a_row_without_a_known_type_cannot_be_learned(tmp_path: Path) -> None:

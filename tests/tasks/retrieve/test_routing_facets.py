@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieve.routing_facets import about_tokens, facets, telling
+from tasks.retrieve.routing_facets import about_tokens, facets, readable
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,17 @@ def test_a_line_without_spaces_is_cut_all_the_same() -> None:
 
 
 @given(st.lists(st.text(min_size=1, max_size=50), min_size=1, max_size=8, unique=True), st.floats(1, 100))
-def test_what_is_chosen_is_within_the_budget_and_in_order(pieces: list[str], most: float) -> None:
-    chosen = telling(pieces, lambda piece: float(len(piece)), most)
-    assert len(chosen) == 1 or sum(map(about_tokens, chosen)) <= most
-    assert chosen == [piece for piece in pieces if piece in chosen] != []
+def test_what_is_read_is_within_the_budget_and_in_order(pieces: list[str], most: float) -> None:
+    read = readable(pieces, most)
+    assert len(read) == 1 or sum(map(about_tokens, read)) <= most
+    assert read == [piece for piece in pieces if piece in read] != []
 
 
-def test_what_says_most_is_chosen() -> None:
-    weights = {"aaaa": 1.0, "bbbb": 3.0, "cccc": 2.0}
-    assert telling(list(weights), weights.__getitem__, 6) == ["bbbb", "cccc"]
+def test_the_first_pieces_are_read_and_a_longer_one_passed_over() -> None:
+    assert readable(["knead the dough", "rest it " * 20, "bake it"], 12) == ["knead the dough", "bake it"]
+
+
+def test_rows_of_numbers_and_code_are_not_read() -> None:
+    prose = ["Bake six loaves by noon.", "まず湯を沸かす。"]
+    assert readable(["0.1, 0.3, 3.0, , 12", prose[0], "f(x[0]) -> {1: 2}", prose[1]], 100) == prose
+    assert readable(["1 2 3", "4 5 6"], 100) == ["1 2 3"]

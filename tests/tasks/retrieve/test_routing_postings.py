@@ -104,4 +104,4 @@ def test_function_words_count_only_by_themselves() -> None:
 def test_no_skills_no_terms() -> None:
     empty = lexical_of(postings_of([]))
     assert empty.scores("hive").shape == (0,)
-    assert empty.says("hive") == 0
+    assert empty.described.scores("hive").shape == (0,)

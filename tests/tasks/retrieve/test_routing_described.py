@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.retrieve.routing_described import described_of
+from tasks.retrieve.routing_postings import kept, postings_of
+from tasks.retrieve.skill import Skill
+
+MARKET = [
+    Skill("a", "bread", "bakes rye loaves", "Feed the bees, then mend the bike."),
+    Skill("b", "bees", "looks after bees", "rye rye rye"),
+    Skill("c", "bike", "mends a chain", ""),
+]
+
+
+def test_bodies_have_no_say() -> None:
+    scores = described_of(postings_of(MARKET)).scores("rye for the bees")
+    assert scores[0] > 0 < scores[1]
+    assert scores[2] == 0
+    assert not described_of(postings_of(MARKET)).scores("feed then").any()
+
+
+def test_a_word_is_as_rare_as_it_is_among_descriptions() -> None:
+    scores = described_of(postings_of(MARKET)).scores("rye")
+    frequency, rarity, mean = 1.0, np.log(1 + (3 - 1 + 0.5) / (1 + 0.5)), (4 + 4 + 4) / 3
+    assert scores[0] == pytest.approx(rarity * frequency / (frequency + 1.5 * (0.25 + 0.75 * 4 / mean)))
+
+
+def test_a_word_counts_once_however_often_it_is_asked() -> None:
+    described = described_of(postings_of(MARKET))
+    assert described.scores("bees bees bees").tolist() == described.scores("bees").tolist()
+
+
+def test_a_longer_description_scores_less() -> None:
+    wordy = Skill("d", "loaf", "rye " + "and many other things besides " * 3, "")
+    scores = described_of(postings_of([*MARKET, wordy])).scores("rye")
+    assert scores[0] > scores[3] > 0
+
+
+def test_what_is_left_of_an_index_scores_as_if_it_were_made_of_that() -> None:
+    left = kept(postings_of(MARKET), np.array([True, False, True]))
+    whole = described_of(postings_of([MARKET[0], MARKET[2]]))
+    for query in ("rye", "bees", "a chain", "bike bread"):
+        assert described_of(left).scores(query).tolist() == whole.scores(query).tolist()
+
+
+def test_an_unknown_word_or_an_empty_index_finds_nothing() -> None:
+    assert not described_of(postings_of(MARKET)).scores("zither").any()
+    assert described_of(postings_of([])).scores("bees").shape == (0,)

@@ -72,7 +72,8 @@ def page(
     # A document without nodes is one piece, whatever the method.
     ranking = _RANKINGS.get(method, rank_every_node)
     selection = ranking(document, query, encoder=encoder, tokenizer=tokenizer, limited=budget is not None)
-    return page_of(document, selection, tokenizer=tokenizer, method=method, budget=budget)
+    found = page_of(document, selection, tokenizer=tokenizer, method=method, budget=budget)
+    return found if reranker is None else replace(found, reranked=False)
 
 
 def require_reranked(method: str, *, reranked: bool) -> None:

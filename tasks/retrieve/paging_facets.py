@@ -116,12 +116,13 @@ def page_by_facets(
     matrix = unit_features(ready, *ask(query, encoder))
     scorer = scorer or packaged_scorer()
     scored = Scored(ready, scorer, matrix, scorer.logits(matrix))
-    if reranker is not None:
-        scored = _reranked(scored, document, query, reranker)
     tokens = document.n_tokens or 0
     ceiling = math.inf if budget is None else ceiling_of(budget, tokens)
-    if ceiling >= tokens and budget is not None:
+    if ceiling >= tokens and budget is not None:  # nothing is left to choose, nor to ask about
+        scored = replace(scored, reranked=None if reranker is None else False)
         return _answer(document, scored, _everything(document), tokens, budget)
+    if reranker is not None:
+        scored = _reranked(scored, document, query, reranker)
     chosen = choose(
         ready.prepared,
         chances(scored.logits),

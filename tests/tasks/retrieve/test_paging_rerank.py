@@ -82,6 +82,18 @@ def test_an_answer_that_cannot_be_used_leaves_the_scores_and_is_counted(said: st
     assert asking.llm.fallbacks == {"page-needed-1: malformed": 1}
 
 
+def test_nothing_is_asked_where_nothing_is_to_be_chosen(answers: Answers) -> None:
+    bare = replace(READY, body="One sentence.", nodes=[], ready=None, vectors=None, n_tokens=3)
+    encoder, tokenizer = WordEncoder(), WordTokenizer()
+    with LlmServer(say=lambda asked: wants("pan", asked)) as server:
+        asking = reranker(server, answers)
+        whole = read(asking, budget=1.0)
+        alone = page(bare, QUERY, encoder=encoder, tokenizer=tokenizer, reranker=asking)
+        assert server.requests == 0
+    assert (whole.context, whole.reranked) == (READY.body, False)
+    assert (alone.context, alone.reranked) == (bare.body, False)
+
+
 def test_taking_none_or_all_changes_no_order(answers: Answers) -> None:
     nodes, scores = READY.nodes, np.linspace(0, 1, len(READY.nodes))
     for taken in ([], list(range(1, len(nodes) + 1))):

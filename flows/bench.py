@@ -136,12 +136,20 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     return found
 
 
+def _require_rerankable(wishes: PagingWishes, measured: Sequence[Setting]) -> None:
+    if wishes.report is not None:
+        msg = "--rerank goes without --report: a report's methods ask no language model"
+        raise WrongInput(msg)
+    if DEFAULT_METHOD not in [method for method, _ in measured]:
+        msg = f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}"
+        raise WrongInput(msg)
+
+
 def _reranked(
     root: Root, settings: Settings, bench: PagingBench, measured: Sequence[Setting]
 ) -> dict[Setting, list[Outcome]]:
-    """Return what the default method does at its budgets, or its own limit, with a reranker."""
-    budgets = [budget for method, budget in measured if method == DEFAULT_METHOD]
-    wanted = [(DEFAULT_METHOD, budget) for budget in budgets or [None]]
+    """Return what the default method does at its budgets with a reranker."""
+    wanted = [setting for setting in measured if setting[0] == DEFAULT_METHOD]
     with reranker_of(root, settings, wanted=True) as reranker, progress("measured with the LLM") as report:
         found = measure(replace(bench, reranker=reranker), wanted, report)
     return {(RERANKED, budget): outcomes for (_, budget), outcomes in found.items()}
@@ -190,6 +198,8 @@ class _Makers:
 
 def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
     measured = wishes.settings()
+    if wishes.rerank:
+        _require_rerankable(wishes, measured)
     speaker, llm = require_speaker(wishes.judge, settings)
     texts, queries = read_paging_bench(wishes.documents, wishes.queries)
     require_paging(texts, queries, [method for method, _ in measured])
@@ -198,9 +208,6 @@ def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
     if wishes.rerank:
         llm_options(settings, "llm")
     if wishes.report is not None:
-        if wishes.rerank:
-            msg = "--rerank goes without --report: a report's methods ask no language model"
-            raise WrongInput(msg)
         _make(wishes.report)
         if wishes.budgets or wishes.methods not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")

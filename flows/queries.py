@@ -15,7 +15,7 @@ from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
 from tasks.parse.classify import Classifier
-from tasks.retrieve.page import METHODS
+from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging_types import Reranker
 from tasks.retrieve.search import Filters
 from tasks.retrieve.served_index import ServedIndex
@@ -105,6 +105,7 @@ def page_batch(
 ) -> None:
     """Page for a file of queries, lines `{query_id, doc_id, query}`, as `search_batch` searches."""
     require_page_options([method], [budget])
+    require_reranked(method, reranked=reranker is not None)
 
     def answer(line: Line) -> Line:
         limit = line.get("budget", budget)

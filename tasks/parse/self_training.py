@@ -38,23 +38,29 @@ QUOTA = {
 """Fragments of each type at most, by a first model's answers: rare types have as many as they can."""
 
 _SHORTEST, _LONGEST = 400, 60_000  # characters of a document
+_TELLING = 40  # characters of a fragment that two documents do not have by chance
 # How often the student misses the last heading, all of them, and either neighbour.
 _NO_HEADING, _NO_HEADINGS, _NO_NEIGHBOUR = 0.35, 0.15, 0.25
 
 
-def draw_fragments(corpus: Path, *, without: Collection[str] = (), seed: int = 0) -> list[FragmentInContext]:
+def draw_fragments(
+    corpus: Path, *, without: Collection[str] = (), unlike: Collection[str] = (), seed: int = 0
+) -> list[FragmentInContext]:
     """Return fragments of `DOCUMENTS` documents of a corpus, at most `EACH` of one, in context.
 
     Args:
         corpus: A Parquet file with doc_id or id, and content (a whole SKILL.md) or body.
         without: Ids of documents that are not to be drawn; what stands before the last slash is no matter.
+        unlike: Texts of fragments; a document that has one of those of 40 characters or more is a copy under
+            another name, and is not drawn either.
         seed: Decides which are drawn.
 
     Raises:
-        WrongInput: The file cannot be read, or has other columns.
+        WrongInput: The file cannot be read, has other columns, or no document that may be drawn.
     """
     frame, chance = _read(corpus), np.random.default_rng(seed)
     left = {_last(doc_id) for doc_id in without}
+    telling = {text.strip() for text in unlike if len(text.strip()) >= _TELLING}
     found: list[FragmentInContext] = []
     drawn = 0
     for row in chance.permutation(frame.height).tolist():
@@ -63,26 +69,39 @@ def draw_fragments(corpus: Path, *, without: Collection[str] = (), seed: int = 0
         if _last(doc_id) in left or not _SHORTEST <= len(body) <= _LONGEST:
             continue
         fragments = in_context(doc_id, segment(body).fragments)
+        if not telling.isdisjoint(fragment.text.strip() for fragment in fragments):
+            continue
         at = np.sort(chance.permutation(len(fragments))[:EACH])
         found += [fragments[k] for k in at.tolist()]
         drawn += 1
         if drawn == DOCUMENTS:
             break
+    if not found:
+        msg = f"{corpus}: no document of {_SHORTEST} to {_LONGEST} characters but those to be left out"
+        raise WrongInput(msg)
     return found
 
 
 def draw_unlabelled(
     corpus: Path, rows: Sequence[Labelled], without: Path | None = None
 ) -> list[FragmentInContext]:
-    """Return fragments of documents of which none is labelled, nor named by a file of lines `{doc_id, ...}`.
+    """Return fragments of documents that share nothing with labelled rows, nor with those that a file names.
+
+    Args:
+        corpus: As `draw_fragments` takes it.
+        rows: Labelled fragments.
+        without: JSON lines `{doc_id, ...}`, with the `text` of a fragment where they are fragments.
 
     Raises:
         WrongInput: As `draw_fragments`, or the file of lines cannot be used.
     """
     known = {row.doc_id for row in rows}
+    texts = {row.fragment.text for row in rows}
     if without is not None:
-        known |= {text_field(record, "doc_id", at) for at, record in read_lines(without, "{doc_id, ...}")}
-    return draw_fragments(corpus, without=known)
+        for at, record in read_lines(without, "{doc_id, ...}"):
+            known.add(text_field(record, "doc_id", at))
+            texts.add(str(record.get("text", "")))
+    return draw_fragments(corpus, without=known, unlike=texts)
 
 
 def draw_by_type(given: npt.NDArray[np.float64], *, seed: int = 0) -> npt.NDArray[np.int64]:
@@ -119,7 +138,7 @@ def _read(corpus: Path) -> pl.DataFrame:
         columns = pl.read_parquet_schema(corpus)
         key = next(name for name in ("doc_id", "id") if name in columns)
         text = next(name for name in ("content", "body") if name in columns)
-        return pl.scan_parquet(corpus).select(key, text).drop_nulls().collect()
+        return pl.scan_parquet(corpus).select(pl.col(key, text).cast(pl.String)).drop_nulls().collect()
     except (OSError, StopIteration, pl.exceptions.PolarsError) as error:
         msg = f"{corpus}: give a Parquet file with doc_id or id, and content or body"
         raise WrongInput(msg) from error

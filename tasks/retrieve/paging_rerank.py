@@ -19,6 +19,7 @@ NEEDED = "page-needed-1"
 """Name of the prompt; raised whenever a word of what is sent changes."""
 
 _MOST_SENT = 4_000  # characters of a request
+_HEADINGS = 120  # characters of the titles above a node, the last ones
 _SCHEMA = {
     "type": "object",
     "properties": {"needed": {"type": "array", "items": {"type": "integer"}}},
@@ -53,7 +54,7 @@ class RerankNodes:
 class LlmReranker:
     """Asks a language model once which nodes a request needs, and weighs its answer by Bayes' rule.
 
-    A node that it takes gains the log-odds of its accuracy, one that it was shown and leaves loses as much.
+    A node that it takes gains the log-odds of its accuracy, every other one loses as much.
     Where it gives no answer that can be used, the scores stay, and `llm.fallbacks` counts it.
 
     Args:
@@ -75,8 +76,7 @@ class LlmReranker:
         if taken is None:
             return None
         gain = math.log(self._settings.accuracy / (1 - self._settings.accuracy))
-        found = np.zeros(len(nodes))
-        found[shown] = -gain
+        found = np.full(len(nodes), -gain)  # what was not shown had less to say for itself than what was
         found[shown[[number - 1 for number in taken]]] = gain
         return found
 
@@ -84,7 +84,8 @@ class LlmReranker:
         records: list[dict[str, object]] = [{"request": query[:_MOST_SENT]}]
         for number, node in enumerate(nodes, start=1):
             text = shortened(node.text, self._settings.characters)
-            records.append({"node": number, "headings": " > ".join(node.heading_path), "text": text})
+            headings = shortened(" > ".join(node.heading_path), _HEADINGS, "end")
+            records.append({"node": number, "headings": headings, "text": text})
         request = f"Which of the {len(nodes)} nodes does the request need?"
         messages = asked_of(written_rules("page_needed"), records, request)
         async with self.llm.book.opened():

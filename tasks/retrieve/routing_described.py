@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import StorageError
 from tasks.retrieve.routing_postings import FIELDS, Counts, Offsets, Postings, Rows
 from tasks.retrieve.routing_terms import TermHashes, term_counts
 
@@ -63,3 +65,36 @@ def described_of(postings: Postings) -> Described:
         impacts.astype(np.float32),
         len(lengths),
     )
+
+
+class Descriptions:
+    """The names and descriptions of postings as `Described`, made when first asked: most tasks are short.
+
+    Threads may share one.
+
+    Args:
+        postings: Read when first asked.
+    """
+
+    def __init__(self, postings: Postings) -> None:
+        self._postings, self._made, self._making = postings, None, threading.Lock()
+
+    _made: Described | None
+
+    def scores(self, query: str) -> npt.NDArray[np.float32]:
+        """Return every document's score for a query, as `Described.scores`.
+
+        Raises:
+            StorageError: The postings contradict themselves.
+        """
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+        return self._made.scores(query)
+
+    def _make(self) -> Described:
+        try:
+            return described_of(self._postings)
+        except (ValueError, IndexError) as error:
+            msg = f"the kept routing index is damaged ({error}): `skillery doctor` mends it"
+            raise StorageError(msg) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 _BREAK = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
@@ -41,27 +42,28 @@ def _cut(piece: str) -> list[str]:
 
 
 def readable(pieces: Sequence[str], most: float) -> list[str]:
-    """Return the pieces of prose, in order, whose tokens add up to at most `most`; at least one.
+    """Return pieces, in order, whose tokens add up to at most `most`, prose before the rest; at least one.
 
-    A piece too long for what is left is passed over. Where none is prose the first is returned.
+    A piece too long for what is left is passed over.
 
     Args:
         pieces: At least one.
         most: As `about_tokens` counts.
     """
-    taken: list[str] = []
+    taken: set[str] = set()
     left = most
-    for piece in filter(_is_prose, pieces):
+    for piece in sorted(pieces, key=_is_prose, reverse=True):  # stable: prose in order, then the rest
         cost = about_tokens(piece)
         if cost <= left or not taken:
-            taken.append(piece)
+            taken.add(piece)
             left -= cost
-    return taken or [pieces[0]]
+    return [piece for piece in pieces if piece in taken]
 
 
 def _is_prose(piece: str) -> bool:
     signs = "".join(piece.split())
-    return sum(c.isalpha() or not c.isascii() for c in signs) >= _LETTERS * len(signs)
+    letters = sum(c.isalpha() or unicodedata.category(c).startswith("M") for c in signs)
+    return letters >= _LETTERS * len(signs)
 
 
 def about_tokens(text: str) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasks.retrieve.routing_described import Described, described_of
+from tasks.retrieve.routing_described import Descriptions
 from tasks.retrieve.routing_postings import Offsets, Postings, Rows
 from tasks.retrieve.routing_terms import TermHashes, function_terms, term_counts
 
@@ -45,7 +45,7 @@ class Lexical:
     impacts: Scores
     documents: int
     settings: Bm25fSettings
-    described: Described
+    described: Descriptions
 
     def scores(self, query: str) -> Scores:
         """Return every document's score for a query, shape `(documents,)`; 0 where they share no term."""
@@ -90,7 +90,7 @@ def lexical_of(postings: Postings, settings: Bm25fSettings | None = None) -> Lex
         _impacts(postings, settings),
         len(postings.lengths),
         settings,
-        described_of(postings),
+        Descriptions(postings),
     )
 
 

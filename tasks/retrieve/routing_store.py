@@ -20,7 +20,7 @@ from storage.root import Root
 from storage.served import Served, published_versions, read_served
 from tasks.models.protocols import Vectors
 from tasks.retrieve.anew import is_anew
-from tasks.retrieve.routing_described import described_of
+from tasks.retrieve.routing_described import Descriptions
 from tasks.retrieve.routing_lexical import Bm25fSettings, Lexical, lexical_of
 from tasks.retrieve.routing_postings import Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing_terms import TERMS_VERSION
@@ -97,12 +97,13 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     postings = Postings(**{name: _array(place, name) for name in _POSTINGS})
     impacts, vectors, ids = _array(place, "impacts"), _array(place, "vectors"), card["doc_ids"]
     whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
+    whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
     if len(vectors) != len(ids) or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
     lexical = Lexical(
         postings.terms, postings.starts, postings.rows, impacts, len(ids), Bm25fSettings(),
-        described_of(postings),
+        Descriptions(postings),
     )  # fmt: skip
     return RoutingIndex(ids, card["hashes"], lexical, postings.sketches, vectors)
 

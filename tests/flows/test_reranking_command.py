@@ -72,11 +72,16 @@ def test_without_a_model_set_up_nothing_is_answered(served_bakery: SkillRoot, as
     assert "SKILLERY_LLM_BASE_URL" in asked.stderr
 
 
-def test_methods_of_papers_are_not_reranked(llm: LlmServer, served_bakery: SkillRoot, ask: Ask) -> None:
+def test_methods_of_papers_are_not_reranked(
+    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
+) -> None:
     arguments = ["--method", "mmr", "--rerank", "--root", served_bakery.root.uri]
-    asked = ask("page", DOC_ID, QUERY, *arguments)
-    assert asked.code == 2
-    assert "only 'facets' can be reranked" in asked.stderr
+    batch = tmp_path / "q.jsonl"
+    batch.write_text(json.dumps({"query_id": 1, "doc_id": DOC_ID, "query": QUERY}) + "\n", "utf-8")
+    for what in ([DOC_ID, QUERY], ["--batch", str(batch), "--out", str(tmp_path / "r.jsonl")]):
+        asked = ask("page", *what, *arguments)
+        assert asked.code == 2
+        assert "only 'facets' can be reranked" in asked.stderr
     assert llm.requests == 0
 
 
@@ -99,6 +104,10 @@ def test_the_default_is_measured_with_and_without_it(
     assert len(named) == 6
     assert llm.requests == 1  # the budgets share an answer
 
-    refused = ask(*bench, "--rerank", "--report", str(tmp_path / "report"))
-    assert refused.code == 2
-    assert "--rerank goes without --report" in refused.stderr
+    for options, complaint in (
+        (["--report", str(tmp_path / "report")], "--rerank goes without --report"),
+        (["--method", "mmr"], "add --method facets"),
+    ):
+        refused = ask(*bench, "--rerank", *options)
+        assert refused.code == 2
+        assert complaint in refused.stderr

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,13 @@ import pytest
 from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
 from tasks.parse import self_training
-from tasks.parse.self_training import draw_by_type, draw_fragments, hidden
+from tasks.parse.classify import FragmentInContext
+from tasks.parse.labelled import Labelled
+from tasks.parse.self_training import draw_by_type, draw_fragments, draw_unlabelled, hidden
 
 
 def skill(name: str, lines: int = 60) -> str:
-    body = "\n".join(f"- Stir the {name} batter {n} times." for n in range(lines))
+    body = "\n".join(f"- Stir the {name} batter {n} times with a wooden spoon." for n in range(lines))
     return f"---\nname: {name}\n---\n# {name}\n\n## Steps\n\n{body}\n"
 
 
@@ -38,6 +42,33 @@ def test_no_document_gives_more_than_its_share_and_short_ones_none(corpus: Path)
 def test_documents_that_are_to_be_left_out_are_whatever_stands_before_their_name(corpus: Path) -> None:
     found = draw_fragments(corpus, without=["pool/Rye", "oat"])
     assert {fragment.fragment_id.split("#")[0] for fragment in found} == {"shelf/spelt"}
+
+
+def owners(fragments: list[FragmentInContext]) -> set[str]:
+    return {fragment.fragment_id.split("#")[0] for fragment in fragments}
+
+
+def test_a_copy_under_another_name_is_left_out_too(corpus: Path, tmp_path: Path) -> None:
+    every = draw_fragments(corpus)
+    spelt, oat = (next(f for f in every if name in f.text) for name in ("spelt", "oat"))
+    row = Labelled(replace(spelt, text=f" {spelt.text}\n"), "pool/other", "step", doubted=False)
+    assert owners(draw_unlabelled(corpus, [row])) == {"shelf/rye", "shelf/oat"}
+
+    gold = tmp_path / "gold.jsonl"
+    lines = [{"doc_id": "gold/a", "text": oat.text}, {"doc_id": "gold/b", "text": "rye"}, {"doc_id": "c"}]
+    gold.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    assert owners(draw_unlabelled(corpus, [row], gold)) == {"shelf/rye"}
+
+
+def test_a_corpus_of_which_nothing_may_be_drawn_is_refused(corpus: Path) -> None:
+    with pytest.raises(WrongInput, match=r"skills\.parquet: no document"):
+        draw_fragments(corpus, without=["rye", "oat", "spelt"])
+
+
+def test_ids_may_be_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "numbered.parquet"
+    pl.DataFrame({"id": [7], "content": [skill("rye")]}).write_parquet(path)
+    assert owners(draw_fragments(path)) == {"7"}
 
 
 def test_a_seed_draws_the_same(corpus: Path) -> None:

@@ -98,10 +98,21 @@ def test_taking_none_or_all_changes_no_order(answers: Answers) -> None:
     nodes, scores = READY.nodes, np.linspace(0, 1, len(READY.nodes))
     for taken in ([], list(range(1, len(nodes) + 1))):
         said = json.dumps({"needed": taken})
-        with LlmServer(say=lambda _, said=said: said) as server:  # type: ignore[misc]
-            found = reranker(server, answers).shifts("soup", nodes, f"{QUERY} {said}", scores)
-        assert found is not None
-        assert len(set(found.tolist())) == 1
+        for shown in (3, 80) if not taken else (80,):
+            with LlmServer(say=lambda _, said=said: said) as server:  # type: ignore[misc]
+                asking = reranker(server, answers, nodes=shown)
+                found = asking.shifts("soup", nodes, f"{QUERY} {said}", scores)
+            assert found is not None
+            assert len(set(found.tolist())) == 1
+
+
+def test_long_headings_are_cut_to_their_end(answers: Answers) -> None:
+    deep = replace(READY.nodes[0], heading_path=("A very long story. " * 40, "Rinsing"))
+    with LlmServer(say=lambda asked: wants("pan", asked)) as server:
+        reranker(server, answers).shifts("soup", [deep, *READY.nodes[1:]], QUERY, np.zeros(len(READY.nodes)))
+        headings = server.asked[0].fragments[1]["headings"]
+    assert headings.endswith("> Rinsing")
+    assert len(headings) < 200
 
 
 def test_nodes_cannot_pass_for_the_end_of_the_data(answers: Answers) -> None:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tasks.retrieve.routing_described import described_of
-from tasks.retrieve.routing_postings import kept, postings_of
+from storage.errors import StorageError
+from tasks.retrieve import routing_described
+from tasks.retrieve.routing_described import Described, Descriptions, described_of
+from tasks.retrieve.routing_postings import Postings, kept, postings_of
 from tasks.retrieve.skill import Skill
 
 MARKET = [
@@ -43,6 +48,30 @@ def test_what_is_left_of_an_index_scores_as_if_it_were_made_of_that() -> None:
     whole = described_of(postings_of([MARKET[0], MARKET[2]]))
     for query in ("rye", "bees", "a chain", "bike bread"):
         assert described_of(left).scores(query).tolist() == whole.scores(query).tolist()
+
+
+def test_they_are_made_when_first_asked_and_by_one_of_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    make = routing_described.described_of
+
+    def counted(postings: Postings) -> Described:
+        made.append(1)
+        return make(postings)
+
+    monkeypatch.setattr(routing_described, "described_of", counted)
+    descriptions = Descriptions(postings_of(MARKET))
+    assert not made
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: descriptions.scores("bees").tolist(), range(32)))
+    assert len(made) == 1
+    assert found == [described_of(postings_of(MARKET)).scores("bees").tolist()] * 32
+
+
+def test_postings_that_contradict_themselves_are_damage() -> None:
+    postings = postings_of(MARKET)
+    wrong = replace(postings, rows=postings.rows + len(MARKET))
+    with pytest.raises(StorageError, match="routing index is damaged"):
+        Descriptions(wrong).scores("bees")
 
 
 def test_an_unknown_word_or_an_empty_index_finds_nothing() -> None:

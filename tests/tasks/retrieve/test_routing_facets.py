@@ -41,7 +41,13 @@ def test_the_first_pieces_are_read_and_a_longer_one_passed_over() -> None:
     assert readable(["knead the dough", "rest it " * 20, "bake it"], 12) == ["knead the dough", "bake it"]
 
 
-def test_rows_of_numbers_and_code_are_not_read() -> None:
+def test_prose_is_read_before_rows_of_numbers_code_and_rules() -> None:
     prose = ["Bake six loaves by noon.", "まず湯を沸かす。"]
-    assert readable(["0.1, 0.3, 3.0, , 12", prose[0], "f(x[0]) -> {1: 2}", prose[1]], 100) == prose
-    assert readable(["1 2 3", "4 5 6"], 100) == ["1 2 3"]
+    task = ["0.1, 0.3, 3.0, , 12", prose[0], "━" * 8, "f(x[0]) -> {1: 2}", prose[1]]
+    assert readable(task, sum(map(about_tokens, prose)) + 1) == prose
+    assert readable(["1 2 3", "4 5 6"], 3) == ["1 2 3"]
+
+
+def test_what_is_left_goes_to_the_rest() -> None:
+    needs = ["Bump node 18.19.1 -> 20.11.0", "Then bake six loaves."]
+    assert readable(needs, 100) == needs

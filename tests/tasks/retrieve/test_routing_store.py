@@ -94,6 +94,18 @@ def test_a_damaged_file_is_named_and_search_answers_without_it(
     assert "impacts.npy cannot be read" in caplog.text
 
 
+def test_an_index_whose_files_contradict_themselves_is_made_anew(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    (name,) = folders(root)
+    path = Path(root.root.at(f"{FOLDER}/{name}/starts.npy"))
+    starts = np.load(path)
+    starts[1] = -starts[1] - 1
+    np.save(path, starts)
+    assert best(root, "crust") == "bread"
+    assert "is damaged" in caplog.text
+
+
 def test_numbers_that_a_disk_has_changed_do_not_go_into_the_next_version(
     root: SkillRoot, caplog: pytest.LogCaptureFixture
 ) -> None:

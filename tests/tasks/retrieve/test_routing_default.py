@@ -106,15 +106,26 @@ TASK = "\n".join([
 ])  # fmt: skip
 
 
-def test_descriptions_tell_of_further_needs_and_not_of_the_first(minilm: OnnxEncoder) -> None:
-    without, told, loud = (
-        Router.from_documents(MARKET, minilm, settings=RouterSettings(many=1, described=weight)).rank(TASK, 9)
-        for weight in (0.0, 1.0, 1000.0)
+BAKING = "\n".join([
+    "Weigh the flour, the water and the salt with care.", "Rest the dough overnight, then shape it.",
+    "Score the dough with a knife before the oven.", "Put the dough on a hot stone in the oven.",
+    "Weigh flour again for another dough.", "A friend repairs bicycles at home.",
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("weight", [1.0, 1000.0])
+def test_descriptions_tell_of_further_needs_and_not_of_the_first(minilm: OnnxEncoder, weight: float) -> None:
+    without, told = (
+        Router.from_documents(
+            MARKET, minilm, settings=RouterSettings(whole=0, facets=0, many=1, described=described)
+        ).rank(BAKING, 9)
+        for described in (0.0, weight)
     )
-    assert without[0].doc_id == told[0].doc_id == loud[0].doc_id
-    assert not any(found.parts["described"] for found in without)
-    bike = {found.doc_id: found for found in told}["a/bike"]
-    assert bike.parts["described"] > 0 == bike.parts["lead"]
+    assert not any(found.parts["described"] or found.parts["lead"] for found in without)
+    bread, bike = ({f.doc_id: f for f in told}[doc_id] for doc_id in ("a/bread", "a/bike"))
+    assert bike.score - bike.parts["lead"] > bread.score - bread.parts["lead"]
+    assert without[0].doc_id == told[0].doc_id == "a/bread"
+    assert bread.parts["lead"] > 0 == bike.parts["lead"]
 
 
 def test_a_score_is_the_sum_of_its_parts_and_falls_with_the_rank(minilm: OnnxEncoder) -> None:

@@ -107,9 +107,9 @@ TASK = "\n".join([
 
 
 BAKING = "\n".join([
-    "Weigh the flour, the water and the salt with care.", "Rest the dough overnight, then shape it.",
-    "Score the dough with a knife before the oven.", "Put the dough on a hot stone in the oven.",
-    "Weigh flour again for another dough.", "A friend repairs bicycles at home.",
+    "Weigh the flour, the water, the salt.", "Let the dough rest overnight, then shape the dough.",
+    "Score the dough with a knife.", "Knock on the crust.", "Put the dough on a hot stone.",
+    "Some friends have bicycles.",
 ])  # fmt: skip
 
 

@@ -32,8 +32,9 @@ class RouterSettings:
 
     `whole` is the cosine of name and description to the task as a whole, `facets` the best one to any of its
     facets; the latter counts in full from `many` facets on and less below, since one sentence is one need.
-    `described` is how name and description alone match the task's words, by the square of that share: it
-    tells of further needs, hence nothing of one facet, and has no say in which skill comes first.
+    Two parts tell of further needs, hence nothing of one facet, and have no say in which skill comes first:
+    `described` is how name and description alone match the task's words, by the square of that share;
+    `again` is the lexical score once more, by that share: what a long task wants besides, it says in words.
     The encoder reads about `tokens` tokens of a query.
     """
 
@@ -41,6 +42,7 @@ class RouterSettings:
     whole: float = 0.3
     facets: float = 0.7
     described: float = 0.5
+    again: float = 0.25
     many: int = 12
     tokens: int = 288
 
@@ -122,7 +124,7 @@ class Router:
         parts = self.parts(query)
         rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
-        parts["lead"] = self._lead(rows, total, parts["described"])
+        parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
         best = self._best(rows, total, 3 * k if fold else k)
         groups = self._folder.folded(best) if fold else [[row] for row in best]
@@ -139,17 +141,20 @@ class Router:
     def parts(self, query: str) -> dict[str, Scores]:
         """Return the parts of every row's score, each of shape `(rows,)`; they are added.
 
-        `rank` adds a lead to what is best without `described`.
+        `rank` adds a lead to what is best without `described` and `again`.
         """
         settings, cut = self._settings, facets(query)
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
         whole, best = self._cosines(query, chosen)
         share = min(1.0, len(cut) / settings.many)
+        several = share if len(cut) > 1 else 0.0
+        lexical = settings.lexical * standardised(self._lexical.scores(query))
         return {
-            "lexical": settings.lexical * standardised(self._lexical.scores(query)),
+            "lexical": lexical,
             "whole": settings.whole * whole,
             "facets": settings.facets * share * best,
-            "described": self._described(query, settings.described * share**2 if len(cut) > 1 else 0.0),
+            "described": self._described(query, settings.described * several**2),
+            "again": np.float32(settings.again * several) * lexical,
             "named": self._bonus(query),
         }
 
@@ -180,12 +185,12 @@ class Router:
         bonus[self._named.get(plain_name(query), [])] = 1000.0  # no other part comes near it
         return bonus
 
-    def _lead(self, rows: npt.NDArray[np.int64], total: Scores, described: Scores) -> Scores:
-        """Return what lifts the best of these rows without `described` above all others; else zeros."""
+    def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
+        """Return what lifts the best of these rows without `further` above all others; else zeros."""
         lead = np.zeros(len(total), dtype=np.float32)
-        if not described.any():
+        if not further.any():
             return lead
-        for first in self._best(rows, total - described, 1):
+        for first in self._best(rows, total - further, 1):
             above = float(total[rows].max() - total[first])
             lead[first] = above + _LEAD if above > 0 else 0.0
         return lead

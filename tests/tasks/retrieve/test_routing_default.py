@@ -128,6 +128,25 @@ def test_descriptions_tell_of_further_needs_and_not_of_the_first(minilm: OnnxEnc
     assert bread.parts["lead"] > 0 == bike.parts["lead"]
 
 
+def test_words_weigh_more_where_a_task_has_several_facets_and_the_first_skill_is_settled(
+    minilm: OnnxEncoder,
+) -> None:
+    # By meaning bread comes first and by words bees do, which no description names.
+    task = "What bakers make out of rye.\nHow to get crusty buns and rolls.\nThe hive and its oxalic acid."
+    once, again = (
+        Router.from_documents(
+            MARKET, minilm, settings=RouterSettings(lexical=0.01, many=1, described=0, again=weight)
+        ).rank(task, 9)
+        for weight in (0.0, 1000.0)
+    )
+    assert not any(found.parts["again"] for found in once)
+    bread, bees = ({f.doc_id: f for f in again}[doc_id] for doc_id in ("a/bread", "a/bees"))
+    assert bees.parts["again"] == pytest.approx(1000 * bees.parts["lexical"], rel=1e-4)
+    assert bees.score > bread.score - bread.parts["lead"]
+    assert once[0].doc_id == again[0].doc_id == "a/bread"
+    assert not any(f.parts["again"] for f in Router.from_documents(MARKET, minilm).rank("oxalic acid", 9))
+
+
 def test_a_score_is_the_sum_of_its_parts_and_falls_with_the_rank(minilm: OnnxEncoder) -> None:
     for weight in (0.5, 1000.0):
         settings = RouterSettings(many=1, described=weight)

@@ -172,13 +172,13 @@ class Router:
         asked = _encoded([*chosen, *([query] if fits else [])], self._encoder)
         # By length, as the encoder itself pools the tokens of a text.
         whole = asked[-1] if fits else np.average(asked, axis=0, weights=[*map(about_tokens, chosen)])
-        whole = whole.astype(np.float32)
-        basis = np.concatenate([asked[: len(chosen)], whole[None]])
+        # A single facet is the whole, and one column is a product of half the time.
+        basis = asked if len(asked) == 1 else np.vstack([asked[: len(chosen)], whole.astype(np.float32)])
         # Long by short: BLAS takes twice as long for the transposed product.
         cosines = np.ascontiguousarray((self._vectors @ basis.T).T)
         for row in cosines:
             row[:] = standardised(row)
-        return cosines[-1], standardised(cosines[:-1].max(axis=0))
+        return cosines[-1], standardised(cosines[: len(chosen)].max(axis=0))
 
     def _bonus(self, query: str) -> Scores:
         bonus = np.zeros(len(self._doc_ids), dtype=np.float32)

@@ -14,7 +14,7 @@ from tasks.retrieve.rows import TEMPLATE
 from tasks.retrieve.skill import Skill
 
 _LEXICAL = RouterSettings(whole=0.0, facets=0.0)
-_BM25F = replace(_LEXICAL, described=0.0)
+_BM25F = replace(_LEXICAL, described=0.0, again=0.0)
 _FIELD = "default-lexical-"
 _SETTINGS = {
     "default": RouterSettings(),
@@ -23,6 +23,7 @@ _SETTINGS = {
     "default-no-body": RouterSettings(),
     "default-no-facets": RouterSettings(facets=0.0),
     "default-no-described": RouterSettings(described=0.0),
+    "default-no-again": RouterSettings(again=0.0),
     **{f"{_FIELD}{field}": _BM25F for field in FIELDS},
 }
 

@@ -12,7 +12,7 @@ from tasks.parse.classify import Classifier, FragmentInContext, Typed
 from tasks.parse.context_model import Probabilities, packaged_context_model
 from tasks.parse.local import SUREST, LocalClassifier, LocalModel, packaged_model, softmax
 
-# Below this confidence of the first look (see the card): a fifth of all fragments, most of the errors.
+# Below this confidence of the first look (see the card): a quarter of all fragments, half of the errors.
 UNSURE = 0.6
 # By cross-validation, beside the temperature under which confidence is the share of right answers.
 SHARE, TEMPERATURE = 0.5, 0.85

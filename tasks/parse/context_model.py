@@ -23,7 +23,6 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from storage.schemas import NODE_TYPES
-from tasks.models.encoder import token_batches
 from tasks.models.export import resolve
 from tasks.parse.classify import FragmentInContext
 from tasks.parse.context_window import Window, windows
@@ -87,21 +86,14 @@ class ContextModel:
         return given
 
     def _read(self, some: Sequence[Window]) -> npt.NDArray[np.float64]:
-        order = sorted(range(len(some)), key=lambda at: len(some[at].ids))
-        batches = list(token_batches([(at, some[at].ids) for at in order]))[::-1]
-        logits = np.zeros((len(some), len(NODE_TYPES)), dtype=np.float32)
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, max(1, len(batches)))) as pool:
-            places = [[at for at, _ in batch] for batch in batches]
-            for at, found in zip(
-                places, pool.map(lambda at: self._infer([some[k] for k in at]), places), strict=True
-            ):
-                logits[at] = found
-        return softmax(logits)
+        # One window a pass: without padding it is no slower, and no answer hangs on what else is asked.
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(some))) as pool:
+            return softmax(np.stack(list(pool.map(self._infer, some))))
 
-    def _infer(self, some: Sequence[Window]) -> npt.NDArray[np.float32]:
+    def _infer(self, one: Window) -> npt.NDArray[np.float32]:
         found: npt.NDArray[np.float32] = self._session.run(
-            None, dict(zip(INPUTS, padded(some), strict=True))
-        )[0]
+            None, dict(zip(INPUTS, padded([one]), strict=True))
+        )[0][0]
         return found
 
 

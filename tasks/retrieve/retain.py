@@ -41,7 +41,7 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
 def bound_looks(root: Root) -> None:
     """Drop what other context models found, and all where more is kept than the corpus has nodes.
 
-    A fifth of the nodes get a second look, whose context is nowhere else: which looks are in use is not
+    A quarter of the nodes gets a second look, whose context is nowhere else: which looks are in use is not
     known. What is dropped is taken again for documents that change.
     """
     store = looks_of(root)

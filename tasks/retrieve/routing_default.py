@@ -154,7 +154,7 @@ class Router:
             "whole": settings.whole * whole,
             "facets": settings.facets * share * best,
             "described": self._described(query, settings.described * several**2),
-            "again": np.float32(settings.again * several) * lexical,
+            "again": np.float32(settings.again * several) * lexical if several else np.zeros_like(lexical),
             "named": self._bonus(query),
         }
 
@@ -191,8 +191,9 @@ class Router:
         if not further.any():
             return lead
         for first in self._best(rows, total - further, 1):
-            above = float(total[rows].max() - total[first])
-            lead[first] = above + _LEAD if above > 0 else 0.0
+            # What ties with it may have a lower id.
+            if self._best(rows, total, 1) != [first]:
+                lead[first] = float(total[rows].max() - total[first]) + _LEAD
         return lead
 
     def _best(self, rows: npt.NDArray[np.int64], total: Scores, k: int) -> list[int]:

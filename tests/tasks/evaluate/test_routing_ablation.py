@@ -48,7 +48,10 @@ def test_a_leg_left_out_scores_nothing(ablations: Ablations) -> None:
     assert not parts["default-no-facets"]["facets"].any()
     assert not parts["default-no-described"]["described"].any()
     assert not parts["default-lexical-body"]["described"].any()
+    for name in ("default-no-again", "default-lexical-body", "default-dense"):
+        assert not parts[name]["again"].any()
     assert parts["default"]["whole"].any()
     assert parts["default"]["facets"].any()
     assert parts["default"]["lexical"].any()
     assert parts["default"]["described"].any()
+    assert parts["default"]["again"].any()

@@ -8,6 +8,8 @@ import pytest
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing_default import Router, RouterSettings, plain_name, standardised
+from tasks.retrieve.routing_lexical import lexical_of
+from tasks.retrieve.routing_postings import postings_of
 from tasks.retrieve.skill import Skill
 
 BODY = (
@@ -144,7 +146,74 @@ def test_words_weigh_more_where_a_task_has_several_facets_and_the_first_skill_is
     assert bees.parts["again"] == pytest.approx(1000 * bees.parts["lexical"], rel=1e-4)
     assert bees.score > bread.score - bread.parts["lead"]
     assert once[0].doc_id == again[0].doc_id == "a/bread"
-    assert not any(f.parts["again"] for f in Router.from_documents(MARKET, minilm).rank("oxalic acid", 9))
+
+
+def test_one_facet_tells_of_no_further_needs_and_few_of_some(minilm: OnnxEncoder) -> None:
+    parts = Router.from_documents(MARKET, minilm, settings=RouterSettings(many=4)).parts
+    one = parts("Treat the hive with oxalic acid")
+    assert one["lexical"].any()
+    assert not one["described"].any()
+    assert not one["again"].any()
+    two = parts("Treat the hive of honey bees.\nRepair the tube of bicycles.")
+    np.testing.assert_allclose(two["again"], 0.25 * 0.5 * two["lexical"], rtol=1e-6)
+    # It has variance 1 before it is weighed.
+    assert two["described"].std() == pytest.approx(0.5 * 0.5**2, rel=1e-4)
+
+
+class Asked:
+    """Vectors that tell how many others they were compared with."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors, self.columns = vectors, list[int]()
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __matmul__(self, other: Vectors) -> Vectors:
+        self.columns.append(other.shape[1])
+        found: Vectors = self.vectors @ other
+        return found
+
+
+class Directions:
+    """Encodes a text as the first letters that it has of `abc`, each a direction, 1 apart."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        found = np.array([[float(letter in text) for letter in "abc"] for text in texts], dtype=np.float32)
+        unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
+        return unit
+
+
+def compared(task: str) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Return how many columns the product had, and the parts `whole` and `facets` of four skills."""
+    skills = [Skill(d, d, "", "") for d in ("w", "x", "y", "z")]
+    rows = np.array([[1, 0, 0], [0, 1, 0], [0.7, 0.7, 0], [0, 0, 1]], dtype=np.float32)
+    postings = postings_of(skills)
+    vectors = Asked(rows)
+    router = Router(
+        list("wxyz"), list("wxyz"), lexical_of(postings), postings.sketches, vectors, Directions(),  # type: ignore[arg-type]
+        RouterSettings(many=1, whole=1, facets=1),
+    )  # fmt: skip
+    parts = router.parts(task)
+    return vectors.columns, parts["whole"], parts["facets"]
+
+
+def test_a_single_facet_is_compared_once_and_counts_as_the_whole() -> None:
+    columns, whole, facets = compared("a a a")
+    assert columns == [1]
+    np.testing.assert_allclose(whole, facets, atol=1e-6)
+
+
+def test_the_whole_task_is_no_facet_of_it_and_longer_facets_count_more_in_it() -> None:
+    columns, whole, facets = compared("a a a.\nb b b.")
+    assert columns == [3]
+    # `y` is nearest to the whole, `w` and `x` to a facet each.
+    assert whole.argmax() == 2
+    assert facets[0] == pytest.approx(facets[1], abs=1e-6)
+    assert facets[0] > facets[2] > facets[3]
+    long = " ".join(["b"] * 190)
+    _, whole, _ = compared(f"a a a.\n{long}.")
+    assert whole[1] > whole[2] > whole[0]
 
 
 def test_a_score_is_the_sum_of_its_parts_and_falls_with_the_rank(minilm: OnnxEncoder) -> None:

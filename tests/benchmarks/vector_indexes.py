@@ -107,7 +107,7 @@ def _in_lancedb(folder: Path, vectors: Vectors, index: _Index) -> tuple[float, S
     def search(query: Vectors) -> list[int]:
         by_vector = cast("LanceVectorQueryBuilder", table.search(query, query_type="vector"))
         asked = by_vector.distance_type("cosine").nprobes(20).refine_factor(4)
-        found: list[int] = asked.limit(_K).select(["row"]).to_arrow()["row"].to_pylist()
+        found: list[int] = asked.limit(_K).select(["row", "_distance"]).to_arrow()["row"].to_pylist()
         return found
 
     return build, search

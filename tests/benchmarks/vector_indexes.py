@@ -13,14 +13,15 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import lancedb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from lancedb.index import HnswSq, IvfFlat, IvfPq
 from lancedb.query import LanceVectorQueryBuilder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -34,8 +35,11 @@ from tasks.retrieve.rows import TEMPLATE
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _K, _QUERIES = 50, 100
 _NOISE = 0.02  # of each of 384 coordinates: a cosine of about 0.93 to the original
-_Index = Literal["IVF_FLAT", "IVF_PQ", "IVF_HNSW_SQ"]
-_INDEXES: tuple[_Index, ...] = ("IVF_FLAT", "IVF_PQ", "IVF_HNSW_SQ")
+_INDEXES: Mapping[str, IvfFlat | IvfPq | HnswSq] = {
+    "IVF_FLAT": IvfFlat(distance_type="cosine"),
+    "IVF_PQ": IvfPq(distance_type="cosine"),
+    "IVF_HNSW_SQ": HnswSq(distance_type="cosine"),
+}
 
 Search = Callable[[Vectors], list[int]]
 
@@ -95,13 +99,13 @@ def _report(
     )
 
 
-def _in_lancedb(folder: Path, vectors: Vectors, index: _Index) -> tuple[float, Search]:
+def _in_lancedb(folder: Path, vectors: Vectors, index: str) -> tuple[float, Search]:
     shutil.rmtree(folder, ignore_errors=True)
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
     rows = pa.table({"row": pa.array(np.arange(len(vectors))), "vector": column})
     table = lancedb.connect(folder).create_table("skills", rows)
     began = time.perf_counter()
-    table.create_index(metric="cosine", index_type=index)
+    table.create_index("vector", config=_INDEXES[index])
     build = time.perf_counter() - began
 
     def search(query: Vectors) -> list[int]:

@@ -191,9 +191,10 @@ class Router:
         if not further.any():
             return lead
         for first in self._best(rows, total - further, 1):
+            above = float(total[rows].max() - total[first])
             # What ties with it may have a lower id.
-            if self._best(rows, total, 1) != [first]:
-                lead[first] = float(total[rows].max() - total[first]) + _LEAD
+            if above > 0 or self._best(rows, total, 1) != [first]:
+                lead[first] = above + _LEAD
         return lead
 
     def _best(self, rows: npt.NDArray[np.int64], total: Scores, k: int) -> list[int]:

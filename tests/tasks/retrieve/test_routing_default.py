@@ -8,7 +8,7 @@ import pytest
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing_default import Router, RouterSettings, plain_name, standardised
-from tasks.retrieve.routing_lexical import lexical_of
+from tasks.retrieve.routing_lexical import Scores, lexical_of
 from tasks.retrieve.routing_postings import postings_of
 from tasks.retrieve.skill import Skill
 
@@ -230,6 +230,20 @@ def test_what_leads_is_the_best_of_the_rows_that_are_allowed(minilm: OnnxEncoder
     allowed = np.array([False, False, True, True])
     assert router.rank(TASK, 1, allowed=allowed)[0].doc_id == plain.rank(TASK, 1, allowed=allowed)[0].doc_id
     assert router.rank(TASK, 5, allowed=np.zeros(4, dtype=np.bool_)) == []
+
+
+@pytest.mark.parametrize("described", [1.0, 2.0])
+def test_who_leads_stays_first_where_another_catches_up_and_has_the_lower_id(described: float) -> None:
+    class Scored(Router):
+        def parts(self, _query: str) -> dict[str, Scores]:
+            zeros = np.zeros(2, dtype=np.float32)
+            scores = {"lexical": [0, 1], "described": [described, 0]}
+            return {"again": zeros, **{part: np.array(s, dtype=np.float32) for part, s in scores.items()}}
+
+    skills = [Skill(doc_id, doc_id, "", "") for doc_id in ("a", "b")]
+    found = Scored.from_documents(skills, Directions()).rank("whatever", 2, fold=False)
+    assert [f.doc_id for f in found] == ["b", "a"]
+    assert found[0].score > found[1].score
 
 
 def test_an_encoder_reads_no_more_of_a_task_than_it_is_given(minilm: OnnxEncoder) -> None:

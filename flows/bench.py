@@ -38,7 +38,7 @@ from tasks.evaluate.paging_report import BUDGETS, OWN_LIMITS, PagingReport, repo
 from tasks.evaluate.paging_tables import paging_markdown
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.export import exported_encoder
-from tasks.models.kept import KeptEncoder, vectors_of
+from tasks.models.kept import KeptEncoder
 from tasks.parse.careful import embedded_classifier
 from tasks.parse.choose import LlmOptions
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
@@ -120,7 +120,7 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     task = _checked(settings, wishes)
     models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
     encoder, single = OnnxEncoder(models), OnnxEncoder(models, threads=settings.query_threads)
-    makers = _Makers(KeptEncoder(encoder, vectors_of(root, encoder.card)), Remembering(single), single)
+    makers = _Makers(KeptEncoder(encoder, root), Remembering(single), single)
     bench = makers.bench("prepared", task.texts, task.queries, keep_contexts=task.llm is not None)
     if wishes.report is not None:
         return _reported(root, task, makers, bench, wishes.report)

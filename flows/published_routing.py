@@ -9,7 +9,7 @@ from storage.root import Root
 from tasks.models.bi_encoder import Instructed, LastTokenEncoder
 from tasks.models.causal_reranker import CausalReranker
 from tasks.models.cross_encoder import CrossEncoder
-from tasks.models.kept import KeptEncoder, vectors_of
+from tasks.models.kept import KeptEncoder
 from tasks.models.protocols import Encoder
 from tasks.retrieve.flow_asking import FlowLlm
 from tasks.retrieve.flow_dense import DenseSettings, DenseStage
@@ -63,7 +63,7 @@ def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root
         ModelMismatch: A model cannot be loaded.
     """
     model = LastTokenEncoder(router.encoder)
-    kept = KeptEncoder(model, vectors_of(root, model.card))
+    kept = KeptEncoder(model, root)
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
     vectors = kept.encode([flat_text(skill, encoded, model) for skill in skills])
     asking = Instructed(model, router.encoder_instruction)

@@ -42,7 +42,7 @@ _NODE_FIELDS = [
     ("node_id", pa.string()), ("doc_id", pa.string()), ("ordinal", pa.int32()), ("node_type", pa.string()),
     ("heading_path", _TEXTS), ("lead_in", pa.string()), ("block", pa.string()), ("start", pa.int32()),
     ("end", pa.int32()), ("text", pa.string()), ("n_tokens", pa.int32()), ("classifier", pa.string()),
-    ("confidence", pa.float32()),
+    ("confidence", pa.float32()), ("states", pa.large_binary()),
 ]  # fmt: skip
 
 

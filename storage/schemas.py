@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-SCHEMA_VERSION = 2  # 1 had no `repo_licence`
+SCHEMA_VERSION = 3  # 1 had no `repo_licence`, 2 no `states`
 
 NODE_TYPES = ("step", "example", "param", "precondition", "error_handling", "concept")
 EDGE_TYPES = ("sequence", "semantic", "reference", "condition")

@@ -1,4 +1,7 @@
-"""Vectors kept across nights by the SHA-256 of their text: Parquet parts, only added to, a folder a model."""
+"""Vectors, and tokens' states, kept across nights by the SHA-256 of their text.
+
+Parquet parts, only added to, a folder a model.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from storage.parquet import read_frame, write_frame
 from storage.root import Root
 
 FOLDER = "vectors"
-# A part is read whole where one row of it is wanted: 4,096 vectors of 384 numbers are 6 MB.
+STATES = "states"
+# A part is read whole where one row of it is wanted: 4,096 vectors of 384 numbers are 6 MB, states 9.
 ROWS_PER_PART = 4096
 
 _Vectors = npt.NDArray[np.float32]
@@ -41,8 +45,7 @@ class VectorStore:
     def __init__(self, root: Root, model: str, dimension: int, folder: str = FOLDER) -> None:
         self._root, self._dimension = root, dimension
         self.folder = f"{folder}/{model}-{dimension}"
-        columns: dict[str, Any] = {"text_hash": pl.Binary, "vector": pl.Array(pl.Float32, dimension)}
-        self._schema = pl.Schema(columns)
+        self._schema = pl.Schema({"text_hash": pl.Binary(), "vector": self._kind()})
         self._index = pl.DataFrame(schema={"text_hash": pl.Binary, "part": pl.String, "row": pl.UInt32})
 
     def __len__(self) -> int:
@@ -60,7 +63,7 @@ class VectorStore:
             StorageError: A part is damaged.
         """
         found = np.zeros(len(hashes), dtype=np.bool_)
-        vectors = np.zeros((len(hashes), self._dimension), dtype=np.float32)
+        vectors = self._none(len(hashes))
         wanted = _of(hashes).with_row_index("position")
         hits = wanted.join(self._refreshed(), on="text_hash").unique("position", maintain_order=True)
         for (part,), group in hits.group_by("part"):
@@ -132,6 +135,12 @@ class VectorStore:
         """Remove all that is kept of this model."""
         self._root.delete(self.folder)
 
+    def _kind(self) -> pl.DataType:
+        return pl.Array(pl.Float32, self._dimension)
+
+    def _none(self, rows: int) -> npt.NDArray[Any]:
+        return np.zeros((rows, self._dimension), dtype=np.float32)
+
     def _read(self, part: str, rows: pl.Series) -> pl.DataFrame:
         return self._frame(part)[rows]
 
@@ -139,7 +148,7 @@ class VectorStore:
         try:
             return read_frame(self._root, part, self._schema, columns)
         except StorageError as error:
-            msg = f"{error}: delete that file, its vectors are made anew"
+            msg = f"{error}: delete that file, what it holds is made anew"
             raise StorageError(msg) from error
 
     def _write(self, rows: pl.DataFrame) -> str:
@@ -163,11 +172,38 @@ class VectorStore:
         return hashes.select("text_hash", pl.lit(part).alias("part"), pl.col("row").cast(pl.UInt32))
 
 
+class StateStore(VectorStore):
+    """The packed states of a model's tokens by text hash; its rows are bytes, in arrays of objects.
+
+    Args:
+        root: Where they lie.
+        model: As of the vectors.
+        dimension: Of those.
+    """
+
+    def __init__(self, root: Root, model: str, dimension: int) -> None:
+        super().__init__(root, model, dimension, STATES)
+
+    def _kind(self) -> pl.DataType:
+        return pl.Binary()
+
+    def _none(self, rows: int) -> npt.NDArray[Any]:
+        return np.full(rows, b"", dtype=object)
+
+
 def vector_stores(root: Root) -> list[VectorStore]:
     """Return every model's vectors."""
-    names = sorted({file.split("/")[1] for file in root.files(FOLDER)})
-    parted = [name.rpartition("-") for name in names]
-    return [VectorStore(root, model, int(dimension)) for model, _, dimension in parted]
+    return [VectorStore(root, *named) for named in _models(root, FOLDER)]
+
+
+def state_stores(root: Root) -> list[StateStore]:
+    """Return every model's states."""
+    return [StateStore(root, *named) for named in _models(root, STATES)]
+
+
+def _models(root: Root, folder: str) -> list[tuple[str, int]]:
+    names = sorted({file.split("/")[1] for file in root.files(folder)})
+    return [(model, int(dimension)) for model, _, dimension in (name.rpartition("-") for name in names)]
 
 
 def _of(hashes: Iterable[bytes]) -> pl.DataFrame:

@@ -34,7 +34,7 @@ from tasks.retrieve.publish import publish
 from tasks.retrieve.served_index import ServedIndex
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-_KNOWN: dict[str, Vectors] = {}
+_KNOWN: dict[str, tuple[Vectors, bytes]] = {}
 _FIRST_NIGHT = datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
 
 
@@ -58,10 +58,14 @@ class CountingEncoder(OnnxEncoder):
         self._real, self.encoded = _loaded((folder / "model.onnx").resolve().parent), list[str]()
 
     def encode(self, texts: Sequence[str]) -> Vectors:
+        return self.encode_states(texts)[0]
+
+    def encode_states(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
         self.encoded.extend(texts)
         new = list({text for text in texts if text not in _KNOWN})
-        _KNOWN.update(zip(new, self._real.encode(new), strict=True))
-        return np.stack([_KNOWN[text] for text in texts]) if texts else self._real.encode([])
+        _KNOWN.update(zip(new, zip(*self._real.encode_states(new), strict=True), strict=True))
+        vectors = np.stack([_KNOWN[text][0] for text in texts]) if texts else self._real.encode([])
+        return vectors, [_KNOWN[text][1] for text in texts]
 
 
 class SkillRoot:

@@ -13,6 +13,7 @@ from tasks.evaluate.evidence import EvidenceQuery, coverage
 from tasks.evaluate.paging_input import nearest
 from tasks.evaluate.paging_outcomes import Outcome, summarise
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
+from tasks.models.states import encoded
 from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_document
 from tasks.parse.edges import infer_edges
@@ -208,13 +209,13 @@ def prepare(
     """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
     body = body_of(content)
     nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer)
-    vectors = encoder.encode([node.text for node in nodes])
-    document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0])
+    vectors, states = encoded(encoder, [node.text for node in nodes])
+    document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0], states=states)
     return replace(
         document,
         chunks=encode_chunks(body, encoder=encoder, tokenizer=tokenizer),
         edges=infer_edges(nodes, vectors),
-        ready=make_ready(body, nodes, vectors, tokenizer) if nodes else None,
+        ready=make_ready(body, nodes, vectors, states, tokenizer) if nodes else None,
     )
 
 

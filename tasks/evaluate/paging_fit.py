@@ -26,10 +26,11 @@ from tasks.parse.careful import embedded_classifier
 from tasks.retrieve.paging_facets import ask, page_by_facets, ready_for, unit_features
 from tasks.retrieve.paging_features import NAMES
 from tasks.retrieve.paging_outline import Floats
-from tasks.retrieve.paging_scorer import FILE, SCORER_VERSION, Scorer, chances, scorer_of
+from tasks.retrieve.paging_scorer import FILE, SCORER_VERSION, Scorer, chances, leaning, scorer_of
 from tasks.retrieve.paging_types import PagedDocument
 
 PENALTY = 100.0
+LEAN = 4.0  # times the penalty
 ROUNDS = 3
 FOLDS = 9
 FITTED = "data/paging_fitted.json"
@@ -66,16 +67,22 @@ def fit(examples: Sequence[Example], *, penalty: float = PENALTY, rounds: int = 
 
     Args:
         examples: The requests.
-        penalty: Of the squared weights of standardised features.
+        penalty: Of the squared weights of standardised features; what they lean costs four times as much.
         rounds: How often the alternatives are chosen anew.
     """
     rows = np.concatenate([e.features for e in examples], axis=1).T
     mean, deviation = rows.mean(axis=0), rows.std(axis=0) + 1e-9
+    leans = [np.full(e.features.shape[1], leaning(e.features, mean, deviation)) for e in examples]
+    x = (rows - mean) / deviation
+    x = np.concatenate([x, x * np.concatenate(leans)[:, None], np.ones((len(x), 1))], axis=1)
+    ridge = np.diag(np.repeat([penalty, penalty * LEAN, 1e-6], [len(NAMES), len(NAMES), 1]))
     scorer: Scorer | None = None
     for _ in range(rounds):
         labels, counts = zip(*(_labels(e, scorer) for e in examples), strict=True)
-        weights = _newton((rows - mean) / deviation, np.concatenate(labels), np.concatenate(counts), penalty)
-        scorer = Scorer(mean, deviation, weights[:-1], float(weights[-1]))
+        weight, lean, bias = np.split(
+            _newton(x, np.concatenate(labels), np.concatenate(counts), ridge), [len(NAMES), 2 * len(NAMES)]
+        )
+        scorer = Scorer(mean, deviation, weight, lean, float(bias[0]))
     assert scorer is not None  # noqa: S101 (there is at least one round)
     return scorer
 
@@ -95,10 +102,8 @@ def _labels(e: Example, scorer: Scorer | None) -> tuple[Floats, Floats]:
     return labels, counts
 
 
-def _newton(rows: Floats, labels: Floats, counts: Floats, penalty: float) -> Floats:
-    x = np.c_[rows, np.ones(len(rows))]
+def _newton(x: Floats, labels: Floats, counts: Floats, ridge: Floats) -> Floats:
     weights = np.zeros(x.shape[1])
-    ridge = np.diag([*np.full(rows.shape[1], penalty), 1e-6])
     for _ in range(_NEWTON_STEPS):
         p = chances(x @ weights)
         gradient = x.T @ (counts * (p - labels)) + ridge @ weights
@@ -124,8 +129,14 @@ def held_out(examples: Sequence[Example], seed: int) -> dict[int, Scorer]:
 
 def stored(scorer: Scorer) -> dict[str, object]:
     """Return a scorer in the form that `scorer_of` reads."""
-    columns = zip(scorer.mean.tolist(), scorer.deviation.tolist(), scorer.weight.tolist(), strict=True)
-    named = {n: [round(v, 6) for v in three] for n, three in zip(NAMES, columns, strict=True)}
+    columns = zip(
+        scorer.mean.tolist(),
+        scorer.deviation.tolist(),
+        scorer.weight.tolist(),
+        scorer.lean.tolist(),
+        strict=True,
+    )
+    named = {n: [round(v, 6) for v in four] for n, four in zip(NAMES, columns, strict=True)}
     return {"version": SCORER_VERSION, "bias": round(scorer.bias, 6), "features": named}
 
 

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import ModelMismatch
 from tasks.models.protocols import Vectors
+from tasks.models.states import STATE_MODEL, pack, unit
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ _SECONDS_BETWEEN_REPORTS = 5.0
 POOLINGS = ("mean", "cls")
 
 _Window = tuple[int, list[int]]
+# A batch's vectors and packed states, and what makes them of the tokens' states and the mask of padding.
+_Found = tuple[Vectors, list[bytes]]
+_Read = Callable[[Vectors, npt.NDArray[np.int64]], _Found]
 
 
 def card_of(folder: str | Path) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def load_encoder(folder: str) -> OnnxEncoder:
 
 
 class OnnxEncoder:
-    """Encodes texts with an exported sentence encoder; implements Encoder and Tokenizer.
+    """Encodes texts with an exported sentence encoder; implements IndexEncoder, PartEncoder and StateEncoder.
 
     Texts longer than the model's window are cut into windows, whose unit vectors are averaged and
     normalised again.
@@ -100,19 +104,36 @@ class OnnxEncoder:
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector a text, float32 of shape `(len(texts), dimension)`."""
-        if not texts:
-            return np.zeros((0, int(self.card["dimension"])), dtype=np.float32)
-        windows = sorted(self._windows(texts), key=lambda w: len(w[1]))
+        return self._encoded(texts, self._pooled)[0]
+
+    def encode_states(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        """Return what `encode` does, and each text's states, packed; none of a model they are not kept of.
+
+        Both come out of one pass.
+        """
+        if self.card["name"] != STATE_MODEL:
+            return self.encode(texts), [b""] * len(texts)
+        return self._encoded(texts, self._pooled_and_packed)
+
+    def _encoded(self, texts: Sequence[str], read: _Read) -> tuple[Vectors, list[bytes]]:
         sums = np.zeros((len(texts), int(self.card["dimension"])), dtype=np.float32)
+        windows = list(self._windows(texts))
+        numbered = sorted(((n, ids) for n, (_, ids) in enumerate(windows)), key=lambda w: len(w[1]))
+        packed = [b""] * len(windows)
         done, reported = 0, time.monotonic()
         # The longest first, so that at the end no thread waits long for another.
-        for batch, vectors in self._inferred(list(token_batches(windows))[::-1]):
-            np.add.at(sums, [owner for owner, _ in batch], vectors)
+        for batch, (vectors, states) in self._read(list(token_batches(numbered))[::-1], read):
+            np.add.at(sums, [windows[n][0] for n, _ in batch], vectors)
+            for (n, _), of_window in zip(batch, states, strict=True):
+                packed[n] = of_window
             done += len(batch)
             if time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
                 reported = time.monotonic()
                 log.info("encoded %d of %d windows", done, len(windows))
-        return _unit(sums)
+        by_text: list[list[bytes]] = [[] for _ in texts]
+        for (owner, _), of_window in zip(windows, packed, strict=True):
+            by_text[owner].append(of_window)
+        return unit(sums), [b"".join(parts) for parts in by_text]
 
     def encode_parts(self, text: str, parts: Sequence[tuple[int, int]]) -> Vectors:
         """Return the unit vectors of a text and of its parts out of one pass, shape `(1 + parts, dimension)`.
@@ -125,26 +146,35 @@ class OnnxEncoder:
         wholes, states = [], []
         for _, ids in self._windows([text]):
             found, mask = self._states([ids])
-            wholes.append(_unit(_pool(found, mask, self.card["pooling"]))[0])
+            wholes.append(unit(_pool(found, mask, self.card["pooling"]))[0])
             states.append(found[0, len(prefix) : found.shape[1] - len(suffix)])
         rows = np.concatenate(states)
         vectors = [np.sum(wholes, axis=0)]
         for start, end in parts:
             inside = (offsets[:, 0] < end) & (offsets[:, 1] > start)
             vectors.append(rows[inside].mean(axis=0) if inside.any() else vectors[0])
-        return _unit(np.stack(vectors))
+        return unit(np.stack(vectors))
 
-    def _inferred(self, batches: list[list[_Window]]) -> Iterator[tuple[list[_Window], Vectors]]:
+    def _read(self, batches: list[list[_Window]], read: _Read) -> Iterator[tuple[list[_Window], _Found]]:
+        def infer(windows: list[list[int]]) -> _Found:
+            return read(*self._states(windows))
+
         windows = [[ids for _, ids in batch] for batch in batches]
-        if self._threads == 1 or len(batches) == 1:
-            yield from zip(batches, map(self._infer, windows), strict=True)
+        if self._threads == 1 or len(batches) <= 1:
+            yield from zip(batches, map(infer, windows), strict=True)
             return
         _ = self._session, self._special_tokens  # made once, before threads ask for them
         with ThreadPoolExecutor(self._threads) as pool:
-            yield from zip(batches, pool.map(self._infer, windows), strict=True)
+            yield from zip(batches, pool.map(infer, windows), strict=True)
 
-    def _infer(self, windows: list[list[int]]) -> Vectors:
-        return _unit(_pool(*self._states(windows), self.card["pooling"]))
+    def _pooled(self, states: Vectors, mask: npt.NDArray[np.int64]) -> _Found:
+        return unit(_pool(states, mask, self.card["pooling"])), [b""] * len(states)
+
+    def _pooled_and_packed(self, states: Vectors, mask: npt.NDArray[np.int64]) -> _Found:
+        prefix, suffix = self._special_tokens
+        ends = mask.sum(axis=1) - len(suffix)
+        packed = [pack(rows[len(prefix) : end]) for rows, end in zip(states, ends.tolist(), strict=True)]
+        return self._pooled(states, mask)[0], packed
 
     def _states(self, windows: list[list[int]]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the tokens' states, special tokens included, and which of them are no padding."""
@@ -180,7 +210,7 @@ class OnnxEncoder:
 
 
 def token_batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
-    """Yield windows (owner, token ids), sorted by length, in batches that fit the processor's caches."""
+    """Yield windows (a number, token ids), sorted by length, in batches that fit the processor's caches."""
     batch: list[_Window] = []
     for window in windows:
         # Sorted by length, so that the newest window is the width of the batch.
@@ -198,9 +228,3 @@ def _pool(states: Vectors, mask: npt.NDArray[np.int64], pooling: str) -> Vectors
     weights = mask[:, :, None].astype(np.float32)
     summed: Vectors = (states * weights).sum(axis=1) / weights.sum(axis=1)
     return summed
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Vectors = (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
-    return unit

@@ -26,6 +26,14 @@ class PartEncoder(Encoder, Protocol):
         """Return the unit vectors of a text and of character spans of it, shape `(1 + parts, dimension)`."""
 
 
+@runtime_checkable
+class StateEncoder(Encoder, Protocol):
+    """An encoder that can tell what it makes of a text's tokens."""
+
+    def encode_states(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        """Return one unit vector a text, and its states as `tasks.models.states` packs them, or none."""
+
+
 class Tokenizer(Protocol):
     """The encoder's tokenizer, without its special tokens."""
 

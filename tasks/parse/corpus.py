@@ -15,6 +15,7 @@ from storage.root import Root
 from storage.schemas import EDGES, NODES, Edge, Node, to_frame
 from storage.state import PARSED, documents_table, edges_table, nodes_table, parsed_table
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.models.states import encoded, packing
 from tasks.parse import STAGE_VERSION
 from tasks.parse.classify import Classifier
 from tasks.parse.document import parse_documents
@@ -50,10 +51,12 @@ def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
 
 
 def vectors_table(root: Root, dimension: int) -> PartitionedTable:
-    """Return the spool of node vectors: written by parse, taken up by the index, gone when published."""
-    columns: dict[str, Any] = {"node_id": pl.String, "vector": pl.Array(pl.Float32, dimension)}
-    # A folder a dimension: what a run with another encoder left unpublished cannot be read as ours.
-    folder = f"{VECTORS}/{dimension}"
+    """Return the spool of nodes' vectors and states: left by parse for the index, gone when published."""
+    columns: dict[str, Any] = {
+        "node_id": pl.String, "vector": pl.Array(pl.Float32, dimension), "states": pl.Binary,
+    }  # fmt: skip
+    # What a run with another encoder, or another packing, left unpublished cannot be read as ours.
+    folder = f"{VECTORS}/{dimension}-{packing()}"
     return PartitionedTable(root, folder, pl.Schema(columns), key="node_id", node_key=True)
 
 
@@ -121,11 +124,11 @@ def parse_partitions(
         found = parse_documents(dict(chunk.iter_rows()), classifier=classifier, tokenizer=tokenizer)
         parsed = found.nodes
         nodes = [n for rows in parsed.values() for n in rows]
-        vectors = None if encoder is None else encoder.encode([n.text for n in nodes])
-        edges = _edges(parsed, vectors)
+        made = None if encoder is None else encoded(encoder, [n.text for n in nodes])
+        edges = _edges(parsed, None if made is None else made[0])
         late = found.typing.unfinished
         done = {d: _unfinished(digests[d], parsed[d]) if d in late else digests[d] for d in parsed}
-        writer.write(done, parsed, edges, nodes, vectors)
+        writer.write(done, parsed, edges, nodes, made)
         writer.counts.update(found.typing.counts())
     return dict(writer.counts)
 
@@ -175,15 +178,16 @@ class _ParseWriter:
         parsed: dict[str, list[Node]],
         edges: dict[str, list[Edge]],
         nodes: list[Node],
-        vectors: Vectors | None,
+        vectors_and_states: tuple[Vectors, list[bytes]] | None,
     ) -> None:
         """Put one chunk of documents in place."""
         ids = list(parsed)
         all_edges = [e for rows in edges.values() for e in rows]
         self.nodes.replace(ids, to_frame(nodes, NODES))
         self.edges.replace(ids, to_frame(all_edges, EDGES))
-        made = np.empty((0, 0), np.float32) if vectors is None else vectors
-        spooled = {"node_id": [n.node_id for n in nodes][: len(made)], "vector": list(made)}
+        made, states = vectors_and_states or (np.empty((0, 0), np.float32), [])
+        ids_of_made = [n.node_id for n in nodes][: len(made)]
+        spooled = {"node_id": ids_of_made, "vector": list(made), "states": states}
         self.spool.replace(ids, pl.DataFrame(spooled, schema=self.spool.schema))
         rows = [(d, digests[d], len(parsed[d]), len(edges[d])) for d in ids]
         self.parsed.replace(ids, pl.DataFrame(rows, schema=PARSED, orient="row"))

@@ -7,6 +7,7 @@ import polars as pl
 from storage.root import Root
 from storage.state import parsed_table, refined_table
 from storage.vectors import FOLDER as VECTORS
+from storage.vectors import STATES
 
 # Folders of what is only kept so as not to be computed again.
 _CACHES = ("state/signatures", "state/near", "state/vectors")
@@ -23,7 +24,7 @@ def redo_all(root: Root, *, keep_vectors: bool) -> int:
 
     Args:
         root: Where they lie; the caller holds its writer lock.
-        keep_vectors: Whether the vectors kept by their text stay, so that no text is encoded twice.
+        keep_vectors: Whether vectors and states kept by their text stay, so that no text is encoded twice.
     """
     begin_anew(root)
     refined = refined_table(root).read()
@@ -33,7 +34,7 @@ def redo_all(root: Root, *, keep_vectors: bool) -> int:
     refined_table(root).replace(refined["doc_id"].unique().to_list(), refined.with_columns(digest=blank))
     parsed = parsed_table(root).read()
     parsed_table(root).replace(parsed["doc_id"].to_list(), parsed.with_columns(digest=pl.lit("")))
-    for folder in (*_CACHES, *(() if keep_vectors else (VECTORS,))):
+    for folder in (*_CACHES, *(() if keep_vectors else (VECTORS, STATES))):
         root.delete(folder)
     return refined.filter(again).height
 

@@ -16,11 +16,13 @@ from storage.lance import NODES, SKILLS, connect, has_words, open_at, quoted
 from storage.root import Root
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
+from tasks.models.states import encoded, unpack
 from tasks.retrieve.index import INDEXED, Built
 from tasks.retrieve.indexed_nodes import PLACED, misplaced
-from tasks.retrieve.rows import TEMPLATE, model_identity
+from tasks.retrieve.rows import TEMPLATE, model_identity, nodes_identity
 
 _UNIT = 1e-3  # how far a vector's length may be from 1
+_SAME_STATES = 0.9  # the mean over a text: four bits take away half of what is left from 0.95
 _SAME = 0.95  # cosine: coarse numbers make a text's vector differ with what it is encoded beside
 _SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and those of them that are searched for
 _SEED = 7
@@ -42,7 +44,7 @@ class Check:
 def check_index(
     root: Root, built: Built, *, encoder: IndexEncoder, corpus: Root | None = None
 ) -> list[Check]:
-    """Check the built versions: row counts, unique ids, vectors, indices, and known rows found.
+    """Check the built versions: row counts, unique ids, vectors, states, indices, and known rows found.
 
     A seeded sample of rows is encoded again, and looked for by meaning alone and by words alone; a sample of
     nodes is compared with the text of their skills.
@@ -70,6 +72,7 @@ def check_index(
             checks += _check_found(name, table, key, sample, encoder)
             if name == NODES:
                 checks.append(_check_placed(table, sample, open_at(db, SKILLS, built.skills)))
+                checks.append(_check_states(table, sample, encoder))
     return checks
 
 
@@ -117,7 +120,8 @@ def _bad_vectors(table: lancedb.table.Table) -> int:
 
 def _check_model(name: str, table: lancedb.table.Table, encoder: IndexEncoder) -> Check:
     says = json.loads((table.schema.metadata or {}).get(b"model", b"null"))
-    return _equal(f"{name}.other_model", int(says != model_identity(encoder.card)), 0)
+    identity = nodes_identity if name == NODES else model_identity
+    return _equal(f"{name}.other_model", int(says != identity(encoder.card)), 0)
 
 
 def _check_found(
@@ -150,6 +154,20 @@ def _check_placed(nodes: lancedb.table.Table, sample: list[str], skills: lancedb
     """Look whether nodes are of the text that would be served with them: the tables are brought up apart."""
     rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(PLACED).to_arrow()
     return _equal(f"{NODES}.other_text", sum(1 for _ in misplaced(skills, rows.to_batches())), 0)
+
+
+def _check_states(nodes: lancedb.table.Table, sample: list[str], encoder: IndexEncoder) -> Check:
+    """Look whether tokens' states are those that the encoder makes of the nodes' texts."""
+    rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(["text", "states"]).to_arrow()
+    texts, held = rows.column("text").to_pylist(), rows.column("states").to_pylist()
+    made = encoded(encoder, texts)[1]
+    return _equal(f"{NODES}.other_states", sum(not _alike(*two) for two in zip(held, made, strict=True)), 0)
+
+
+def _alike(held: bytes | None, made: bytes) -> bool:
+    if not held or len(held) != len(made):
+        return held == made
+    return float((unpack(held) * unpack(made)).sum(axis=1).mean()) >= _SAME_STATES
 
 
 def _check_words(table: lancedb.table.Table, rows: list[dict[str, Any]]) -> Check:

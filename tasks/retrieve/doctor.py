@@ -23,8 +23,8 @@ _MADE_BY = {
 }  # fmt: skip
 # These are caches and plans, and what crawls need not look at again: nothing is known by them alone.
 _SPARE = (
-    "vectors/", "state/vectors/", "state/signatures/", "state/near/", "state/plans/", "state/staged/",
-    "state/sorted/", "state/listed/", "state/repositories/", "state/looks/",
+    "vectors/", "states/", "state/vectors/", "state/signatures/", "state/near/", "state/plans/",
+    "state/staged/", "state/sorted/", "state/listed/", "state/repositories/", "state/looks/",
 )  # fmt: skip
 # No run gets past these, and no run can make them anew.
 _IN_THE_WAY = ("state/aliases/", "reports/")

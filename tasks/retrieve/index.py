@@ -24,7 +24,7 @@ from storage.state import documents_table
 from tasks.models.protocols import IndexEncoder
 from tasks.retrieve.anew import begin_anew, is_anew
 from tasks.retrieve.retention import drop_stray_tags
-from tasks.retrieve.rows import desired_rows, model_identity, node_rows, skill_rows
+from tasks.retrieve.rows import desired_rows, model_identity, node_rows, nodes_identity, skill_rows
 
 # The columns with an index: scalar, full text.
 INDEXED: dict[str, tuple[list[str], list[str]]] = {
@@ -82,7 +82,7 @@ def build(
     nodes: TableWriter | None = None
     made, base = 0, nodes_base(db, served) if served else None
     if with_nodes:
-        nodes = TableWriter(db, NODES, nodes_schema(model), base)
+        nodes = TableWriter(db, NODES, nodes_schema(nodes_identity(encoder.card)), base)
         state, made = _load_nodes(source, nodes, state, encoder)
     made += _load_skills(source, skills, set(present["doc_id"]), state, encoder)
     version, written = _finish(skills, SKILLS), _finish(nodes, NODES) if nodes else None

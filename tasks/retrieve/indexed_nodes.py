@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 import lancedb
@@ -12,6 +13,7 @@ from storage.errors import StorageError
 from storage.lance import quoted
 from storage.schemas import Node
 from tasks.models.protocols import Vectors
+from tasks.models.states import packing
 
 _COLUMNS = list(Node.__dataclass_fields__)
 _MAY_BE_NULL = ("lead_in",)
@@ -19,13 +21,17 @@ PLACED = ["node_id", "doc_id", "start", "end", "text"]  # what tells whether a n
 _AT_ONCE = 20_000  # nodes that are compared with their skills in one read of these
 
 
-def indexed_nodes(table: lancedb.table.Table, doc_id: str) -> tuple[list[Node], Vectors]:
-    """Return a document's nodes in order, and their vectors, shape `(nodes, dimension)`.
+def indexed_nodes(table: lancedb.table.Table, doc_id: str) -> tuple[list[Node], Vectors, list[bytes] | None]:
+    """Return a document's nodes in order, their vectors, shape `(nodes, dimension)`, and packed states.
+
+    A table of an older version, or one whose states are packed in another way, has none.
 
     Raises:
         StorageError: A value that every node has is missing.
     """
-    chosen = table.search().where(f"doc_id IN ({quoted([doc_id])})").select([*_COLUMNS, "vector"])
+    known = json.loads((table.schema.metadata or {}).get(b"model", b"{}")).get("states") == packing()
+    encoded = ["vector", "states"] if known else ["vector"]
+    chosen = table.search().where(f"doc_id IN ({quoted([doc_id])})").select([*_COLUMNS, *encoded])
     rows = chosen.to_arrow().sort_by("ordinal")
     if missing := [name for name in rows.column_names if _gaps(rows.column(name), name)]:
         msg = f"{doc_id}: nodes have no {', '.join(missing)}: the index is damaged"
@@ -35,7 +41,8 @@ def indexed_nodes(table: lancedb.table.Table, doc_id: str) -> tuple[list[Node], 
     # By column: rows of dicts take three times as long.
     columns = {name: rows.column(name).to_pylist() for name in _COLUMNS}
     columns["heading_path"] = [tuple(path) for path in columns["heading_path"]]
-    return [Node(*fields) for fields in zip(*columns.values(), strict=True)], vectors
+    states = rows.column("states").to_pylist() if known else None
+    return [Node(*fields) for fields in zip(*columns.values(), strict=True)], vectors, states
 
 
 def _gaps(column: pa.ChunkedArray, name: str) -> bool:

@@ -16,7 +16,10 @@ from tasks.retrieve.page import PagedDocument
 from tasks.retrieve.routing_store import open_routing
 from tasks.retrieve.search import Searcher
 
-_RECENT = 32  # documents kept ready: an agent asks the same skill again and again
+# Documents kept ready: an agent asks the same skill again and again. So many at most, and so many bytes of
+# their tokens' states, of which a long document has a hundred times as many as most.
+_RECENT = 32
+_RECENT_BYTES = 256_000_000
 
 
 @dataclass(frozen=True)
@@ -55,5 +58,8 @@ class OpenVersion:
         """Keep a document ready, in place of the one not asked for the longest."""
         with self.lock:
             self.recent[document.doc_id] = document
-            if len(self.recent) > _RECENT:
+            while len(self.recent) > _RECENT or (len(self.recent) > 1 and self._states() > _RECENT_BYTES):
                 self.recent.popitem(last=False)
+
+    def _states(self) -> int:
+        return sum(kept.ready.states.rows.nbytes for kept in self.recent.values() if kept.ready)

@@ -12,7 +12,7 @@ from tasks.retrieve.paging_outline import Floats, Integers, Prepared
 _POWER = 0.5
 # Share of what a unit drags along (headings, fences, its lead-in) that counts against it; the rest is taken
 # to be shared with units still to come.
-_DRAG = 0.3
+_DRAG = 0.6
 # A longer lead-in has to earn its place by itself.
 _LONGEST_LEAD = 25
 # Of the tokens left, this share is given away at once, to the units worth most; then all are weighed anew.

@@ -11,6 +11,7 @@ import numpy as np
 from storage.errors import StorageError
 from storage.schemas import Node
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
+from tasks.models.states import encoded
 from tasks.retrieve.paging_choice import choose
 from tasks.retrieve.paging_features import features
 from tasks.retrieve.paging_fill import ceiling_of
@@ -56,9 +57,17 @@ def ready_for(document: PagedDocument, *, encoder: Encoder, tokenizer: Tokenizer
     """
     if document.ready is not None:
         return document.ready
-    vectors = node_vectors(document, encoder)
+    if document.vectors is None:
+        vectors, states = encoded(encoder, [node.text for node in document.nodes])
+    else:
+        vectors = node_vectors(document, encoder)
+        states = list(document.states or [b""] * len(document.nodes))
     _require_sound(document, vectors)
-    return make_ready(document.body, document.nodes, vectors, tokenizer)
+    try:
+        return make_ready(document.body, document.nodes, vectors, states, tokenizer)
+    except ValueError as error:
+        msg = f"{document.doc_id}: states of its nodes cannot be read ({error})"
+        raise StorageError(f"{msg}: the index is damaged, `skillery doctor` finds out how") from error
 
 
 def _require_sound(document: PagedDocument, vectors: Vectors) -> None:
@@ -74,7 +83,7 @@ def _require_sound(document: PagedDocument, vectors: Vectors) -> None:
 
 def unit_features(ready: Ready, request: Request, asked: Vectors) -> Floats:
     """Return the scorer's features of all units; `asked` are the vectors of the request."""
-    return features(ready.prepared, ready.vectors, request, asked)
+    return features(ready.prepared, ready.vectors, ready.states, request, asked)
 
 
 def ask(query: str, encoder: Encoder) -> tuple[Request, Vectors]:

@@ -9,7 +9,6 @@ from tasks.retrieve.paging_hybrid import (
     FACETS,
     PLACES,
     SECTIONS,
-    TERMS,
     Matched,
     facet_rows,
     feedback,
@@ -22,10 +21,10 @@ from tasks.retrieve.paging_hybrid import (
     similar,
     standard,
     standard_sections,
-    term_rows,
 )
 from tasks.retrieve.paging_outline import SHAPE, Floats, Integers, Prepared
 from tasks.retrieve.paging_request import Request
+from tasks.retrieve.paging_states import STATES, TokenStates, state_rows
 
 _STANDARD = (
     "words", "node_words", "title_words", "words_before", "words_after", "section_words",
@@ -33,83 +32,67 @@ _STANDARD = (
 )  # fmt: skip
 _SCALED = ("words", "node_words", "title_words", "cosine", "section_vector")
 _PLAIN = ("cosine", "words", "node_words")
-_OWN = (
+NAMES: tuple[str, ...] = (
     *_STANDARD,
     *(f"{name}_scaled" for name in _SCALED),
     *(f"{name}_rank" for name in _SCALED),
     *(f"{name}_plain" for name in _PLAIN),
     *FACETS,
     *SHAPE,
-    *TERMS,
+    *STATES,
     "feedback_plain",
     "feedback",
-)
-# What counts more, or less, the more facets a request has.
-_CROSSED = (
-    "facet_best", "facet_mean_share", "words", "cosine", "section_vector", "facet_rank", "typical",
-    "position", "log_tokens", "code", "list_item", "opening", "log_node_tokens", "step", "example",
-)  # fmt: skip
-# And the more of a document's sections it touches.
-_SPREAD = ("facet_best",)
-
-NAMES: tuple[str, ...] = (
-    *_OWN,
-    "log_facets",
-    *(f"log_facets_x_{name}" for name in (*_CROSSED, *SECTIONS, *PLACES)),
+    *SECTIONS,
+    *PLACES,
     "spread",
-    *(f"spread_x_{name}" for name in (*_SPREAD, *SECTIONS, *PLACES)),
+    "log_facets",
 )
 
 
-def features(document: Prepared, vectors: Vectors, request: Request, asked: Vectors) -> Floats:
+def features(
+    document: Prepared, vectors: Vectors, states: TokenStates, request: Request, asked: Vectors
+) -> Floats:
     """Return the features of every unit, shape `(len(NAMES), units)`.
 
     Args:
         document: The document made ready.
         vectors: Unit vectors of its nodes.
+        states: Those of its units' tokens.
         request: The query taken apart.
         asked: Unit vectors of the whole query, its facets and its words, shape `(1 + facets + words, d)`.
     """
-    facets = slice(1, 1 + len(request.facets))
-    words = slice(1 + len(request.facets), None)
-    matched = matched_terms(document, request)
-    by_node, by_section = similar(asked, vectors), similar(asked, document.section_vectors)
+    whole, facets, words = np.split(asked, [1, 1 + len(request.facets)])
+    by_node = similar(asked[: 1 + len(facets)], vectors)
+    by_section = similar(asked[: 1 + len(facets)], document.section_vectors)
     section = document.section
     around = standard_sections(by_section[1:], np.diff(document.sections, append=len(section)))
     cosines = by_node[:, document.units.owner]
+    matched = matched_terms(document, request)
     values = _values(document, matched, cosines[0], by_section[0, section])
     every, most, plain = (
         np.stack([values[name] for name in names]) for names in (_STANDARD, _SCALED, _PLAIN)
     )
-    hybrid = hybrid_scores(matched, request, cosines[facets], around[: len(request.facets), section])
+    hybrid = hybrid_scores(matched, request, cosines[1:], around[:, section])
     alike = feedback(hybrid, document, vectors)[None]
-    own = [
+    sections, spread = section_rows(hybrid, document)
+    of_request = np.array([[spread], [np.log(len(facets))]], dtype=np.float32)
+    found: Floats = np.empty((len(NAMES), hybrid.shape[1]), dtype=np.float32)
+    parts = [
         standard(every),
         scaled(most),
         ranks(most) / np.float32(most.shape[1]),
         plain,
-        facet_rows(hybrid, matched, request, cosines[facets]),
+        facet_rows(hybrid, matched, request, cosines[1:]),
         document.shape,
-        term_rows(cosines[words], around[len(request.facets) :], section),
+        state_rows(states, words if len(words) else whole, document),
         alike,
         standard(alike),
+        sections,
+        place_rows(hybrid, document),
+        np.broadcast_to(of_request, (2, hybrid.shape[1])),
     ]
-    found: Floats = np.empty((len(NAMES), hybrid.shape[1]), dtype=np.float32)
-    np.concatenate(own, out=found[: len(_OWN)])
-    sections, spread = section_rows(hybrid, document)
-    around_here = np.concatenate([sections, place_rows(hybrid, document)])
-    at = len(_OWN)
-    for factor, rows in ((np.log(len(request.facets)), _CROSSED_ROWS), (spread, _SPREAD_ROWS)):
-        found[at] = factor
-        for part in (found[rows], around_here):
-            np.multiply(part, np.float32(factor), out=found[at + 1 : at + 1 + len(part)])
-            at += len(part)
-        at += 1
+    np.concatenate(parts, out=found)
     return found
-
-
-_CROSSED_ROWS = [_OWN.index(name) for name in _CROSSED]
-_SPREAD_ROWS = [_OWN.index(name) for name in _SPREAD]
 
 
 def _values(document: Prepared, matched: Matched, cosine: Floats, vector: Floats) -> dict[str, Floats]:

@@ -15,9 +15,6 @@ FACETS = (
 )  # fmt: skip
 SECTIONS = ("section_facet_rank", "section_facet_share", "section_facet_mean_share")
 PLACES = ("place_log_rank", "place_rank", "place_log_index", "place_first")
-TERMS = (
-    "term_best", "term_mean", "term_share", "term_mean_share", "term_section_share", "term_three",
-)  # fmt: skip
 _FEEDBACK_UNITS = 6
 # Deviations and maxima below this are rounding: all values are the same.
 _LEAST = np.float32(1e-6)
@@ -127,36 +124,6 @@ def place_rows(hybrid: Floats, document: Prepared) -> Floats:
     index = (np.arange(n) - starts[section]).astype(np.float32)
     sizes = np.diff(starts, append=n)[section].astype(np.float32)
     return np.stack([np.log1p(place), place / sizes, np.log1p(index), (index == 0).astype(np.float32)])
-
-
-def term_rows(by_term: Vectors, by_section: Floats, section: Integers) -> Floats:
-    """Return `TERMS`: each word of the request in its context against each node, and its section.
-
-    The words' states meet the nodes' vectors late, as in Khattab and Zaharia, "ColBERT", SIGIR 2020, but
-    the nodes have one vector each.
-
-    Args:
-        by_term: Cosines, shape `(words, units)`.
-        by_section: Those of the sections, standardised, shape `(words, sections)`.
-        section: Index of each unit's section.
-    """
-    if not len(by_term):
-        return np.zeros((len(TERMS), by_term.shape[1]), dtype=np.float32)
-    scores = standard(by_term)
-    share = np.exp(scores)
-    both = share * np.exp(0.7 * by_section)[:, section]
-    share /= share.sum(axis=1, keepdims=True)
-    both /= both.sum(axis=1, keepdims=True)
-    best = np.partition(scores, max(len(scores) - 3, 0), axis=0)[-3:]
-    rows = [
-        scores.max(axis=0),
-        scores.mean(axis=0),
-        np.log(share.max(axis=0)),
-        np.log(share.mean(axis=0)),
-        np.log(both.mean(axis=0)),
-        best.mean(axis=0),
-    ]
-    return np.stack(rows)
 
 
 def feedback(hybrid: Floats, document: Prepared, vectors: Vectors) -> Floats:

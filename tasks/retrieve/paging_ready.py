@@ -13,6 +13,7 @@ from tasks.retrieve.assemble import GAP_MARK
 from tasks.retrieve.paging_choice import Costs
 from tasks.retrieve.paging_outline import Prepared, prepare_pages
 from tasks.retrieve.paging_print import Pieces, pieces_of
+from tasks.retrieve.paging_states import TokenStates, states_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Ready:
     Args:
         prepared: Its units and sections.
         vectors: Its nodes' vectors.
+        states: Those of its units' tokens.
         pieces: What may be printed.
         costs: The tokens of that.
         additive: A text's tokens are the sum of those of its pieces, as they are for tokenizers that part
@@ -30,13 +32,20 @@ class Ready:
 
     prepared: Prepared
     vectors: Vectors
+    states: TokenStates
     pieces: Pieces
     costs: Costs
     additive: bool
 
 
-def make_ready(body: str, nodes: Sequence[Node], vectors: Vectors, tokenizer: Tokenizer) -> Ready:
-    """Take a document with at least one node apart for paging; every request can use the result."""
+def make_ready(
+    body: str, nodes: Sequence[Node], vectors: Vectors, states: Sequence[bytes], tokenizer: Tokenizer
+) -> Ready:
+    """Take a document with at least one node apart for paging; every request can use the result.
+
+    Raises:
+        ValueError: A node's states are no whole number of them.
+    """
     prepared = prepare_pages(body, nodes, vectors)
     pieces = pieces_of(body, nodes, prepared)
     frames = ["\n".join(frame) for frame in pieces.frames]
@@ -45,7 +54,8 @@ def make_ready(body: str, nodes: Sequence[Node], vectors: Vectors, tokenizer: To
     *counted, together = tokenizer.count([*every, *_joined(every)])
     units, headings, around, mark = np.split(np.array(counted), np.cumsum([len(part) for part in parts])[:-1])
     costs = Costs(units, headings, around, int(mark[0]))
-    return Ready(prepared, vectors, pieces, costs, together == sum(counted))
+    of_units = states_of(nodes, prepared.units, vectors, states, tokenizer)
+    return Ready(prepared, vectors, of_units, pieces, costs, together == sum(counted))
 
 
 def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:

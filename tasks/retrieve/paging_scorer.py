@@ -15,15 +15,16 @@ from tasks.retrieve.paging_features import NAMES
 from tasks.retrieve.paging_outline import SHAPE, Floats
 
 FILE = Path(__file__).parent / "data" / "paging_scorer.json"
-SCORER_VERSION = 2
+SCORER_VERSION = 3
 
 # What a score is made of, by the beginning of the features' names; the rest is what the unit itself is like.
 _GROUPS = (
     ("facets", ("facet", "champion", "log_facets", "spread")),
     ("headings", ("title_words", "section")),
     ("words", ("words", "node_words")),
-    ("meaning", ("cosine", "term", "feedback")),
+    ("meaning", ("cosine", "state", "feedback")),
 )
+_FACETS = NAMES.index("log_facets")
 _SUREST = 15.0  # beyond it, single precision no longer tells a chance from 1
 
 GROUPS = (*(group for group, _ in _GROUPS), "shape")
@@ -31,23 +32,42 @@ GROUPS = (*(group for group, _ in _GROUPS), "shape")
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A logistic regression over `NAMES`; all arrays have their length, and `bias` is added."""
+    """A logistic regression over `NAMES`, whose weights lean with the number of a request's facets.
+
+    Args:
+        mean: Of each feature; so with the other arrays.
+        deviation: Theirs.
+        weight: What a deviation from the mean adds for a request of as many facets as usual.
+        lean: What each deviation of the facets' logarithm adds to that weight.
+        bias: Is added.
+    """
 
     mean: Floats
     deviation: Floats
     weight: Floats
+    lean: Floats
     bias: float
 
     def logits(self, features: Floats) -> Floats:
         """Return each unit's score, shape `(units,)`, from its features, shape `(len(NAMES), units)`."""
-        slope = self.weight / self.deviation
+        slope = self._slope(features)
         scores: Floats = slope @ features
         return scores + np.float32(self.bias - float(slope @ self.mean))
 
     def by_group(self, features: Floats) -> Floats:
         """Return what each of `GROUPS` adds to the score, against an average unit: `(units, groups)`."""
-        slopes = (self.weight / self.deviation) * _members()
+        slopes = self._slope(features) * _members()
         return np.ascontiguousarray((slopes @ features - (slopes @ self.mean)[:, None]).T)
+
+    def _slope(self, features: Floats) -> Floats:
+        facets = leaning(features, self.mean, self.deviation)
+        found: Floats = (self.weight + np.float32(facets) * self.lean) / self.deviation
+        return found
+
+
+def leaning(features: Floats, mean: Floats, deviation: Floats) -> float:
+    """Return by how many deviations a request has more facets than usual, in logarithms."""
+    return float((features[_FACETS, 0] - mean[_FACETS]) / deviation[_FACETS])
 
 
 def chances(logits: Floats) -> Floats:
@@ -63,7 +83,10 @@ def packaged_scorer() -> Scorer:
 
 
 def scorer_of(stored: Mapping[str, Any]) -> Scorer:
-    """Return a scorer from its stored form: `{version, bias, features: {name: [mean, deviation, weight]}}`.
+    """Return a scorer from its stored form, `{version, bias, features: {name: numbers}}`.
+
+    Args:
+        stored: The numbers are mean, deviation, weight and lean.
 
     Raises:
         ValueError: It is of another version, or of other features than these.
@@ -71,8 +94,8 @@ def scorer_of(stored: Mapping[str, Any]) -> Scorer:
     if stored["version"] != SCORER_VERSION or tuple(stored["features"]) != NAMES:
         msg = f"the paging scorer is of version {stored['version']} or of other features: fit it anew"
         raise ValueError(msg)
-    mean, deviation, weight = np.array(list(stored["features"].values()), dtype=np.float32).T.copy()
-    return Scorer(mean, deviation, weight, float(stored["bias"]))
+    mean, deviation, weight, lean = np.array(list(stored["features"].values()), dtype=np.float32).T.copy()
+    return Scorer(mean, deviation, weight, lean, float(stored["bias"]))
 
 
 @functools.lru_cache(maxsize=1)

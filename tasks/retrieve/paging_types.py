@@ -25,6 +25,7 @@ class PagedDocument:
         body: Its text.
         nodes: All its nodes, in order.
         vectors: The nodes' unit vectors, shape `(n, d)`.
+        states: The nodes' packed states; with vectors, None means that there are none.
         n_tokens: Tokens of `body`.
         chunks: What the method `chunks` picks from.
         edges: What the methods that follow edges go along.
@@ -39,6 +40,7 @@ class PagedDocument:
     chunks: Chunks | None = None
     edges: Sequence[Edge] | None = None
     ready: Ready | None = None
+    states: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)

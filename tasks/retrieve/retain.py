@@ -1,4 +1,4 @@
-"""Keeps no vector longer than its text: what no node and no skill holds any more is dropped."""
+"""Keeps no vector and no state longer than its text: what no node and no skill holds any more is dropped."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from storage.errors import StorageError
 from storage.root import Root
 from storage.state import documents_table, nodes_table, parsed_table
-from storage.vectors import FOLDER, text_hash, vector_stores
-from tasks.models.kept import vectors_of
+from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
+from tasks.models.kept import kept_states, vectors_of
 from tasks.parse.kept_look import LOOKS, looks_of
 from tasks.retrieve.rows import skill_texts
 
@@ -20,7 +20,7 @@ _MOST_PER_TEXT = 1.25
 
 
 def bound_vectors(root: Root, card: dict[str, Any]) -> int:
-    """Drop other encoders' vectors, and unused ones where there are a quarter more than texts.
+    """Drop other encoders' vectors and states, and unused ones where there are a quarter more than texts.
 
     Args:
         root: Where they lie; the caller holds its writer lock.
@@ -29,13 +29,16 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
     Returns:
         How many vectors of this encoder were dropped.
     """
-    store = vectors_of(root, card)
-    for other in vector_stores(root):
-        if other.folder != store.folder:
+    vectors, states = vectors_of(root, card), kept_states(root, card)
+    for other in (*vector_stores(root), *state_stores(root)):
+        if other.folder not in (vectors.folder, states.folder):
             other.delete()
-    texts = int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum())
-    texts += documents_table(root).read(columns=["doc_id"]).height
-    return store.keep_only(texts_in_use(root)) if len(store) > _MOST_PER_TEXT * texts else 0
+    nodes = int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum())
+    texts = nodes + documents_table(root).read(columns=["doc_id"]).height
+    too_many = [s for s, n in ((vectors, texts), (states, nodes)) if len(s) > _MOST_PER_TEXT * n]
+    used = texts_in_use(root) if too_many else set()
+    dropped = {store.folder: store.keep_only(used) for store in too_many}
+    return dropped.get(vectors.folder, 0)
 
 
 def bound_looks(root: Root) -> None:
@@ -53,16 +56,19 @@ def bound_looks(root: Root) -> None:
 
 
 def drop_unused_vectors(root: Root) -> int:
-    """Drop the vector of every text that neither a node nor a skill holds; return how many went.
+    """Drop vector and states of texts that neither node nor skill holds; return how many vectors went.
 
-    Where the corpus or the vectors cannot be read, all vectors go: they are made anew when needed.
+    Where the corpus or what is kept cannot be read, all of it goes: it is made anew when needed.
     """
     try:
         used = texts_in_use(root)
+        for states in state_stores(root):
+            states.keep_only(used)
         return sum(store.keep_only(used) for store in vector_stores(root))
     except StorageError as error:
-        log.warning("all kept vectors are dropped: %s", error)
+        log.warning("all kept vectors and states are dropped: %s", error)
         root.delete(FOLDER)
+        root.delete(STATES)
         return 0
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from storage.root import Root
 from storage.state import documents_table, nodes_table, parsed_table, seen_table
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.models.states import encoded, packing
 from tasks.parse.corpus import vectors_table
 
 INDEX_VERSION = 1  # raised only when the rows made here change
@@ -26,6 +27,11 @@ _COPIED = (
 def model_identity(card: dict[str, Any]) -> dict[str, Any]:
     """Return what the index says of its encoder: name, revision, dimension and text template."""
     return {**{k: card[k] for k in ("name", "revision", "dimension")}, "template": TEMPLATE}
+
+
+def nodes_identity(card: dict[str, Any]) -> dict[str, Any]:
+    """Return what `nodes` says of its encoder: that, and how tokens' states are packed."""
+    return {**model_identity(card), "states": packing()}
 
 
 def desired_rows(root: Root, model: dict[str, Any]) -> pl.DataFrame:
@@ -78,7 +84,7 @@ def node_rows(
 ) -> tuple[pa.Table, int]:
     """Return `nodes` rows of these documents of these partitions, and how many vectors had to be made.
 
-    Vectors that parse left are taken as they are; a text is encoded once.
+    Vectors and states that parse left are taken as they are; a text is encoded once.
     """
     nodes = nodes_table(root).read(partitions).filter(pl.col("doc_id").is_in(list(doc_ids)))
     dimension = schema.field("vector").type.list_size
@@ -86,11 +92,14 @@ def node_rows(
     joined = nodes.join(spool, on="node_id", how="left", maintain_order="left")
     missing = joined["vector"].is_null().to_numpy()
     vectors = np.zeros((nodes.height, dimension), dtype=np.float32)
+    states = joined["states"].to_numpy().copy()
     if not missing.all():
         vectors[~missing] = joined["vector"].drop_nulls().to_numpy()
     if missing.any():
-        vectors[missing] = encoder.encode(joined.filter(pl.col("vector").is_null())["text"].to_list())
-    return _arrow(nodes, vectors, schema), int(missing.sum())
+        vectors[missing], made = encoded(encoder, joined.filter(pl.col("vector").is_null())["text"].to_list())
+        states[missing] = np.array(made, dtype=object)
+    rows = nodes.with_columns(states=pl.Series(states.tolist(), dtype=pl.Binary))
+    return _arrow(rows, vectors, schema), int(missing.sum())
 
 
 def _arrow(rows: pl.DataFrame, vectors: Vectors, schema: pa.Schema) -> pa.Table:

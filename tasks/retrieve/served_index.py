@@ -254,8 +254,8 @@ class ServedIndex:
         if now.nodes is None:
             nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)
             return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])
-        nodes, vectors = indexed_nodes(now.nodes, doc_id)
-        return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"])
+        nodes, vectors, states = indexed_nodes(now.nodes, doc_id)
+        return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"], states=states)
 
 
 def _nearest(skills: lancedb.table.Table, doc_id: str) -> list[str]:

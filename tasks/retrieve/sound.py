@@ -9,11 +9,13 @@ from typing import Any
 import lancedb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.errors import StorageError
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import Served
+from tasks.models.states import require_packed
 from tasks.retrieve.indexed_nodes import misplaced
 from tasks.retrieve.search import rank_dense, rank_lexical
 
@@ -55,7 +57,7 @@ def require_sound(root: Root, version: Served) -> None:
 
 
 def _require_values(name: str, batch: pa.RecordBatch) -> None:
-    """Let rows pass whose bodies are those that their hashes tell, and whose vectors have a length of 1.
+    """Let rows pass whose bodies are those that their hashes tell, with vectors of length 1 and whole states.
 
     Raises:
         ValueError: They are not: the disk has changed them.
@@ -65,6 +67,8 @@ def _require_values(name: str, batch: pa.RecordBatch) -> None:
     if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
         msg = "a vector is not of unit length"
         raise ValueError(msg)
+    if "states" in batch.schema.names:
+        require_packed(pc.binary_length(batch.column("states")).drop_null().to_pylist())
     if name == SKILLS:
         rows = zip(
             *(batch.column(c).to_pylist() for c in ("doc_id", "text", "body_start", "body_hash")), strict=True

@@ -17,7 +17,7 @@ from storage.served import read_served
 from storage.state import aliases_table, seen_table
 
 _COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
-_NOT_OURS = ("models/", "lance/", "vectors/", f"{FOLDER}/")
+_NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _SURVEY = pl.Schema({**dict.fromkeys(_COLUMNS, pl.String), "current": pl.Boolean})
 # An id of one of these kinds had the text of the document that it leads to.
 _SAME_TEXT = ("retired", "renamed")

@@ -1,7 +1,7 @@
 """How long a page takes in a warm process, beside one single-thread encoding of the query in the same run.
 
 Run by hand: `python tests/benchmarks/paging_latency.py FOLDER`, a folder for the encoder's export. Documents
-are made up, their vectors drawn by a seed: the time of a page does not depend on what they say.
+are made up, their vectors and states drawn by a seed: the time of a page does not depend on what they say.
 """
 
 # ruff: noqa: T201
@@ -18,10 +18,11 @@ import numpy as np
 from tasks.evaluate.paging import Remembering
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.export import exported_encoder
+from tasks.models.states import pack, unit
 from tasks.parse.document import parse_document
 from tasks.parse.local import LocalClassifier
 from tasks.retrieve.page import PagedDocument, page
-from tasks.retrieve.paging_ready import make_ready
+from tasks.retrieve.paging_facets import ready_for
 
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 _QUERY = (
@@ -47,9 +48,16 @@ valve.log("pressure", bar={n})
 def _document(nodes: int, encoder: OnnxEncoder) -> PagedDocument:
     body = "# Plant\n" + "".join(_SECTION.format(n=n) for n in range(nodes // 5))
     found = parse_document("plant", body, classifier=LocalClassifier(), tokenizer=encoder)
-    drawn = np.random.default_rng(7).normal(size=(len(found), 384)).astype(np.float32)
-    vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-    return PagedDocument("plant", body, found, vectors, n_tokens=encoder.count([body])[0])
+    chance = np.random.default_rng(7)
+
+    def drawn(rows: int) -> np.ndarray:
+        return unit(chance.normal(size=(rows, 384)).astype(np.float32))
+
+    # As many states as there would be; what they say takes no more and no less time.
+    states = [pack(drawn(node.n_tokens)) for node in found]
+    return PagedDocument(
+        "plant", body, found, drawn(len(found)), n_tokens=encoder.count([body])[0], states=states
+    )
 
 
 def _line(what: str, answer: Callable[[str], object], times: int = _TIMES) -> None:
@@ -70,7 +78,7 @@ def main(folder: str) -> None:
     for size in (60, 200, 600, 10_000):
         document = _document(size, encoder)
         began = time.perf_counter()
-        ready = make_ready(document.body, document.nodes, _vectors(document), encoder)
+        ready = ready_for(document, encoder=encoder, tokenizer=encoder)
         print(
             f"{len(document.nodes)} nodes: made ready once in {1000 * (time.perf_counter() - began):.1f} ms"
         )
@@ -96,11 +104,6 @@ def main(folder: str) -> None:
                 rest(_QUERY.format(turn))
             _line(f"  page, {name}", whole, times)
             _line(f"  page, {name}, without encoding the query", rest, times)
-
-
-def _vectors(document: PagedDocument) -> np.ndarray:
-    assert document.vectors is not None
-    return document.vectors
 
 
 if __name__ == "__main__":

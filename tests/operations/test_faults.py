@@ -85,7 +85,7 @@ def spoiled(root: Root, file: str) -> None:
 PARQUET = ["state/seen", "documents", "nodes"]
 MORE_PARQUET = [
     *("state/refined", "state/parsed", "edges"),
-    *("vectors", "state/signatures", "state/near"),
+    *("vectors", "states", "state/signatures", "state/near"),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from storage.errors import SchemaMismatch, StorageError
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS
+from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS, SCHEMA_VERSION
 from storage.state import ALIASES, PARSED, REFINED, SEEN
 
 _COLUMNS: dict[str, Any] = {"doc_id": pl.String, "size": pl.Int64, "at": pl.Datetime("us", "UTC")}
@@ -86,11 +86,16 @@ def test_other_columns_are_not_read(root: Root, schema: dict[str, pl.DataType], 
 
 
 def test_a_newer_file_is_refused_before_its_columns_are_looked_at(root: Root, tmp_path: Path) -> None:
-    newer = pl.DataFrame({"other": [1]}).to_arrow().replace_schema_metadata({"schema_version": "3"})
+    newer = (
+        pl.DataFrame({"other": [1]})
+        .to_arrow()
+        .replace_schema_metadata({"schema_version": str(SCHEMA_VERSION + 1)})
+    )
     pq.write_table(newer, tmp_path / "a.parquet")
-    with pytest.raises(
-        SchemaMismatch, match=r"a\.parquet has schema version 3, this program knows 2: upgrade"
-    ):
+    said = (
+        rf"a\.parquet has schema version {SCHEMA_VERSION + 1}, this program knows {SCHEMA_VERSION}: upgrade"
+    )
+    with pytest.raises(SchemaMismatch, match=said):
         read_frame(root, "a.parquet", SCHEMA)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.errors import StorageError
 from storage.root import Root
-from storage.vectors import ROWS_PER_PART, VectorStore, text_hash, vector_stores
+from storage.vectors import ROWS_PER_PART, StateStore, VectorStore, state_stores, text_hash, vector_stores
 
 
 @pytest.fixture
@@ -32,6 +32,26 @@ def test_vectors_are_found_by_text_and_unknown_ones_are_not(root: Root) -> None:
 
     assert found.tolist() == [True, False, True, True]
     assert held[:, 0].tolist() == [2, 0, 1, 2]
+
+
+def test_states_are_bytes_and_those_of_unknown_texts_are_empty(root: Root) -> None:
+    StateStore(root, "m", 2).add(hashes("knead", "rest"), np.array([b"\x01\x02", b""], dtype=object))
+
+    found, held = StateStore(root, "m", 2).find(hashes("rest", "eat", "knead"))
+
+    assert found.tolist() == [True, False, True]
+    assert held.tolist() == [b"", b"", b"\x01\x02"]
+
+
+def test_states_and_vectors_of_a_model_lie_apart_and_are_bounded_apart(root: Root) -> None:
+    states, kept = StateStore(root, "m", 2), VectorStore(root, "m", 2)
+    states.add(hashes("knead", "bake"), np.array([b"a", b"b"], dtype=object))
+    kept.add(hashes("knead"), vectors(1))
+
+    assert [store.folder for store in state_stores(root)] == ["states/m-2"]
+    assert [store.folder for store in vector_stores(root)] == ["vectors/m-2"]
+    assert (states.keep_only(hashes("bake")), len(states), len(kept)) == (1, 1, 1)
+    assert states.find(hashes("bake"))[1].tolist() == [b"b"]
 
 
 def test_nothing_is_found_where_nothing_was_added(root: Root) -> None:

@@ -66,7 +66,7 @@ def test_tokens_are_counted_and_found_in_the_text_without_special_ones(folder: P
 
 def test_vectors_are_kept_as_those_of_any_encoder(folder: Path, tmp_path: Path) -> None:
     model = LastTokenEncoder(str(folder))
-    kept = KeptEncoder(model, vectors_of(Root(tmp_path), model.card))
+    kept = KeptEncoder(model, Root(tmp_path))
 
     made, again = kept.encode(TEXTS), kept.encode(TEXTS)
 

@@ -166,7 +166,9 @@ def test_vectors_that_an_encoder_of_another_dimension_left_are_no_obstacle(skill
     root = skill_root({"bread": BREAD})
     root.crawl()
     left = vectors_table(root.root, 2)
-    left.replace(["x"], pl.DataFrame({"node_id": ["x#0"], "vector": [[0.6, 0.8]]}, schema=left.schema))
+    left.replace(
+        ["x"], pl.DataFrame({"node_id": ["x#0"], "vector": [[0.6, 0.8]], "states": [b""]}, schema=left.schema)
+    )
 
     assert root.parse()["vectors"] > 0
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +8,7 @@ import pytest
 
 from storage.lance import NODES, SKILLS, connect, open_at
 from storage.state import documents_table, refined_table
+from tasks.models.protocols import Vectors
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
 from tasks.retrieve.anew import redo_all
@@ -88,8 +89,13 @@ def test_what_was_to_be_built_anew_is_by_the_next_run_if_the_first_was_killed(ro
 
 
 def test_after_it_routing_ranks_by_the_new_vectors(root: SkillRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, encode = vectors(root), root.encoder.encode
-    monkeypatch.setattr(root.encoder, "encode", lambda texts: -encode(texts))
+    before, encode = vectors(root), root.encoder.encode_states
+
+    def turned(texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        made, states = encode(texts)
+        return -made, states
+
+    monkeypatch.setattr(root.encoder, "encode_states", turned)
     redo_all(root.root, keep_vectors=False)
 
     root.publish()
@@ -101,10 +107,11 @@ def test_after_it_routing_ranks_by_the_new_vectors(root: SkillRoot, monkeypatch:
 
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "made again"])
 def test_vectors_are_kept_only_if_asked(root: SkillRoot, keep: bool) -> None:
-    folder = Path(root.root.at("vectors"))
-    folder.mkdir(exist_ok=True)
-    (folder / "part.parquet").write_bytes(b"x")
+    folders = [Path(root.root.at(name)) for name in ("vectors", "states")]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+        (folder / "part.parquet").write_bytes(b"x")
 
     redo_all(root.root, keep_vectors=keep)
 
-    assert folder.exists() is keep
+    assert [folder.exists() for folder in folders] == [keep, keep]

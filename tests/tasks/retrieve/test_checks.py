@@ -140,7 +140,7 @@ def test_a_sound_build_passes_every_check(built: tuple[SkillRoot, Built]) -> Non
             *("rows", "repeated_ids", "bad_vectors", "unindexed_rows"),
             *("other_model", "other_vectors", "found_by_own_text"),
         )
-    } | {"skills.found_by_own_words", "nodes.other_text"}
+    } | {"skills.found_by_own_words", "nodes.other_text", "nodes.other_states"}
     assert all(check.passed for check in checks)
     require_passed([asdict(check) for check in checks])
 
@@ -174,6 +174,33 @@ def test_nodes_of_another_text_than_the_one_served_fail_their_check(built: tuple
     checks = root.check(replace(version, skills=table.version))
 
     assert "nodes.other_text" in {c.check for c in checks if not c.passed}
+
+
+def of_another(states: list[bytes]) -> list[bytes]:
+    return [states[-1], *states[1:]]
+
+
+def turned_round(states: list[bytes]) -> list[bytes]:
+    first = (14 - (byte >> 4) << 4 | 14 - (byte & 15) for byte in states[0])
+    return [bytes(first), *states[1:]]
+
+
+@pytest.mark.parametrize("change", [of_another, turned_round, lambda states: [b"", *states[1:]]])
+def test_states_of_another_text_or_none_fail_their_check(
+    built: tuple[SkillRoot, Built], change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    root, version = built
+    table = connect(root.root).open_table(NODES)
+    rows = table.search().to_arrow()
+    at = rows.schema.get_field_index("states")
+    states = pa.array(change(rows.column("states").to_pylist()), pa.large_binary())
+
+    table.delete("true")
+    table.add(rows.set_column(at, rows.schema.field("states"), states))
+    table.optimize()
+
+    failed = [c for c in root.check(replace(version, nodes=table.version)) if not c.passed]
+    assert [(c.check, c.value) for c in failed] == [("nodes.other_states", 1)]
 
 
 def test_a_skill_of_words_that_stand_everywhere_is_not_looked_for_by_them(skill_root: Make) -> None:

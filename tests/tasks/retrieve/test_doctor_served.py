@@ -231,6 +231,18 @@ def test_nodes_of_another_text_than_the_one_served_are_found(root: SkillRoot) ->
     assert found.done == f"{first.version} is served again"
 
 
+def test_states_of_which_a_byte_is_missing_are_found(root: SkillRoot) -> None:
+    last, first = published_versions(root.root)
+    table = connect(root.root).open_table(NODES)
+    table.update(where=f"doc_id = '{BEES}'", values={"states": b"x" * 127})
+    write_served(root.root, replace(last, nodes=table.version))
+
+    found = only(examine(root.root))
+
+    assert "127 bytes are no whole number of states" in found.found
+    assert found.done == f"{first.version} is served again"
+
+
 def test_nodes_left_for_later_whose_manifest_is_damaged_are_made_anew(root: SkillRoot) -> None:
     root.write("bread", SKILLS["bread"].replace("ten minutes", "nine minutes"))
     root.publish(nodes=False)

@@ -46,6 +46,23 @@ def test_parse_and_build_encode_each_text_once(skill_root: Make) -> None:
     assert sorted(root.encoder.encoded) == sorted([*heads, *nodes])
 
 
+def test_states_packed_in_another_way_are_all_made_anew(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = skill_root(SKILLS)
+    before = root.publish()
+    root.encoder.encoded.clear()
+    monkeypatch.setattr("tasks.retrieve.rows.packing", lambda: "another")
+    monkeypatch.setattr("tasks.parse.corpus.packing", lambda: "another")
+
+    built = root.publish()
+
+    nodes = [row["text"] for row in rows(root, built, NODES).values()]
+    assert built.changed
+    assert built.nodes_rows == before.nodes_rows
+    assert set(nodes) <= set(root.encoder.encoded)
+
+
 def test_a_skill_row_gives_back_the_body_and_counts_its_tokens(skill_root: Make) -> None:
     root = skill_root(SKILLS)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from storage.errors import StorageError
+from tasks.models.states import packing
 from tasks.parse.document import parse_document
 from tasks.parse.local import LocalClassifier
 from tasks.retrieve.indexed_nodes import indexed_nodes
@@ -46,8 +48,27 @@ def table_of(folder: Path, rows: list[dict[str, Any]]) -> lancedb.table.Table:
     )
 
 
+def packed_as(packing: str, rows: list[dict[str, Any]], folder: Path) -> lancedb.table.Table:
+    """Return a table whose metadata say how its states are packed."""
+    model = {b"model": json.dumps({"states": packing}).encode()}
+    whole = table_of(folder, rows).search().to_arrow().append_column("states", pa.array([b"s"] * len(rows)))
+    return lancedb.connect(folder).create_table("packed", whole.replace_schema_metadata(model))
+
+
+def test_states_are_read_where_they_are_packed_as_now(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    *_, states = indexed_nodes(packed_as(packing(), rows, tmp_path), "bees")
+    assert states == [b"s"] * len(rows)
+
+
+def test_states_packed_in_another_way_and_tables_without_any_have_none(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    for table in (packed_as("another", rows, tmp_path), table_of(tmp_path / "older", rows)):
+        assert indexed_nodes(table, "bees")[2] is None
+
+
 def asked(table: lancedb.table.Table) -> str:
-    nodes, vectors = indexed_nodes(table, "bees")
+    nodes, vectors, _ = indexed_nodes(table, "bees")
     document = PagedDocument("bees", BODY, nodes, vectors, n_tokens=20)
     return page(document, "what to count", encoder=WordEncoder(), tokenizer=WordTokenizer()).context
 
@@ -55,7 +76,7 @@ def asked(table: lancedb.table.Table) -> str:
 def test_nodes_come_in_order_whatever_the_order_of_the_rows(
     tmp_path: Path, rows: list[dict[str, Any]]
 ) -> None:
-    nodes, vectors = indexed_nodes(table_of(tmp_path, rows[::-1]), "bees")
+    nodes, vectors, _ = indexed_nodes(table_of(tmp_path, rows[::-1]), "bees")
     assert [node.ordinal for node in nodes] == list(range(len(rows)))
     assert [node.text for node in nodes] == [row["text"] for row in rows]
     np.testing.assert_array_equal(vectors, np.array([row["vector"] for row in rows], dtype=np.float32))

@@ -18,7 +18,8 @@ BODY = "\n\n".join(PARTS)
 
 def ready_of(body: str) -> Ready:
     nodes = nodes_of(body)
-    return make_ready(body, nodes, WordEncoder().encode([n.text for n in nodes]), WordTokenizer())
+    vectors = WordEncoder().encode([n.text for n in nodes])
+    return make_ready(body, nodes, vectors, [b""] * len(nodes), WordTokenizer())
 
 
 READY = ready_of(BODY)

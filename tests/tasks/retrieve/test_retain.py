@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from storage.state import nodes_table
-from storage.vectors import VectorStore, text_hash, vector_stores
-from tasks.models.kept import KeptEncoder, vectors_of
+from storage.vectors import StateStore, VectorStore, state_stores, text_hash, vector_stores
+from tasks.models.kept import KeptEncoder, kept_states, vectors_of
 from tasks.parse.kept_look import LOOKS, looks_of
 from tasks.parse.local import LocalClassifier
 from tasks.retrieve.forget import forget
@@ -25,7 +25,7 @@ class OtherRules(LocalClassifier):
 def keeping(root: SkillRoot) -> tuple[CountingEncoder, VectorStore]:
     """Have a root keep its vectors as the flows do; return the encoder that counts, and what is kept."""
     counting, store = root.encoder, vectors_of(root.root, root.encoder.card)
-    root.__dict__["encoder"] = KeptEncoder(counting, store)
+    root.__dict__["encoder"] = KeptEncoder(counting, root.root)
     return counting, store
 
 
@@ -78,6 +78,10 @@ def test_a_publication_bounds_what_is_kept(skill_root: Make) -> None:
     for k in range(30):
         store.add([text_hash(f"old {k}")], np.zeros((1, 384), np.float32))
     VectorStore(root.root, "another", 2).add([text_hash("x")], np.zeros((1, 2), np.float32))
+    states = kept_states(root.root, counting.card)
+    for k in range(30):
+        states.add([text_hash(f"old {k}")], np.array([b"old"], dtype=object))
+    StateStore(root.root, "another", 2).add([text_hash("x")], np.array([b"x"], dtype=object))
     root.remove("bees")
     root.write("bread", BREAD + "\nFreeze the second loaf in slices.\n")
 
@@ -87,6 +91,9 @@ def test_a_publication_bounds_what_is_kept(skill_root: Make) -> None:
     assert held(store, "Freeze the second loaf in slices.") == [True]
     assert {text_hash(t) for t in counting.encoded} >= texts_in_use(root.root)
     assert [s.folder for s in vector_stores(root.root)] == [store.folder]
+    assert [s.folder for s in state_stores(root.root)] == [states.folder]
+    assert held(states, "old 0", "old 29", *of_bees) == [False] * (2 + len(of_bees))
+    assert held(states, "Freeze the second loaf in slices.") == [True]
 
 
 def test_a_few_unused_vectors_are_left_for_the_night_they_are_wanted(skill_root: Make) -> None:
@@ -108,11 +115,14 @@ def test_forgetting_leaves_no_vector_of_what_only_the_forgotten_text_said(skill_
         "Wash your hands."
     }
     store.add([text_hash("what an older version said")], np.zeros((1, 384), np.float32))
+    states = kept_states(root.root, counting.card)
+    states.add([text_hash("what an older version said")], np.array([b"older"], dtype=object))
 
     report = forget(root.root, "local/market/bees", run_id="gone", now=root.now)
 
     assert held(store, "what an older version said", *gone) == [False] * (1 + len(gone))
-    assert held(store, "Wash your hands.") == [True]
+    assert held(states, "what an older version said", *gone) == [False] * (1 + len(gone))
+    assert held(store, "Wash your hands.") == held(states, "Wash your hands.") == [True]
     assert report.removed["vectors"] == len(gone) + 2
     counting.encoded.clear()
     root.publish()
@@ -129,7 +139,7 @@ def test_where_the_corpus_cannot_be_read_no_vector_outlives_forgetting(skill_roo
     with pytest.raises(Exception, match="cannot be read as Parquet"):
         forget(root.root, "local/market/bees", run_id="gone", now=root.now)
 
-    assert len(store) == 0
+    assert len(store) == len(kept_states(root.root, root.encoder.card)) == 0
 
 
 def test_a_publication_drops_looks_of_another_model_and_all_where_more_are_kept_than_nodes(

@@ -202,8 +202,10 @@ def _answer(
 
 
 def _why(scored: Scored, node: int, parts: Sequence[float]) -> dict[str, float]:
-    said = {} if scored.added is None else {"reranker": round(float(scored.added[node]), 3)}
-    return {**dict(zip(GROUPS, parts, strict=True)), **said}
+    said = dict(zip(GROUPS, parts, strict=True))
+    if scored.added is not None:
+        said["reranker"] = round(float(scored.added[node]), 3)
+    return said
 
 
 def _best_alone(

@@ -65,7 +65,8 @@ def states_of(
             parts += _cut(states, node, units, cuts, tokenizer)
     sizes = [len(part) for part in parts]
     first = np.cumsum([0, *sizes[:-1]])
-    return TokenStates(np.concatenate(parts), first, projected)
+    # By column, so that the product with the words is fastest and comes out by word.
+    return TokenStates(np.asfortranarray(np.concatenate(parts)), first, projected)
 
 
 def _cut(states: Vectors, node: Node, units: Units, cuts: range, tokenizer: Tokenizer) -> Iterator[Vectors]:
@@ -90,7 +91,7 @@ def state_rows(states: TokenStates, words: Vectors, document: Prepared) -> Float
         document: The document made ready.
     """
     asked = project(words) if states.projected else words
-    largest = np.ascontiguousarray(np.maximum.reduceat(states.rows @ asked.T, states.first, axis=0).T)
+    largest = np.maximum.reduceat(asked @ states.rows.T, states.first, axis=1)
     scores = standard(largest)
     in_sections = np.maximum.reduceat(largest, document.sections, axis=1)
     around = standard_sections(in_sections, np.diff(document.sections, append=largest.shape[1]))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from storage.errors import WrongInput
 from tasks.evaluate.states_fit import axes, draw, group_states, main
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.states import packaged_projection
@@ -83,8 +86,32 @@ def test_the_command_writes_axes_that_the_package_can_take(
     tmp_path: Path, minilm_export: Export, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, out = corpus(tmp_path, {trade: skill(trade) for trade in TRADES}), tmp_path / "made.npy"
+    without = tmp_path / "without.jsonl"
+    without.write_text(json.dumps({"doc_id": "hive", "content": skill("hive")}), "utf-8")
+    given = ["--corpus", str(file), "--encoder", str(minilm_export.folder), "--out", str(out)]
 
-    main(["--corpus", str(file), "--encoder", str(minilm_export.folder), "--skills", "2", "--out", str(out)])
+    main([*given, "--without", str(without)])
 
     assert np.load(out).shape == packaged_projection().shape
     assert capsys.readouterr().out.startswith("2 skills: 192 dimensions hold ")
+    main([*given, "--skills", "1"])
+    assert capsys.readouterr().out.startswith("1 skills: ")
+
+
+def test_a_corpus_without_a_skill_of_middling_size_is_refused(tmp_path: Path, minilm_export: Export) -> None:
+    file = corpus(tmp_path, {"hive": "# Hive\n\nLift the lid.", "oven": skill("oven") * 8})
+
+    with pytest.raises(WrongInput, match="no skill of middling size"):
+        main(["--corpus", str(file), "--encoder", str(minilm_export.folder)])
+
+
+def test_an_encoder_whose_states_are_not_kept_is_refused_before_anything_is_encoded(
+    tmp_path: Path, minilm_export: Export
+) -> None:
+    file, other = corpus(tmp_path, {"hive": skill("hive")}), tmp_path / "other"
+    shutil.copytree(minilm_export.folder, other)
+    card = json.loads((other / "encoder.json").read_text("utf-8"))
+    (other / "encoder.json").write_text(json.dumps({**card, "name": "another"}), "utf-8")
+
+    with pytest.raises(WrongInput, match="holds another: states are kept of"):
+        main(["--corpus", str(file), "--encoder", str(other)])

@@ -71,6 +71,15 @@ def test_page_answers_as_the_contract_says(index: ServedIndex, served_bakery: Sk
     assert answer["tokens"] == encoder.count([answer["context"]])[0] <= answer["document_tokens"]
 
 
+def test_a_page_is_made_of_the_states_that_are_indexed(index: ServedIndex, served_bakery: SkillRoot) -> None:
+    document = index.document(BEES)
+
+    made = served_bakery.encoder.encode_states([node.text for node in document.nodes])[1]
+
+    assert document.states == made
+    assert all(made)
+
+
 def test_a_page_keeps_to_its_budget(index: ServedIndex) -> None:
     answer = page(index, BEES, budget=30)
 

@@ -13,6 +13,12 @@ from markdown_it.token import Token
 Rule = Callable[[StateBlock, int, int, bool], bool]
 
 _NEWLINE = re.compile(r"\r\n?")
+# A row of these alone ends a table, though CommonMark takes most of them for text.
+_WHITE = "".join(
+    map(
+        chr, (*range(9, 14), 32, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)
+    )
+)
 _HASHES = re.compile(r"#{1,6}(?:[ \t]|$)")
 
 
@@ -73,7 +79,7 @@ def _table(state: StateBlock, start: int, end: int) -> None:
         line < end
         and state.sCount[line] >= state.blkIndent
         and not _interrupted(state, line, end, True)
-        and not state.isEmpty(line)
+        and state.src[state.bMarks[line] : state.eMarks[line]].strip(_WHITE)
         and not state.is_code_block(line)
     ):
         line += 1

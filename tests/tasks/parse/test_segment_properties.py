@@ -63,6 +63,8 @@ def test_headings_are_what_stands_between_fragments(body: str) -> None:
 
 @given(body=bodies)
 @settings(max_examples=400, deadline=None)
+@example("| a | b |\n|---|---|\n\x0b\n")
+@example("| a | b |\n|---|---|\n| c | d |\n \x0c\x0b \n| e | f |")
 def test_blocks_are_those_of_markdown_it(body: str) -> None:
     plain = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join", "reference"])
     leaves = [*_NAMES, "fence", "code_block", "html_block", "hr", "list_item_open", "blockquote_open"]

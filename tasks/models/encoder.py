@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import ModelMismatch
@@ -164,7 +165,8 @@ class OnnxEncoder:
             yield from zip(batches, map(infer, windows), strict=True)
             return
         _ = self._session, self._special_tokens  # made once, before threads ask for them
-        with ThreadPoolExecutor(self._threads) as pool:
+        # Nor are there cores left for the linear algebra to take several for a product.
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self._threads) as pool:
             yield from zip(batches, pool.map(infer, windows), strict=True)
 
     def _pooled(self, states: Vectors, mask: npt.NDArray[np.int64]) -> _Found:
@@ -173,8 +175,8 @@ class OnnxEncoder:
     def _pooled_and_packed(self, states: Vectors, mask: npt.NDArray[np.int64]) -> _Found:
         prefix, suffix = self._special_tokens
         ends = mask.sum(axis=1) - len(suffix)
-        packed = [pack(rows[len(prefix) : end]) for rows, end in zip(states, ends.tolist(), strict=True)]
-        return self._pooled(states, mask)[0], packed
+        tokens = [rows[len(prefix) : end] for rows, end in zip(states, ends.tolist(), strict=True)]
+        return self._pooled(states, mask)[0], pack(tokens)
 
     def _states(self, windows: list[list[int]]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the tokens' states, special tokens included, and which of them are no padding."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,19 +39,24 @@ def packaged_projection() -> Vectors:
     return np.asarray(np.load(FILE, allow_pickle=False), dtype=np.float32)
 
 
-def pack(states: Vectors) -> bytes:
-    """Return a text's states as bytes: two dimensions a byte, a row for every two tokens.
+def pack(texts: Sequence[Vectors]) -> list[bytes]:
+    """Return texts' states as bytes: two dimensions a byte, a row for every two tokens.
 
     Args:
-        states: Of the text's tokens in order, shape `(tokens, 384)`; may be none.
+        texts: The states of each text's tokens in order, shape `(tokens, 384)`; may be none.
     """
-    if not len(states):
-        return b""
-    pairs = np.add.reduceat(unit(states), np.arange(0, len(states), GROUP))
-    rows = project(pairs)
+    sizes = [len(states) for states in texts]
+    ends = np.cumsum([0, *(-(-size // GROUP) for size in sizes)])
+    if not ends[-1]:
+        return [b""] * len(texts)
+    begins = np.cumsum([0, *sizes[:-1]])
+    firsts = [np.arange(begin, begin + size, GROUP) for begin, size in zip(begins, sizes, strict=True)]
+    # All at once: one product for a batch, where each text would ask for one of its own.
+    rows = project(np.add.reduceat(unit(np.concatenate(texts)), np.concatenate(firsts)))
     step = _WIDEST / _STEPS * np.sqrt((rows * rows).mean(axis=1, keepdims=True))
     codes = (np.clip(np.rint(rows / np.maximum(step, _LEAST)), -_STEPS, _STEPS) + _STEPS).astype(np.uint8)
-    return bytes((codes[:, ::2] << 4 | codes[:, 1::2]).tobytes())
+    packed = codes[:, ::2] << 4 | codes[:, 1::2]
+    return [packed[first:end].tobytes() for first, end in pairwise(ends.tolist())]
 
 
 def unpack(packed: bytes) -> Vectors:

@@ -54,7 +54,7 @@ def _document(nodes: int, encoder: OnnxEncoder) -> PagedDocument:
         return unit(chance.normal(size=(rows, 384)).astype(np.float32))
 
     # As many states as there would be; what they say takes no more and no less time.
-    states = [pack(drawn(node.n_tokens)) for node in found]
+    states = pack([drawn(node.n_tokens) for node in found])
     return PagedDocument(
         "plant", body, found, drawn(len(found)), n_tokens=encoder.count([body])[0], states=states
     )

@@ -29,7 +29,7 @@ SIZE = DIMENSIONS // 2  # bytes of a state
 @given(arrays(np.float32, st.tuples(st.integers(1, 9), st.just(384)), elements=st.floats(-2, 2, width=32)))
 def test_what_is_unpacked_points_where_the_pairs_of_states_did(states: np.ndarray) -> None:
     states[:, 0] += 3  # no row is all zeros
-    found = unpack(pack(states))
+    found = unpack(*pack([states]))
 
     pairs = [unit(states[at : at + GROUP]).sum(axis=0) for at in range(0, len(states), GROUP)]
     assert found.shape == (-(-len(states) // GROUP), DIMENSIONS)
@@ -38,10 +38,11 @@ def test_what_is_unpacked_points_where_the_pairs_of_states_did(states: np.ndarra
 
 def test_texts_unpacked_together_are_those_unpacked_alone() -> None:
     drawn = np.random.default_rng(0).normal(size=(9, 384)).astype(np.float32)
-    packed = [pack(drawn[:5]), b"", pack(drawn[5:])]
+    packed = pack([drawn[:5], drawn[:0], drawn[5:]])
 
     found = unpack_all(packed)
 
+    assert packed == [*pack([drawn[:5]]), b"", *pack([drawn[5:]])]
     assert [len(states) for states in found] == [3, 0, 2]
     assert all(np.array_equal(states, unpack(alone)) for states, alone in zip(found, packed, strict=True))
     with pytest.raises(ValueError, match=f"{SIZE + 1} bytes are no whole number"):
@@ -49,7 +50,7 @@ def test_texts_unpacked_together_are_those_unpacked_alone() -> None:
 
 
 def test_no_states_take_no_bytes() -> None:
-    assert pack(np.zeros((0, 384), dtype=np.float32)) == b""
+    assert pack([np.zeros((0, 384), dtype=np.float32)]) == [b""]
     assert unpack(b"").shape == (0, DIMENSIONS)
 
 

@@ -11,20 +11,19 @@ from prefect import flow
 
 from flows.artifacts import show_table
 from flows.index import index as index_tables
-from flows.record import new_run_id
 from flows.refine import IN_THREADS, refine_batches
+from flows.run_record import new_run_id
 from flows.settings import load_settings
-from storage.counts import corpus_counts
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import read_served
-from tasks.crawl.replay import STAGES, backfill_of, require_whole
+from storage.state import corpus_counts
+from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.shells import plan_refining, settle_corpus
 
 log = logging.getLogger(__name__)
-
 Stage = Literal["refine", "parse"]
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flows.artifacts import show_table
 from flows.index import announce
-from flows.record import new_run_id
+from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root

@@ -8,14 +8,14 @@ from typing import Any
 from prefect import flow
 
 from flows.artifacts import show_table
-from flows.record import new_run_id
+from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable
-from tasks.crawl.opening import normal_spec
 from tasks.crawl.shells import crawl_source
-from tasks.crawl.source import SAMPLE
+from tasks.crawl.source.protocol import SAMPLE
+from tasks.crawl.sources import normal_spec
 
 _COLUMNS = (
     "source", "state", "listed", "new", "changed", "unchanged", "retired", "withdrawn", "failed", "requests",

@@ -10,14 +10,14 @@ from prefect import flow
 from prefect.events import emit_event
 
 from flows.artifacts import show_table
-from flows.record import new_run_id
+from flows.run_record import new_run_id
 from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.evaluate.shells import compare_with_served
 from tasks.parse.shells import prepare_encoder
-from tasks.retrieve.licences import by_class, licence_table
+from tasks.retrieve.index.licence_classes import by_class, licence_table
 from tasks.retrieve.shells import (
     build_tables,
     check_tables,
@@ -29,7 +29,6 @@ from tasks.retrieve.shells import (
 )
 
 log = logging.getLogger(__name__)
-
 PUBLISHED = "skillery.published"
 
 

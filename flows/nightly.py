@@ -9,16 +9,15 @@ from pydantic import Field
 
 from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
-from flows.llm_settings import run_llm
-from flows.record import named_run, recorded
+from flows.run_record import named_run, recorded
 from flows.runners import require_runner
-from flows.settings import load_settings
+from flows.settings import load_settings, run_llm
 from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import read_runs
-from tasks.crawl.opening import normal_spec
-from tasks.crawl.source import SAMPLE
+from tasks.crawl.source.protocol import SAMPLE
+from tasks.crawl.sources import normal_spec
 
 
 @flow(name="nightly", flow_run_name="nightly {root}")

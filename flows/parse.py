@@ -9,13 +9,12 @@ from typing import Any, Literal
 from prefect import flow
 
 from flows.artifacts import counted, flat, show_table
-from flows.llm_settings import run_llm
 from flows.runners import run_batches
-from flows.settings import load_settings
+from flows.settings import load_settings, run_llm
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.parse.choose import llm_report
-from tasks.parse.mix import node_type_mix
+from tasks.parse.classify.options import llm_report
+from tasks.parse.corpus import node_type_mix
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 
 log = logging.getLogger(__name__)

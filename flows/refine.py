@@ -11,20 +11,18 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.artifacts import batch_progress, counted, show_table
-from flows.record import new_run_id
+from flows.run_record import new_run_id
 from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
-from storage.licences import LicenceClass
 from storage.locks import writer_lock
 from storage.root import Root
+from storage.served import LicenceClass
 from storage.state import documents_table
-from tasks.refine.policy import LicencePolicy, count_classes
-from tasks.refine.processes import batch_processes
+from tasks.refine.licences.policy import LicencePolicy, count_classes
 from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
+from tasks.refine.workers import batch_processes
 
 log = logging.getLogger(__name__)
-
-
 # Its threads only wait for the processes that refine, of which there are as many as the settings say.
 IN_THREADS = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=64))
 

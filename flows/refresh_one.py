@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flows.artifacts import show_table
 from flows.nightly import last_specs, summary
-from flows.record import named_run, recorded
+from flows.run_record import named_run, recorded
 from flows.settings import load_settings
 from flows.stages import refine_to_served
 from storage.locks import writer_lock

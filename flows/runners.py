@@ -20,7 +20,6 @@ from flows.settings import Settings, load_settings
 from storage.errors import WrongInput
 
 _PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
-
 Call = tuple[Task[..., Any], Mapping[str, Any]]
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from flows.index import index as index_tables
 from flows.parse import parse
-from flows.record import RunRecord
 from flows.refine import refine
+from flows.run_record import RunRecord
 from flows.runners import shared_runner
 
 

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from storage.errors import Locked, SchemaMismatch, StorageError
 from storage.folder import Folder
-from storage.forgotten import Forgotten
 from storage.root import Root
+from storage.tombstones import Forgotten
 
 if TYPE_CHECKING:
-    from storage.shared_answers import SharedFile
+    from storage.answers_s3 import SharedFile
 
 FILE = "state/answers/answers.sqlite"
 SCHEMA_VERSION = 1
-
 _TABLES = """
 CREATE TABLE answers (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, prompt TEXT NOT NULL, attempt INTEGER NOT NULL,
@@ -243,8 +242,8 @@ class Answers:
 def _shared(root: Root) -> SharedFile | None:
     if isinstance(root.place, Folder):
         return None
-    from storage.bucket import Bucket  # noqa: PLC0415 (its library comes with an extra)
-    from storage.shared_answers import SharedFile  # noqa: PLC0415
+    from storage.answers_s3 import SharedFile  # noqa: PLC0415
+    from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
 
     assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
     return SharedFile(root.place, FILE, _MERGED, SCHEMA_VERSION)

@@ -15,7 +15,6 @@ from storage.errors import Missing, StorageError, WrongInput
 
 T = TypeVar("T")
 R = TypeVar("R")
-
 UNFINISHED = ".tmp"
 
 

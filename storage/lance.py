@@ -20,14 +20,12 @@ from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
 log = logging.getLogger(__name__)
-
 SKILLS, NODES = "skills", "nodes"
 _IDS_PER_DELETE = 500
 # Versions are kept until retention removes them: optimize must not clean up under a reader.
 _KEEP = timedelta(days=36500)
 # Cleaning reads the clock anew after it has compacted: what is this little older stays for another time.
 MARGIN = timedelta(minutes=1)
-
 _TEXTS = pa.list_(pa.string())
 _SKILL_FIELDS = [
     ("doc_id", pa.string()), ("doc_key", pa.string()), ("kind", pa.string()), ("name", pa.string()),

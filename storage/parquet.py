@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Callable, Collection, Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -12,7 +14,53 @@ import pyarrow.parquet as pq
 from storage.errors import SchemaMismatch, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
-from storage.sealed import DAMAGE, sealed_parquet
+
+DAMAGE = (pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+"""What reading a damaged file raises; what Polars makes of a damaged schema may be no Exception at all."""
+
+_KEY, _NONE = b"skillery.crc32", b"00000000"
+# How the footer (Thrift, compact) holds the entry: the key, then a field of eight bytes.
+_ENTRY = re.compile(re.escape(_KEY) + rb"\x18\x08(.{8})", re.DOTALL)
+
+
+def sealed_parquet(table: pa.Table) -> bytes:
+    """Return a table as a Parquet file whose pages, and itself as a whole, have a checksum (CRC-32)."""
+    metadata = {**(table.schema.metadata or {}), _KEY: _NONE}
+    buffer = pa.BufferOutputStream()
+    pq.write_table(
+        table.replace_schema_metadata(metadata), buffer, compression="zstd", write_page_checksum=True
+    )
+    data = bytearray(buffer.getvalue())
+    entry = _entry(data)
+    if entry is None:
+        msg = "this version of Arrow writes footers otherwise: the checksum of the file has no place"
+        raise AssertionError(msg)
+    data[entry.start(1) : entry.end(1)] = b"%08x" % zlib.crc32(data)
+    return bytes(data)
+
+
+def check_seal(data: bytes) -> None:
+    """Let a Parquet file pass whose checksum is right, or which has none (older versions wrote none).
+
+    Raises:
+        ValueError: Its bytes are not those that were written.
+    """
+    entry = _entry(data)
+    if entry is None:
+        return
+    start, end = entry.span(1)
+    with memoryview(data) as view:
+        found = zlib.crc32(view[end:], zlib.crc32(_NONE, zlib.crc32(view[:start])))
+    if b"%08x" % found != entry[1]:
+        msg = "its bytes are not those that were written: the checksum of the file is another"
+        raise ValueError(msg)
+
+
+def _entry(data: bytes | bytearray) -> re.Match[bytes] | None:
+    """Return where a footer holds the checksum: it comes last, and a text may hold the same bytes."""
+    return _ENTRY.match(data, max(0, data.rfind(_KEY)))
+
 
 _OLDEST = pl.CompatLevel.oldest()
 
@@ -89,3 +137,50 @@ def _columns(schema: pa.Schema) -> pl.Schema:
 def _difference(name: str, found: pl.Schema, expected: pl.Schema) -> str:
     wrong = [n for n in expected if found.get(n) != expected[n]] + [n for n in found if n not in expected]
     return f"{name}: columns {', '.join(wrong) or 'in another order'} differ from the schema"
+
+
+def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> pl.DataFrame:
+    """Return those of the columns wanted (None: all) that a file has; with none of them an empty frame.
+
+    Raises:
+        StorageError: The file is missing or damaged.
+    """
+    with _open(root, relative) as file:
+        present = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
+        table = _read(root, relative, file, present)
+    try:
+        return pl.DataFrame(table) if present else pl.DataFrame()
+    except DAMAGE as error:
+        raise _damaged(root, relative, error) from error
+
+
+def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Put in place of a file's rows, in one step, what `change` makes of them; its schema stays as it is.
+
+    Raises:
+        StorageError: The file is missing or damaged, or cannot be written.
+    """
+    with _open(root, relative) as file:
+        table = _read(root, relative, file, None)
+    changed = change(table).cast(table.schema)
+    root.write(relative, sealed_parquet(changed))
+
+
+def _open(root: Root, relative: str) -> pq.ParquetFile:
+    try:
+        data = root.read(relative)
+        check_seal(data)
+        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    except DAMAGE as error:
+        raise _damaged(root, relative, error) from error
+
+
+def _read(root: Root, relative: str, file: pq.ParquetFile, columns: list[str] | None) -> pa.Table:
+    try:
+        return file.read(columns=columns, use_threads=False)
+    except DAMAGE as error:
+        raise _damaged(root, relative, error) from error
+
+
+def _damaged(root: Root, relative: str, error: BaseException) -> StorageError:
+    return StorageError(f"{root.at(relative)} cannot be read as Parquet ({str(error).splitlines()[0]})")

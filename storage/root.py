@@ -14,7 +14,6 @@ from storage.folder import Folder
 
 T = TypeVar("T")
 R = TypeVar("R")
-
 _S3 = "s3://"
 
 
@@ -159,7 +158,7 @@ class Root:
 
 def _place(spec: str | Path) -> Place:
     if isinstance(spec, str) and spec.startswith(_S3):
-        from storage.bucket import Bucket  # noqa: PLC0415 (its library comes with an extra)
+        from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
 
         return Bucket(spec)
     # A Path has folded the slashes of an address into one.

@@ -10,27 +10,22 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 SCHEMA_VERSION = 3  # 1 had no `repo_licence`, 2 no `states`
-
 NODE_TYPES = ("step", "example", "param", "precondition", "error_handling", "concept")
 EDGE_TYPES = ("sequence", "semantic", "reference", "condition")
 BLOCKS = ("prose", "list_item", "code", "table", "html")
-
 Severity = Literal["error", "warning", "info"]
 Block = Literal["prose", "list_item", "code", "table", "html"]
-
 _TIME = pl.Datetime("us", "UTC")
 _TEXTS = pl.List(pl.String)
 FILE = pl.Struct({"path": pl.String, "size": pl.Int64, "sha256": pl.String})
 LICENCE_FILE = pl.Struct({"path": pl.String, "sha256": pl.String, "text": pl.String})
 FINDING = pl.Struct({"code": pl.String, "severity": pl.String, "message": pl.String})
-
 # What every stage knows of where a text comes from.
 _ORIGIN: dict[str, Any] = {
     "source": pl.String, "repo": pl.String, "repo_id": pl.String, "ref": pl.String, "commit": pl.String,
     "tree_sha": pl.String, "path": pl.String, "url": pl.String, "author": pl.String, "stars": pl.Int64,
     "category": pl.String, "tags": _TEXTS,
 }  # fmt: skip
-
 _LISTINGS: dict[str, Any] = {
     "source": pl.String, "source_id": pl.String, "kind": pl.String, "name": pl.String,
     "description": pl.String, "author": pl.String, "url": pl.String, "category": pl.String, "tags": _TEXTS,
@@ -38,7 +33,6 @@ _LISTINGS: dict[str, Any] = {
     "run_id": pl.String, "schema_version": pl.Int32,
 }  # fmt: skip
 LISTINGS = pl.Schema(_LISTINGS)
-
 _RAW_DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, **_ORIGIN, "content": pl.Binary, "size": pl.Int64,
     "raw_hash": pl.String, "files": pl.List(FILE), "licence_files": pl.List(LICENCE_FILE),
@@ -46,7 +40,6 @@ _RAW_DOCUMENTS: dict[str, Any] = {
     "schema_version": pl.Int32,
 }  # fmt: skip
 RAW_DOCUMENTS = pl.Schema(_RAW_DOCUMENTS)
-
 _DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, "name": pl.String, "description": pl.String, "body": pl.String,
     "inferred": _TEXTS, "body_hash": pl.String, "content_hash": pl.String, "raw_hash": pl.String, **_ORIGIN,
@@ -55,18 +48,15 @@ _DOCUMENTS: dict[str, Any] = {
     "fetched_at": _TIME, "first_seen_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
 }  # fmt: skip
 DOCUMENTS = pl.Schema(_DOCUMENTS)
-
 _NODES: dict[str, Any] = {
     "node_id": pl.String, "doc_id": pl.String, "ordinal": pl.Int32, "node_type": pl.String,
     "heading_path": _TEXTS, "lead_in": pl.String, "block": pl.String, "start": pl.Int32, "end": pl.Int32,
     "text": pl.String, "n_tokens": pl.Int32, "classifier": pl.String, "confidence": pl.Float32,
 }  # fmt: skip
 NODES = pl.Schema(_NODES)
-
 EDGES = pl.Schema({
     "src_id": pl.String, "dst_id": pl.String, "edge_type": pl.String, "weight": pl.Float32,
 })  # fmt: skip
-
 DROPPED = pl.Schema({
     "run_id": pl.String, "doc_id": pl.String, "source": pl.String, "content_hash": pl.String,
     "reason": pl.String, "rule": pl.String, "detail": pl.String, "lost_to": pl.String,

@@ -4,16 +4,59 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from storage.errors import NotPublished, StorageError
+from storage.lance import connect, table_names, tagged, untag, versions_of
 from storage.root import Root
 
-log = logging.getLogger(__name__)
+_UNDER_WAY = "state/anew.json"
 
+
+def begin_anew(root: Root) -> None:
+    """Note that the next version is to be made of nothing that is served, until `end_anew`."""
+    root.write_json(_UNDER_WAY, {})
+
+
+def is_anew(root: Root) -> bool:
+    """Tell whether the next version is to be made of nothing that is served."""
+    return root.exists(_UNDER_WAY)
+
+
+def end_anew(root: Root) -> None:
+    """Note that a version made of nothing that was served before is served."""
+    root.delete(_UNDER_WAY)
+
+
+def drop_stray_tags(root: Root) -> list[tuple[str, str]]:
+    """Take off tags of versions whose publication was cut short, and tags of what is gone.
+
+    Files of a version with a tag are never let go of.
+
+    Args:
+        root: Where the tables lie; the caller holds its writer lock.
+
+    Returns:
+        Table and tag of each.
+
+    Raises:
+        StorageError: `state/served.json` is damaged.
+    """
+    db, known, found = connect(root), published_names(root), []
+    for name in table_names(db):
+        tags = tagged(db, name)
+        there = versions_of(db, name) if tags else set()
+        found += [(name, t) for t, version in sorted(tags.items()) if t not in known or version not in there]
+    for name, label in found:
+        untag(db, name, label)
+    return found
+
+
+log = logging.getLogger(__name__)
 SERVED = "state/served.json"
 PUBLISHED = "state/published"
 _TYPES: dict[str, Any] = {
@@ -146,3 +189,62 @@ def keep_published(root: Root, version: str) -> None:
 
 def _kept(version: str) -> str:
     return f"{PUBLISHED}/{version}.json"
+
+
+LICENCES = "state/licences.json"
+LicenceClass: TypeAlias = Literal["allow", "metadata-only", "deny"]
+CLASSES: tuple[LicenceClass, ...] = get_args(LicenceClass)
+
+
+@dataclass(frozen=True, slots=True)
+class Licences:
+    """The class of each licence under the policy of the last run.
+
+    Args:
+        classes: By SPDX expression; versions that are served no more have theirs here too.
+        unknown: Of documents whose licence is not known.
+    """
+
+    classes: Mapping[str, LicenceClass]
+    unknown: LicenceClass
+
+    def class_of(self, licence: str | None) -> LicenceClass:
+        """Return the class of a licence (None: unknown).
+
+        One that no run has classed keeps its text back: nothing says that it may be shown.
+        """
+        return self.unknown if licence is None else self.classes.get(licence, "metadata-only")
+
+
+def read_licences(root: Root) -> Licences | None:
+    """Return what the last run wrote, or None where none has.
+
+    Raises:
+        StorageError: The file is damaged.
+    """
+    record = root.read_json(LICENCES)
+    if record is None:
+        return None
+    classes, unknown = record.get("classes"), record.get("unknown")
+    if not isinstance(classes, dict) or any(c not in CLASSES for c in (unknown, *classes.values())):
+        msg = f"{root.at(LICENCES)} is damaged: delete it, then `skillery run --root {root.uri}`"
+        raise StorageError(msg)
+    return Licences(**record)
+
+
+def require_licences(root: Root) -> Licences:
+    """Return what the last run wrote.
+
+    Raises:
+        StorageError: The file is damaged, or missing: nothing says what may be shown.
+    """
+    found = read_licences(root)
+    if found is None:
+        msg = f"{root.at(LICENCES)} is missing: `skillery run --root {root.uri}` works it out"
+        raise StorageError(msg)
+    return found
+
+
+def write_licences(root: Root, licences: Licences) -> None:
+    """Replace the file in one step."""
+    root.write_json(LICENCES, asdict(licences))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from storage.parquet import read_frame, write_frame
-from storage.partitions import PartitionedTable
+from storage.partitions import PartitionedTable, partition_of
 from storage.root import Root
 from storage.schemas import DOCUMENTS, DROPPED, EDGES, NODES
 
 _TIME = pl.Datetime("us", "UTC")
-
 # One row a document and source: no text, so that an unchanged night rewrites none.
 _SEEN: dict[str, Any] = {
     "doc_id": pl.String, "source": pl.String, "digest": pl.String, "raw_part": pl.String,
@@ -112,3 +113,109 @@ def read_run(root: Root, run_id: str) -> dict[str, Any] | None:
 def write_run(root: Root, record: dict[str, Any]) -> None:
     """Keep one run's record under its `run_id`."""
     root.write_json(f"state/runs/{record['run_id']}.json", record)
+
+
+_NOT_DROPPED = ("kept", "pending")
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCounts:
+    """Documents, nodes and edges, and by reason how many documents crawled are in none of them."""
+
+    documents: int
+    nodes: int
+    edges: int
+    dropped: dict[str, int]
+
+
+def corpus_counts(root: Root) -> CorpusCounts:
+    """Count what the root holds now.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    parsed = parsed_table(root).read(columns=["n_nodes", "n_edges"])
+    outcomes = Counter(refined_table(root).read(columns=["outcome"])["outcome"])
+    documents = documents_table(root).read(columns=["doc_id", "body_hash"])
+    folded = folded_table(root).read(columns=["doc_id", "body_hash"])
+    near = folded.join(documents, on="body_hash", how="anti").height
+    copies = {"duplicate": folded.height - near, "near_duplicate": near}
+    dropped = {reason: n for reason, n in sorted(outcomes.items()) if reason not in _NOT_DROPPED}
+    return CorpusCounts(
+        documents=documents.height,
+        nodes=int(parsed["n_nodes"].sum()),
+        edges=int(parsed["n_edges"].sum()),
+        dropped={**dropped, **{reason: n for reason, n in copies.items() if n}},
+    )
+
+
+# One row of a list a source. `repository` is lower-case `owner/repo`, `ref` the first part of what follows
+# /tree/ in its URL (empty: the default branch), `rest` what follows that. What looking brought: `doc_id`,
+# `outcome` (`ok`, or why there is no document, null: not looked at yet), `digest` of the skill's files.
+_LISTED: dict[str, Any] = {
+    "repository": pl.String, "ref": pl.String, "rest": pl.String, "source": pl.String,
+    "source_id": pl.String, "written": pl.String, "updated_at": _TIME, "stars": pl.Int64,
+    "category": pl.String, "tags": pl.List(pl.String), "doc_id": pl.String, "outcome": pl.String,
+    "digest": pl.String,
+}  # fmt: skip
+LISTED = pl.Schema(_LISTED)
+# One row a repository, ref and source. `state` is `ok`, `refused` (its archive), `too-large`, `failed` (could
+# not be looked at), `missing`, `denied`, `gone` (missed too often) or `withdrawn`; `listed` is the digest of
+# its listed rows when it was last looked at; `misses` counts runs that missed it in a row.
+_REPOSITORIES: dict[str, Any] = {
+    "repository": pl.String, "ref": pl.String, "source": pl.String, "full_name": pl.String,
+    "repo_id": pl.String, "licence": pl.String, "stars": pl.Int64, "commit": pl.String, "etag": pl.String,
+    "etag_key": pl.String, "state": pl.String, "listed": pl.String, "checked_at": _TIME, "changed_at": _TIME,
+    "misses": pl.Int32, "first_missed_at": _TIME, "last_missed_at": _TIME, "detail": pl.String,
+}  # fmt: skip
+REPOSITORIES = pl.Schema(_REPOSITORIES)
+# An id that a list gives is lossy: two skills may share one. A place is one's own.
+_KEYS = {"listed": ["source", "repository", "ref", "rest"], "repositories": ["source", "repository", "ref"]}
+
+
+def listed_table(root: Root) -> PartitionedTable:
+    """Return the rows of all lists, by repository."""
+    return PartitionedTable(root, "state/listed", LISTED, key="repository")
+
+
+def repositories_table(root: Root) -> PartitionedTable:
+    """Return the repositories looked at."""
+    return PartitionedTable(root, "state/repositories", REPOSITORIES, key="repository")
+
+
+def upsert(table: PartitionedTable, rows: pl.DataFrame) -> None:
+    """Put rows in place of those with the same key, which the table's name tells; the last of a key counts.
+
+    Args:
+        table: One of the two tables above.
+        rows: Of its schema.
+    """
+    if rows.is_empty():
+        return
+    by = _KEYS[table.folder.rpartition("/")[2]]
+    rows = rows.unique(by, keep="last", maintain_order=True)
+    repositories = set(rows["repository"])
+    held = table.read({partition_of(r) for r in repositories})
+    others = held.filter(pl.col("repository").is_in(list(repositories))).join(rows, on=by, how="anti")
+    table.replace(repositories, pl.concat([others, rows]))
+
+
+# `rule` says how a row was made, another rule's rows are made again; `size` counts distinct shingles;
+# `bands` holds little-endian 32-bit numbers, empty for a text too short to have shingles.
+SIGNATURES = pl.Schema({
+    "body_hash": pl.String, "rule": pl.String, "size": pl.Int32, "bands": pl.Binary,
+})  # fmt: skip
+# Pairs of texts compared on their true shingles, near or not; `body_hash` is the smaller of the two.
+COMPARED = pl.Schema({
+    "body_hash": pl.String, "other": pl.String, "rule": pl.String, "similarity": pl.Float64,
+})  # fmt: skip
+
+
+def signatures_table(root: Root) -> PartitionedTable:
+    """Return the table of texts' signatures."""
+    return PartitionedTable(root, "state/signatures", SIGNATURES, key="body_hash")
+
+
+def compared_table(root: Root) -> PartitionedTable:
+    """Return the table of texts compared, with their similarity."""
+    return PartitionedTable(root, "state/near", COMPARED, key="body_hash")

@@ -21,7 +21,6 @@ FOLDER = "vectors"
 STATES = "states"
 # A part is read whole where one row of it is wanted: 4,096 vectors of 384 numbers are 6 MB, states too.
 ROWS_PER_PART = 4096
-
 _Vectors = npt.NDArray[np.float32]
 
 

@@ -1,0 +1,1 @@
+"""The work, stage by stage: crawl, refine, models, parse, retrieve, evaluate; pure cores, thin shells."""

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from tasks.models.encoder import OnnxEncoder
-from tests.hand_written import SKILLS
-from tests.s3_server import BUCKET, s3_server
-from tests.skill_root import MINILM, Export, SkillRoot
+from tests.support.hand_written import SKILLS
+from tests.support.s3_server import BUCKET, s3_server
+from tests.support.skill_root import MINILM, Export, SkillRoot
 
 _EXPORT = """
 import sys
 from pathlib import Path
-from tasks.models.export import exported_encoder
+from tasks.models.onnx_export import exported_encoder
 folder = exported_encoder(Path(sys.argv[1]), sys.argv[2])
 sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transformers') if m in sys.modules)}")
 """
@@ -27,7 +27,7 @@ sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transform
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file's tests with one worker, and with one all that share a Prefect server."""
     for item in items:
-        group = "prefect" if item.get_closest_marker("prefect") else item.path.name
+        group = "prefect" if item.get_closest_marker("prefect") else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
 
 

@@ -1,32 +1,34 @@
-"""The rules that the design sets for imports and sizes, read off the sources."""
+"""The rules that the design sets for folders, imports, names and sizes, read off the sources."""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support.paths import PROJECT
+from tests.support.skill_root import SkillRoot
 
-from tests.skill_root import SkillRoot
-
-PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = ("storage", "tasks", "flows")
 STAGES = ("models", "crawl", "refine", "parse", "retrieve", "evaluate")
-HEAVY = ("prefect", "torch", "sentence_transformers", "transformers", "optimum")
+TORCH = {"torch", "sentence_transformers", "transformers", "optimum"}
+HEAVY = ("prefect", *TORCH)
 # What crawling and refining need, and no question does.
 FOR_RUNS = ("license_expression", "boolean", "scipy", "rensa", "py3langid", "aiohttp")
-# What loads models to export or train, or those of published pipelines, inside functions.
-LOADERS = {
-    f"tasks/models/{name}.py"
-    for name in ("export", "cross_encoder", "bi_encoder", "causal_reranker", "training")
-}
-# What is run by hand, to train what the package ships, with what it takes along: imported by nothing else.
-PROGRAMS = {"tasks/parse/tune.py", "tasks/parse/context_network.py"}
+# What exports or trains models may import torch, as the folders of training do.
+TORCH_FOLDERS = re.compile(r"tasks/(models/with_torch|\w+/train)/|tasks/models/onnx_export\.py")
+# Prefect belongs to flows and shells; the rest of `flows` imports it inside the commands that run flows.
+PREFECT = re.compile(r"flows/\w+\.py|tasks/\w+/shells\.py")
+# Thin by design: shells wrap a core, a flow is one file, a protocol is what others implement.
+THIN = re.compile(r"flows/\w+\.py|.*/(shells|protocols?)\.py|.*/__init__\.py")
 MARKETPLACE = PROJECT / "tasks" / "crawl" / "marketplace"
 SOURCES = sorted(
     path.relative_to(PROJECT).as_posix()
@@ -34,11 +36,18 @@ SOURCES = sorted(
     for path in (PROJECT / package).rglob("*.py")
     if not path.is_relative_to(MARKETPLACE)
 )
-OURS = [*SOURCES, *sorted(p.relative_to(PROJECT).as_posix() for p in (PROJECT / "tests").rglob("*.py"))]
+MODULES = [source for source in SOURCES if not source.endswith("__init__.py")]
+TESTS = sorted(path.relative_to(PROJECT).as_posix() for path in (PROJECT / "tests").rglob("*.py"))
 
 
+@cache
+def text(source: str) -> str:
+    return (PROJECT / source).read_text("utf-8")
+
+
+@cache
 def tree(source: str) -> ast.Module:
-    return ast.parse((PROJECT / source).read_text("utf-8"))
+    return ast.parse(text(source))
 
 
 def imported(node: ast.AST) -> Iterator[str]:
@@ -52,110 +61,31 @@ def imported(node: ast.AST) -> Iterator[str]:
 
 
 def imported_on_loading(node: ast.AST) -> Iterator[str]:
-    """Yield the modules that are imported when the file is, hence not those inside functions."""
+    """Yield the modules that are imported when the file is; imports inside functions are not."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield from imported(child)
+        elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
         elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from imported_on_loading(child)
 
 
-def roots(modules: Iterator[str]) -> set[str]:
+@cache
+def imports(source: str) -> frozenset[str]:
+    """Return the modules of ours that a module imports, by their files."""
+    found = set()
+    for name in imported(tree(source)):
+        for module in (name, name.rpartition(".")[0]):
+            file = f"{module.replace('.', '/')}.py"
+            if file in MODULES:
+                found.add(file)
+                break
+    return frozenset(found)
+
+
+def roots(modules: Iterable[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules}
-
-
-def stage(module: str) -> int | None:
-    """Return where `tasks.<stage>...` stands in the order of stages."""
-    parts = module.split(".")
-    return STAGES.index(parts[1]) if parts[0] == "tasks" and parts[1:2] != ["__init__"] else None
-
-
-def test_there_is_something_to_look_at() -> None:
-    assert len(SOURCES) > 80
-    assert {source.partition("/")[0] for source in SOURCES} == set(PACKAGES)
-    assert {Path(s).parts[1] for s in SOURCES if s.startswith("tasks/") and s.count("/") > 1} == set(STAGES)
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_imports_run_from_flows_to_tasks_to_storage(source: str) -> None:
-    own = PACKAGES.index(source.partition("/")[0])
-
-    above = roots(imported(tree(source))) & set(PACKAGES[own + 1 :])
-
-    assert not above, f"{source} imports {above}, which lies above it"
-
-
-@pytest.mark.parametrize("source", [s for s in SOURCES if s.startswith("tasks/")])
-def test_a_stage_imports_itself_and_what_lies_below_it(source: str) -> None:
-    own = stage(source.removesuffix(".py").replace("/", "."))
-
-    later = {
-        m for m in imported(tree(source)) if (at := stage(m)) is not None and own is not None and at > own
-    }
-
-    assert not later, f"{source} imports later stages: {later}"
-
-
-@pytest.mark.parametrize("source", [s for s in SOURCES if Path(s).parts[0] != "flows"])
-def test_prefect_is_known_to_flows_and_shells_alone(source: str) -> None:
-    may = source.startswith("tasks/") and source.endswith("/shells.py")
-
-    assert may or not any(m.startswith("prefect") for m in roots(imported(tree(source))))
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        *(
-            "flows/cli.py",
-            "flows/cli_evaluate.py",
-            "flows/options.py",
-            "flows/queries.py",
-            "flows/printing.py",
-            "flows/settings.py",
-        ),
-        *("flows/classifying.py", "flows/evaluating_nodes.py", "flows/llm_settings.py"),
-    ],
-)
-def test_the_command_loads_no_prefect_by_itself(source: str) -> None:
-    assert not roots(imported_on_loading(tree(source))) & set(HEAVY)
-
-
-@pytest.mark.parametrize("source", [s for s in SOURCES if s.startswith("storage/")])
-def test_storage_knows_no_models(source: str) -> None:
-    models = {*HEAVY, "onnxruntime", "tokenizers", "openai"}
-
-    assert not roots(imported(tree(source))) & models
-
-
-@pytest.mark.parametrize("source", [s for s in SOURCES if s.startswith("tasks/")])
-def test_training_libraries_are_loaded_by_what_loads_models_alone_and_inside_a_function(source: str) -> None:
-    heavy = set(HEAVY) - {"prefect"}
-
-    assert source in PROGRAMS or not roots(imported_on_loading(tree(source))) & heavy
-    assert source in LOADERS | PROGRAMS or not roots(imported(tree(source))) & heavy
-
-
-@pytest.mark.parametrize("program", sorted(PROGRAMS))
-def test_what_trains_by_hand_is_imported_by_nothing_that_runs(program: str) -> None:
-    module = program.removesuffix(".py").replace("/", ".")
-    others = [source for source in SOURCES if source not in PROGRAMS]
-    assert not [s for s in others if any(name.startswith(module) for name in imported(tree(s)))]
-
-
-@pytest.mark.parametrize("source", [s for s in SOURCES if s.endswith("/shells.py")])
-def test_a_shell_has_at_most_twelve_lines(source: str) -> None:
-    for function in functions(source):
-        assert body_lines(function) <= 12, f"{source}: {function.name} is too long for a shell"
-
-
-@pytest.mark.parametrize("source", OURS)
-def test_files_and_functions_keep_their_size(source: str) -> None:
-    text = (PROJECT / source).read_text("utf-8")
-    assert text.count("\n") <= 350
-
-    for function in functions(source):
-        assert body_lines(function) <= 60, f"{source}: {function.name} is too long"
 
 
 def functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -170,18 +100,146 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0
 
 
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the nodes of one circle of a graph, or none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def folder(source: str) -> str:
+    return source.rpartition("/")[0]
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(SOURCES) > 200
+    assert {source.partition("/")[0] for source in SOURCES} == set(PACKAGES)
+    assert {Path(s).parts[1] for s in SOURCES if s.startswith("tasks/") and s.count("/") > 1} == set(STAGES)
+    assert "tasks/crawl/intake.py" in imports("tasks/crawl/collect.py")
+
+
+def test_imports_run_from_flows_to_tasks_to_storage() -> None:
+    above = {
+        source: names
+        for source in SOURCES
+        for own in [PACKAGES.index(source.partition("/")[0])]
+        if (names := roots(imported(tree(source))) & set(PACKAGES[own + 1 :]))
+    }
+
+    assert above == {}
+
+
+def test_a_stage_imports_itself_and_the_stages_below_it() -> None:
+    def stage(source: str) -> int:
+        return STAGES.index(source.split("/")[1])
+
+    staged = [source for source in MODULES if source.startswith("tasks/")]
+    later = [
+        (source, other)
+        for source in staged
+        for other in imports(source)
+        if other.startswith("tasks/") and stage(other) > stage(source)
+    ]
+
+    assert later == []
+
+
+def test_neither_files_nor_folders_import_each_other_in_a_circle() -> None:
+    files = {source: set(imports(source)) for source in MODULES}
+    folders: dict[str, set[str]] = defaultdict(set)
+    for source, others in files.items():
+        # `flows` holds the flows and, above them, the command's folders, which share its settings.
+        folders[folder(source)] |= {folder(other) for other in others} - {folder(source), "flows"}
+
+    assert circle(files) == []
+    assert circle(folders) == []
+
+
+def test_a_folder_holds_at_most_sixteen_modules() -> None:
+    full = {name: n for name, n in Counter(map(folder, MODULES)).items() if n > 16}
+
+    assert full == {}
+
+
+def test_a_folder_says_in_one_docstring_what_it_is_for() -> None:
+    silent = [
+        name for name in set(map(folder, MODULES)) if not ast.get_docstring(tree(f"{name}/__init__.py"))
+    ]
+
+    assert silent == []
+
+
+def test_prefect_is_known_to_flows_and_shells_alone() -> None:
+    def known(source: str) -> Iterable[str]:
+        inside = source.startswith(("flows/cli/", "flows/commands/"))
+        return imported_on_loading(tree(source)) if inside else imported(tree(source))
+
+    knowing = [s for s in SOURCES if not PREFECT.fullmatch(s) and "prefect" in roots(known(s))]
+
+    assert knowing == []
+
+
+def test_settings_load_no_prefect_by_themselves() -> None:
+    assert not roots(imported_on_loading(tree("flows/settings.py"))) & set(HEAVY)
+
+
+def test_storage_knows_no_models() -> None:
+    models = {*HEAVY, "onnxruntime", "tokenizers", "openai"}
+
+    assert [s for s in SOURCES if s.startswith("storage/") and roots(imported(tree(s))) & models] == []
+
+
+def test_only_training_and_the_folder_with_torch_import_torch() -> None:
+    others = [source for source in SOURCES if not TORCH_FOLDERS.match(source)]
+
+    assert [s for s in others if roots(imported(tree(s))) & TORCH] == []
+    # On loading, only what is run by hand may: the rest is imported by commands that ask and answer.
+    by_hand = [s for s in SOURCES if "/train/" in s]
+    assert [s for s in SOURCES if s not in by_hand and roots(imported_on_loading(tree(s))) & TORCH] == []
+
+
+def test_what_loads_torch_at_once_is_imported_by_training_alone() -> None:
+    loading = {s for s in MODULES if roots(imported_on_loading(tree(s))) & TORCH}
+
+    assert [(s, o) for s in MODULES if "/train/" not in s for o in imports(s) & loading] == []
+
+
+def test_a_shell_has_at_most_twelve_lines() -> None:
+    shells = [source for source in SOURCES if source.endswith("/shells.py")]
+    long = [(s, f.name) for s in shells for f in functions(s) if body_lines(f) > 12]
+
+    assert shells
+    assert long == []
+
+
+def test_files_and_functions_keep_their_size() -> None:
+    ours = [*SOURCES, *TESTS]
+
+    assert [source for source in ours if text(source).count("\n") > 350] == []
+    assert [(s, f.name) for s in ours for f in functions(s) if body_lines(f) > 60] == []
+
+
 def test_nothing_is_called_utils() -> None:
     assert [s for s in SOURCES if Path(s).stem in {"utils", "util", "helpers", "misc", "common"}] == []
 
 
+def test_no_test_imports_another_test() -> None:
+    def is_test(name: str) -> bool:
+        return any(part.startswith("test_") for part in name.split(".")[:-1])
+
+    assert [(s, m) for s in TESTS for m in imported(tree(s)) if is_test(m)] == []
+
+
 _ASK = """
 import contextlib, io, json, sys
-from flows import cli
+from flows.cli.main import main
 answers = []
 for arguments in json.load(sys.stdin):
     sys.argv, printed = ["skillery", *arguments], io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        cli.main()
+        main()
     answers.append([printed.getvalue(), [m for m in {heavy!r} if m in sys.modules]])
 json.dump(answers, sys.stdout)
 """

@@ -11,12 +11,11 @@ from typing import Any
 from storage.errors import NothingReadable, SourceError, SourceUnavailable
 from storage.root import Root
 from storage.state import read_sources, write_source
-from tasks.crawl.forgotten import REASON as FORGOTTEN
-from tasks.crawl.reading import Reading, SourceReport
-from tasks.crawl.source import Source
+from tasks.crawl.intake import Reading, SourceReport
+from tasks.crawl.source.protocol import Source
+from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 
 log = logging.getLogger(__name__)
-
 QUOTA = "quota"  # the reason of a reading that ended with the day's quota: it goes on the next day
 
 

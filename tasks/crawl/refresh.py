@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from storage.crawl_state import listed_table, repositories_table
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import Dropped, Listing, RawDocument
-from storage.state import seen_table
-from tasks.crawl.identity import doc_key
-from tasks.crawl.items import Gone, Item, Missed, Unchanged, Usage
-from tasks.crawl.looking import Look
-from tasks.crawl.opening import Opening, open_source
-from tasks.crawl.repositories import Repositories
-from tasks.crawl.source import Source
-from tasks.crawl.stream import drain
-from tasks.crawl.units import Unit, units_of
+from storage.state import listed_table, repositories_table, seen_table
+from tasks.crawl.github.crawler import Repositories
+from tasks.crawl.github.due import Unit, units_of
+from tasks.crawl.github.fetch import Look
+from tasks.crawl.http.stream import drain
+from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged, Usage
+from tasks.crawl.sources import Opening, open_source
 
 _LISTS = "skillsmp"  # such a source names repositories by the thousand; one of them can be looked at alone
 

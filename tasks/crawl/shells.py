@@ -10,11 +10,11 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
+from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
-from tasks.crawl.opening import Opening, open_source
-from tasks.crawl.reach import Reach
+from tasks.crawl.http.network import Reach
 from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
-from tasks.crawl.replay import backfill_of, days_crawled, replay_seen
+from tasks.crawl.sources import Opening, open_source
 
 
 @task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)

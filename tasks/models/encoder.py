@@ -20,17 +20,14 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import ModelMismatch
 from tasks.models.protocols import Vectors
-from tasks.models.states import STATE_MODEL, pack, unit
+from tasks.models.token_states import STATE_MODEL, pack, unit
 
 log = logging.getLogger(__name__)
-
 # Windows are sorted by length and batched up to this many padded tokens: larger batches fall out of
 # the processor's caches (4,096 take a ninth longer), smaller ones pay the call more often.
 _BATCH_TOKENS = 1024
 _SECONDS_BETWEEN_REPORTS = 5.0
-
 POOLINGS = ("mean", "cls")
-
 _Window = tuple[int, list[int]]
 # A batch's vectors and packed states, and what makes them of the tokens' states and the mask of padding.
 _Found = tuple[Vectors, list[bytes]]
@@ -67,7 +64,7 @@ class OnnxEncoder:
     normalised again.
 
     Args:
-        folder: An export as `tasks.models.export` writes it.
+        folder: An export as `tasks.models.onnx_export` writes it.
         threads: Batches encoded at a time, each on a thread of its own; None means as many as cores.
 
     Raises:

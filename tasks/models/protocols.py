@@ -31,7 +31,7 @@ class StateEncoder(Encoder, Protocol):
     """An encoder that can tell what it makes of a text's tokens."""
 
     def encode_states(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
-        """Return one unit vector a text, and its states as `tasks.models.states` packs them, or none."""
+        """Return one unit vector a text, and its states as `token_states` packs them, or none."""
 
 
 class Tokenizer(Protocol):

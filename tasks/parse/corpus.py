@@ -12,12 +12,12 @@ import polars as pl
 
 from storage.partitions import PartitionedTable, partition_of
 from storage.root import Root
-from storage.schemas import EDGES, NODES, Edge, Node, to_frame
+from storage.schemas import EDGES, NODE_TYPES, NODES, Edge, Node, to_frame
 from storage.state import PARSED, documents_table, edges_table, nodes_table, parsed_table
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
-from tasks.models.states import encoded, packing
+from tasks.models.token_states import encoded, packing
 from tasks.parse import STAGE_VERSION
-from tasks.parse.classify import Classifier
+from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_documents
 from tasks.parse.edges import infer_edges
 
@@ -193,3 +193,25 @@ class _ParseWriter:
         self.parsed.replace(ids, pl.DataFrame(rows, schema=PARSED, orient="row"))
         counts = {"documents": len(ids), "nodes": len(nodes), "edges": len(all_edges), "vectors": len(made)}
         self.counts.update(counts)
+
+
+# SkillPager, table 3: shares of 22,774 nodes of 395 skills, in percent.
+SKILLPAGER = {
+    "concept": 49.9, "param": 22.7, "step": 11.5, "example": 11.1, "precondition": 2.5, "error_handling": 2.2,
+}  # fmt: skip
+
+
+def node_type_mix(root: Root) -> list[dict[str, Any]]:
+    """Return a row a node type: how many nodes, their share in percent, and SkillPager's share."""
+    types = nodes_table(root).read(columns=["node_type"])
+    counts = dict(types.group_by("node_type").len().iter_rows())
+    total = max(sum(counts.values()), 1)
+    return [
+        {
+            "node_type": t,
+            "nodes": counts.get(t, 0),
+            "percent": round(100 * counts.get(t, 0) / total, 1),
+            "skillpager_percent": SKILLPAGER[t],
+        }
+        for t in sorted(NODE_TYPES, key=lambda t: -SKILLPAGER[t])
+    ]

@@ -14,14 +14,12 @@ from tasks.models.protocols import Vectors
 from tasks.parse.references import find_references
 
 _Positions = npt.NDArray[np.intp]
-
 # Rows of the similarity matrix that exist at one time: 512 by 5,000 nodes are 10 MB.
 _ROWS = 512
 # A document of thousands of equal lines would otherwise have millions of edges.
 MOST_SIMILAR = 100
 # A step further on in the section is one that other text leads to.
 FARTHEST_STEP = 12
-
 _DEPENDENCY = re.compile(
     r"\b(?:if|when|whenever|unless|until|once|after|before|prior|must|mustn't|only|requir\w+|need\w*"
     r"|ensure|make sure"

@@ -42,9 +42,7 @@ _COMMON = frozenset(
     always"""
     )
 )
-
 _Words = tuple[str, ...]
-
 _WORD = re.compile(r"[^\W_]+(?:['’_-][^\W_]+)*")
 _NUMBERED = re.compile(
     r"\W*((?:step|phase|stage|part|section|appendix|rule|task|level|pattern|method|option)\s+(?:\d+(?:\.\d+)*|[A-Z]\b))",

@@ -13,16 +13,16 @@ from prefect.concurrency.asyncio import concurrency
 from prefect.exceptions import ObjectNotFound
 
 from storage.root import Root
+from tasks.models.cached_encoder import export_here, load_kept_encoder
 from tasks.models.encoder import card_of
-from tasks.models.export import exported_encoder
-from tasks.models.kept import export_here, load_kept_encoder
-from tasks.models.llm_budget import Carried
-from tasks.parse.careful import embedded_classifier, embedded_name
-from tasks.parse.choose import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
+from tasks.models.llm.budget import Carried
+from tasks.models.onnx_export import exported_encoder
+from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded_name
+from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
-from tasks.parse.kept_look import KeptLook
 
 LIMIT = "skillery-llm"
+
 """The global concurrency limit that questions take a slot of, whichever worker asks them."""
 
 

@@ -9,9 +9,7 @@ from typing import Any
 import polars as pl
 
 from storage.errors import StorageError
-from storage.forgotten import Forgotten
 from storage.parquet import read_frame, write_frame
-from storage.refine_state import SIGNATURES
 from storage.root import Root
 from storage.schemas import (
     DOCUMENTS,
@@ -26,14 +24,16 @@ from storage.schemas import (
     RawDocument,
     to_frame,
 )
-from tasks.crawl.forgotten import drop_forgotten
-from tasks.refine.decode import decode
+from storage.state import SIGNATURES
+from storage.tombstones import Forgotten
+from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.refine.document import refine_document
+from tasks.refine.duplicates.minhash import SignatureRule, signatures
+from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import Limits
-from tasks.refine.near import NearLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
-from tasks.refine.risks import scan_all
-from tasks.refine.signatures import SignatureRule, signatures
+from tasks.refine.risks.scan import scan_all
+from tasks.refine.text.decode import decode
 
 _BARE = ("fetched_at", "run_id", "schema_version")
 

@@ -6,24 +6,26 @@ import hashlib
 from datetime import datetime
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
-from tasks.refine.body_filters import no_body, no_instructions, too_short
-from tasks.refine.decode import decode
 from tasks.refine.filters import (
     Limits,
     Verdict,
     empty,
     licence_refused,
+    no_body,
+    no_instructions,
     no_language,
     not_text,
     template,
     too_large,
     too_risky,
+    too_short,
 )
-from tasks.refine.findings import finding
-from tasks.refine.language import MIN_LETTERS, Language, language_of
-from tasks.refine.licences import Licence, resolve_licence
-from tasks.refine.parts import Parts, server_parts, skill_parts
-from tasks.refine.risks import scan
+from tasks.refine.frontmatter.parts import Parts, server_parts, skill_parts
+from tasks.refine.licences.resolve import Licence, resolve_licence
+from tasks.refine.risks.scan import scan
+from tasks.refine.text.decode import decode
+from tasks.refine.text.findings import finding
+from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 
 
 def body_hash(body: str) -> str:

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from storage.errors import WrongInput
 from storage.schemas import Finding
-from tasks.refine.canonical import control_share
-from tasks.refine.language import MIN_LETTERS, Language
-from tasks.refine.placeholders import is_placeholder, only_placeholders
-from tasks.refine.policy import SERVE_POLICY, LicencePolicy, licence_class, require_classes
+from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_class, require_classes
+from tasks.refine.text.canonical import control_share
+from tasks.refine.text.language import MIN_LETTERS, Language
+from tasks.refine.text.rules import rules_data
+
+_RULE = frozenset("-=_*")
+_WRAPPING = " \t\n>*_`\"'“”<>[](){}-+#:!."
+_TASK_MARK = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+
+
+@functools.cache
+def _pattern() -> re.Pattern[str]:
+    lines = rules_data("placeholders.yaml")["lines"]
+    return re.compile("|".join(f"(?:{line})" for line in lines), re.IGNORECASE)
+
+
+def is_placeholder(line: str) -> bool:
+    """Tell whether a line stands for a text that is not there yet."""
+    bare = _TASK_MARK.sub("", line.strip(), count=1)
+    inner = bare.strip(_WRAPPING)
+    return bool(inner) and bool(_pattern().fullmatch(inner) or _pattern().fullmatch(bare.strip()))
+
+
+def only_placeholders(body: str) -> bool:
+    """Tell whether a body is headings and placeholders alone, with at least one placeholder."""
+    found = False
+    for line in body.split("\n"):
+        if not line.strip() or _HEADING.match(line) or set(line.strip()) <= _RULE:
+            continue
+        if not is_placeholder(line):
+            return False
+        found = True
+    return found
+
 
 Verdict: TypeAlias = tuple[str, str] | None
-
 MAX_CONTROL_SHARE = 0.1
 # The gravest first.
 SEVERITIES = ("error", "warning", "info")
@@ -117,3 +149,70 @@ def too_risky(risks: Sequence[Finding], severity: str | None) -> Verdict:
         return None
     grave = [r.code for r in risks if SEVERITIES.index(r.severity) <= SEVERITIES.index(severity)]
     return ("risk_policy", ", ".join(dict.fromkeys(grave))) if grave else None
+
+
+_ATX = re.compile(r" {0,3}#{1,6}(?:[ \t].*)?$")
+# One line of text and its underline; a list item, quote, table or fence above dashes is no heading.
+_TEXT = re.compile(r" {0,3}(?![-*+>|`~ \t]|\d+[.)])")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
+_LIST_MARK = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?")
+# A link, a reference's target, an address, a file to include; taken out one by one: a pattern of a line of
+# them takes time exponential in their number.
+_LINK = re.compile(
+    r"!?\[[^\[\]]*\]\([^()]*\)|\[[^\[\]]+\]:[ \t]*\S+|<?https?://[^\s,;|]+|(?<![\w.])@[\w./-]+"
+)
+_HEAD_CHARS = 500
+_WORD = re.compile(r"[^\W_]+")
+# Scripts without spaces: two of their characters pass for a word.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+
+
+def _only_headings(lines: list[str], *, or_links: bool = False) -> bool:
+    """Tell whether a document has headings, marked or underlined, links if they count, and nothing else."""
+    at = 0
+    while at < len(lines):
+        if not lines[at].strip() or _ATX.match(lines[at]) or (or_links and _only_links(lines[at])):
+            at += 1
+        elif _TEXT.match(lines[at]) and at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]):
+            at += 2
+        else:
+            return False
+    return True
+
+
+def _only_links(line: str) -> bool:
+    """Tell whether a line is a link or several, as a list item or not, and nothing else."""
+    mark = _LIST_MARK.match(line)
+    rest, links = _LINK.subn(" ", line[mark.end() if mark else 0 :])
+    return links > 0 and not rest.strip(" \t,;|.")
+
+
+def no_body(body: str) -> Verdict:
+    """Drop a document that says nothing: a blank body, or headings with nothing below them."""
+    if not body.strip():
+        return "no_body", "nothing below the front matter"
+    # Headings are no nodes, so a document of headings alone has nothing to page.
+    if _only_headings(body.split("\n")):
+        return "no_body", "only headings below the front matter"
+    return None
+
+
+def no_instructions(body: str) -> Verdict:
+    """Drop a document of nothing but links, and headings above them: an index tells nobody what to do."""
+    if not _only_headings(body.split("\n"), or_links=True):
+        return None
+    return "no_instructions", "only links and headings below the front matter"
+
+
+def count_words(text: str) -> int:
+    """Return a text's words; in scripts written without spaces two characters pass for one."""
+    unspaced = len(_UNSPACED.findall(text))
+    return len(_WORD.findall(_UNSPACED.sub(" ", text) if unspaced else text)) + (unspaced + 1) // 2
+
+
+def too_short(body: str, *, min_words: int) -> Verdict:
+    """Drop a body of fewer words than `min_words`; headings, code and links count."""
+    # A body's start is enough to tell that it is long enough.
+    words = count_words(body[:_HEAD_CHARS]) if len(body) > _HEAD_CHARS else 0
+    words = words if words >= min_words else count_words(body)
+    return ("too_short", f"{words} words, at least {min_words} wanted") if words < min_words else None

@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from storage.forgotten import Forgotten
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.state import SEEN, refined_table, seen_table
+from storage.tombstones import Forgotten
 from tasks.refine import STAGE_VERSION
-from tasks.refine.duplicates import preferred
+from tasks.refine.duplicates.exact import preferred
 from tasks.refine.filters import Limits
 from tasks.refine.rule_digests import rule_digests
 
@@ -21,7 +21,6 @@ STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
     "state/staged/kept", "state/staged/dropped", "state/staged/signatures"
 )  # fmt: skip
 PARTS_PER_BATCH = 10
-
 # `action` is `refine` (new, changed, or refined by other rules before), `remove` (no source has it any
 # more under this id), `lose` (since this run another source's copy counts, named in `lost_to_source`) or
 # `forget` (a source that held it has it no more, another's copy counts).

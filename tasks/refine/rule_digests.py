@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 
-from tasks.refine.boilerplate import RULES
-from tasks.refine.risks import rules_digest
-from tasks.refine.rules_data import rules_text
+from tasks.refine.risks.rules import rules_digest
+from tasks.refine.text.boilerplate import RULES
+from tasks.refine.text.rules import rules_text
 
 
 @functools.cache

@@ -13,11 +13,11 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
 from tasks.refine.batch import refine_batch
+from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import limits_from
-from tasks.refine.near import NearLimits
 from tasks.refine.plan import plan_refine
-from tasks.refine.processes import run_in
 from tasks.refine.settle import settle
+from tasks.refine.workers import run_in
 
 
 @task(name="plan-refine", cache_policy=NO_CACHE)

@@ -1,0 +1,1 @@
+"""From nodes to answers: `index`, `versions` write; `routing`, `paging` answer from `served_index`."""

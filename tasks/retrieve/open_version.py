@@ -12,9 +12,9 @@ import lancedb
 from storage.root import Root
 from storage.served import Served
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.page import PagedDocument
-from tasks.retrieve.routing_store import open_routing
-from tasks.retrieve.search import Searcher
+from tasks.retrieve.paging.types import PagedDocument
+from tasks.retrieve.routing.search import Searcher
+from tasks.retrieve.routing.store import open_routing
 
 # Documents kept ready: an agent asks the same skill again and again. So many at most, and so many bytes of
 # their tokens' states, of which a long document has a hundred times as many as most.

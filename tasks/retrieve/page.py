@@ -8,15 +8,18 @@ from types import MappingProxyType
 
 from storage.errors import WrongInput
 from tasks.models.protocols import Encoder, Tokenizer
-from tasks.retrieve.paging_facets import page_by_facets
-from tasks.retrieve.paging_fill import page_of
-from tasks.retrieve.paging_published import SETTINGS, NodeRanking, rank_chunks, rank_every_node, rank_whole
-from tasks.retrieve.paging_types import Page, PagedDocument, Ranking, Reranker
-
-__all__ = ["DEFAULT_METHOD", "METHODS", "Page", "PagedDocument", "page"]
+from tasks.retrieve.baselines.fill import page_of
+from tasks.retrieve.baselines.skillpager import (
+    SETTINGS,
+    NodeRanking,
+    rank_chunks,
+    rank_every_node,
+    rank_whole,
+)
+from tasks.retrieve.paging.facets import page_by_facets
+from tasks.retrieve.paging.types import Page, PagedDocument, Ranking, Reranker
 
 DEFAULT_METHOD = "facets"
-
 _RANKINGS: MappingProxyType[str, Ranking] = MappingProxyType(
     {
         "full": rank_whole,

@@ -14,20 +14,19 @@ import lancedb
 
 from storage.errors import ModelMismatch, StorageError, UnknownDocument, Withheld, WrongInput
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
-from storage.licences import Licences, require_licences
 from storage.root import Root
-from storage.served import Served, require_served
+from storage.served import Licences, Served, require_licences, require_served
 from storage.state import aliases_table, read_sources
 from tasks.models.encoder import OnnxEncoder
-from tasks.parse.classify import Classifier
+from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_document
-from tasks.retrieve.indexed_nodes import indexed_nodes
+from tasks.retrieve.index.stored_nodes import indexed_nodes
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.page import DEFAULT_METHOD, Page, PagedDocument, page
-from tasks.retrieve.paging_facets import ready_for
-from tasks.retrieve.paging_types import Reranker
-from tasks.retrieve.routing_default import Ranked
-from tasks.retrieve.search import Filters
+from tasks.retrieve.page import DEFAULT_METHOD, page
+from tasks.retrieve.paging.facets import ready_for
+from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
+from tasks.retrieve.routing.router import Ranked
+from tasks.retrieve.routing.search import Filters
 
 _T = TypeVar("_T")
 _PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")

@@ -12,18 +12,17 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
 from storage.served import require_served
+from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
-from tasks.models.kept import load_kept_encoder
-from tasks.refine.policy import LicencePolicy
-from tasks.retrieve.anew import redo_all
-from tasks.retrieve.checks import check_index, require_passed
-from tasks.retrieve.compact import check_compacted, clean_tables, compact_tables, table_files
-from tasks.retrieve.embedding import embed_partitions, plan_embedding
-from tasks.retrieve.index import Built, build
-from tasks.retrieve.licences import classify_licences
-from tasks.retrieve.publish import publish
-from tasks.retrieve.retention import retain_versions
-from tasks.retrieve.shrink import check_shrink
+from tasks.refine.licences.policy import LicencePolicy
+from tasks.retrieve.index.build import Built, build
+from tasks.retrieve.index.embedding import embed_partitions, plan_embedding
+from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
+from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.index.rebuild import redo_all
+from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
+from tasks.retrieve.versions.publish import publish
+from tasks.retrieve.versions.version_retention import retain_versions
 
 
 @task(name="build-tables", cache_policy=NO_CACHE)

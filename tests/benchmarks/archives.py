@@ -22,8 +22,9 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from storage.schemas import RawDocument
-from tasks.crawl.archive import Archive, ArchiveLimits, read_archive
-from tasks.crawl.content import Limits
+from tasks.crawl.github.archive import Archive, read_archive
+from tasks.crawl.github.archive_limits import ArchiveLimits
+from tasks.crawl.source.content import Limits
 
 _WORDS = [
     "prune",

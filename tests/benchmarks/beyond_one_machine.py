@@ -24,9 +24,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.root import Root
-from tests.built import built_at, lowest_cosine
-from tests.many_skills import many_skills
-from tests.s3_server import BUCKET, s3_server
+from tests.support.built import built_at, lowest_cosine
+from tests.support.many_skills import many_skills
+from tests.support.s3_server import BUCKET, s3_server
 
 _STAGES = ("crawl", "refine", "parse", "index")
 
@@ -36,7 +36,7 @@ def run(root: str, source: str, settings: Mapping[str, str], model: Path | None)
     if model is not None:  # exporting it takes 20 s, once a root
         place = Root(root).folder / "models" / model.name
         shutil.copytree(model, place)
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "run"]
+    command = [sys.executable, "-c", "from flows.cli.main import main; main()", "run"]
     began = time.monotonic()
     done = subprocess.run(
         [*command, "--root", root, "--source", source, "--json"],

@@ -30,9 +30,9 @@ from storage.root import Root
 from storage.state import documents_table, nodes_table
 from storage.vectors import VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
-from tasks.parse.kept_look import LOOKS
+from tasks.parse.classify.cascade import LOOKS
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
-from tasks.retrieve.rows import skill_texts
+from tasks.retrieve.index.rows import skill_texts
 from tasks.retrieve.shells import build_tables, check_tables, class_licences, publish_tables
 from tests.benchmarks.refining import crawl, refine
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.evaluate.compare import compare
-from tasks.evaluate.corpora import load_corpus
+from tasks.evaluate.corpus.compare import compare
+from tasks.evaluate.corpus.read import load_corpus
 
 
 def _shown(value: float | None) -> str:

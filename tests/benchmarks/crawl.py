@@ -18,17 +18,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.marketplace.faults import Faults
-from tests.marketplace.populate import change, populate
-from tests.marketplace.server import Marketplace
-from tests.marketplace.world import World
+from tests.support.marketplace.faults import Faults
+from tests.support.marketplace.populate import change, populate
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
 
 
 def night(market: Marketplace, root: Path, urls: Path, delay: float) -> dict[str, Any]:
     """Crawl once and return the report, with seconds and the children's peak memory in MB."""
     market.clear_requests()
     started = time.perf_counter()
-    command = [sys.executable, "-m", "tests.crawl_process", str(root), str(urls), str(delay)]
+    command = [sys.executable, "-m", "tests.support.crawl_process", str(root), str(urls), str(delay)]
     printed = subprocess.run(command, check=True, capture_output=True).stdout
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.schemas import EDGE_TYPES, Edge, Node
 from tasks.models.encoder import OnnxEncoder
-from tasks.models.export import exported_encoder
+from tasks.models.onnx_export import exported_encoder
 from tasks.models.protocols import Vectors
+from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.document import parse_document
 from tasks.parse.edges import infer_edges
-from tasks.parse.local import LocalClassifier
-from tasks.parse.segment import segment
+from tasks.parse.segment.segment import segment
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 NODES = 600

@@ -24,7 +24,7 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
-from flows.classifying import classify_file
+from flows.commands.classify import classify_file
 from flows.settings import load_settings
 from storage.root import Root
 from storage.schemas import DOCUMENTS, Document, to_frame

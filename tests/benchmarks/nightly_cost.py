@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from tests.command import MAIN
+from tests.support.command import MAIN
 
 
 def run(root: Path, source: Path, index: str) -> tuple[float, dict[str, Any]]:

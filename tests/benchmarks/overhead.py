@@ -18,7 +18,7 @@ from pathlib import Path
 
 _EMPTY = """
 import sys
-from flows.prefect_home import prepare_prefect
+from flows.commands.runs import prepare_prefect
 from storage.root import Root
 prepare_prefect(Root(sys.argv[1]))
 from prefect import flow
@@ -34,7 +34,7 @@ empty()
 _RUN = """
 import json, sys, time
 import tasks.models.encoder as encoder
-import tasks.models.export as export
+import tasks.models.onnx_export as export
 spent = 0.0
 
 def timed(function):
@@ -49,7 +49,7 @@ def timed(function):
 
 encoder.OnnxEncoder.encode = timed(encoder.OnnxEncoder.encode)
 export.exported_encoder = timed(export.exported_encoder)
-from flows.run import run_nightly
+from flows.commands.runs import run_nightly
 from storage.root import Root
 root, source, limit = sys.argv[1:]
 record = run_nightly(Root(root), [source], int(limit), "all")

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.evaluate.paging import Remembering
+from tasks.evaluate.paging.bench import Remembering
 from tasks.models.encoder import OnnxEncoder
-from tasks.models.export import exported_encoder
-from tasks.models.states import pack, unit
+from tasks.models.onnx_export import exported_encoder
+from tasks.models.token_states import pack, unit
+from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.document import parse_document
-from tasks.parse.local import LocalClassifier
-from tasks.retrieve.page import PagedDocument, page
-from tasks.retrieve.paging_facets import ready_for
+from tasks.retrieve.page import page
+from tasks.retrieve.paging.facets import ready_for
+from tasks.retrieve.paging.types import PagedDocument
 
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 _QUERY = (

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from storage.root import Root
 from storage.state import parsed_table
-from tasks.parse.local import LocalClassifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -61,7 +61,7 @@ def _warm(index: ServedIndex, sizes: list[tuple[str, int]]) -> None:
 
 
 def _cold(place: str, sizes: list[tuple[str, int]]) -> None:
-    skillery = [sys.executable, "-c", "from flows.cli import main; main()"]
+    skillery = [sys.executable, "-c", "from flows.cli.main import main; main()"]
     largest, nodes = sizes[0]
     _line("cold: an empty Python process", _cold_seconds(sys.executable, "-c", "pass"), "s")
     search = _cold_seconds(*skillery, "search", "errors", "--root", place)

@@ -12,12 +12,12 @@ import polars as pl
 
 from storage.root import Root
 from tasks.crawl.collect import collect
-from tasks.crawl.parquet_file import ParquetSource
+from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
-from tasks.refine.processes import batch_processes
 from tasks.refine.settle import settle
+from tasks.refine.workers import batch_processes
 
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 

@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.schemas import BLOCKS
-from tasks.parse.segment import Fragment, segment
+from tasks.parse.segment.segment import Fragment, segment
 
 _TAIL = 10
 _FRONT_MATTER = re.compile(r"\A---\r?\n.*?^---[ \t]*\r?\n", re.DOTALL | re.MULTILINE)

@@ -26,11 +26,11 @@ from lancedb.query import LanceVectorQueryBuilder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.evaluate.routing_data import read_skills
+from tasks.evaluate.routing.data import read_skills
 from tasks.models.encoder import OnnxEncoder
-from tasks.models.export import exported_encoder
+from tasks.models.onnx_export import exported_encoder
 from tasks.models.protocols import Vectors
-from tasks.retrieve.rows import TEMPLATE
+from tasks.retrieve.routing.skill import TEMPLATE
 
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _K, _QUERIES = 50, 100

@@ -13,9 +13,9 @@ from textwrap import dedent
 
 import pytest
 
-from flows.cli import main
-from tests.command import Ask, InProcess
-from tests.skill_root import Export
+from flows.cli.main import main
+from tests.support.command import Ask, InProcess
+from tests.support.skill_root import Export
 
 # Before anything imports Prefect: it reads its home when imported, and must not use the developer's own.
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="skillery-tests-")

@@ -13,9 +13,9 @@ import pytest
 from storage.errors import GateRefused
 from storage.root import Root
 from storage.served import require_served
-from tasks.parse.local import LocalClassifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
-from tests.skill_root import MINILM
+from tests.support.skill_root import MINILM
 
 pytestmark = pytest.mark.prefect
 

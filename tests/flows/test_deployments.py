@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -11,8 +10,9 @@ import pytest
 import yaml
 
 from storage.errors import WrongInput
+from tests.support.paths import PROJECT
 
-_FILE = Path(__file__).resolve().parents[2] / "prefect.yaml"
+_FILE = PROJECT / "prefect.yaml"
 _DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(_FILE.read_text("utf-8"))["deployments"]
 _NAMES = [d["name"] for d in _DEPLOYMENTS]
 _WITH_CRON = {"nightly-reindex", "nightly-evaluation", "compact"}
@@ -125,7 +125,7 @@ def test_the_server_schedules_runs_of_a_cron(prefect_server: str) -> None:
 def test_without_a_block_no_alert_is_registered(prefect_server: str) -> None:
     from prefect.client.orchestration import get_client
 
-    from flows.alerting import NAME, register_alert
+    from flows.commands.monitoring import NAME, register_alert
 
     with pytest.raises(WrongInput, match="no notification block 'slack-webhook/nobody'"):
         register_alert("slack-webhook/nobody")
@@ -139,7 +139,7 @@ def alerted(prefect_server: str) -> Iterator[Any]:
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
     from prefect.client.orchestration import get_client
 
-    from flows.alerting import NAME, register_alert
+    from flows.commands.monitoring import NAME, register_alert
 
     block = CustomWebhookNotificationBlock(name="a", url="http://127.0.0.1:9/", json_data={"a": "{{body}}"})
     block.save("skillery-test", overwrite=True)
@@ -153,7 +153,7 @@ def alerted(prefect_server: str) -> Iterator[Any]:
 def test_an_alert_is_registered_once_and_stays_switched_off_where_it_was(alerted: Any) -> None:  # noqa: ANN401
     from prefect.client.orchestration import get_client
 
-    from flows.alerting import NAME, register_alert
+    from flows.commands.monitoring import NAME, register_alert
 
     with get_client(sync_client=True) as client:
         client.pause_automation(alerted.id)

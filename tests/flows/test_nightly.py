@@ -16,9 +16,9 @@ from storage.errors import GateRefused, Locked, NothingReadable, WrongInput
 from storage.root import Root
 from storage.served import read_served
 from storage.state import parsed_table, read_runs
-from tasks.parse.local import LocalClassifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
-from tests.skill_root import MINILM
+from tests.support.skill_root import MINILM
 
 pytestmark = pytest.mark.prefect
 
@@ -139,8 +139,8 @@ def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
 def test_two_nights_on_one_root_do_not_write_at_once(
     prefect_server: str, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
 ) -> None:
+    from flows.commands.runs import run_nightly
     from flows.nightly import nightly
-    from flows.run import run_nightly
 
     with other_writer(root):
         with pytest.raises(Locked, match="another run writes to"):

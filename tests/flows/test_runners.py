@@ -13,9 +13,9 @@ import pytest
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tests.built import built_at, lowest_cosine
-from tests.many_skills import many_skills
-from tests.s3_server import BUCKET
+from tests.support.built import built_at, lowest_cosine
+from tests.support.many_skills import many_skills
+from tests.support.s3_server import BUCKET
 
 pytestmark = pytest.mark.prefect
 

@@ -12,17 +12,17 @@ from storage.errors import NothingReadable
 from storage.root import Root
 from storage.served import require_served
 from storage.state import nodes_table
-from tasks.crawl.opening import Opening, open_source
-from tasks.crawl.source import Source
-from tasks.retrieve.doctor import examine
-from tests.crawling import reach_of
-from tests.faults import Place, answers, contents, index_of
-from tests.llm_asking import classifier_of
-from tests.llm_server import Asked, LlmServer
-from tests.marketplace.populate import change, populate
-from tests.marketplace.server import Marketplace
-from tests.marketplace.world import World
-from tests.night_process import run_night
+from tasks.crawl.source.protocol import Source
+from tasks.crawl.sources import Opening, open_source
+from tasks.retrieve.versions.doctor import examine
+from tests.support.crawling import reach_of
+from tests.support.faults import Place, answers, contents, index_of
+from tests.support.llm_asking import classifier_of
+from tests.support.llm_server import Asked, LlmServer
+from tests.support.marketplace.populate import change, populate
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+from tests.support.night_process import run_night
 
 NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
 

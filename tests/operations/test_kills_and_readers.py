@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from storage.root import Root
-from tasks.retrieve.doctor import examine
-from tests.faults import EDITIONS, Place, reading, require_mended, require_whole
-from tests.night_process import watch
+from tasks.retrieve.versions.doctor import examine
+from tests.support.faults import EDITIONS, Place, reading, require_mended, require_whole
+from tests.support.night_process import watch
 
 
 def kills(place: Place, count: int, draw: random.Random) -> Iterator[str]:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.bucket import Bucket
 from storage.errors import Locked
-from storage.leases import leased
-from storage.locks import holder, writer_lock
+from storage.locks import holder, leased, writer_lock
 from storage.root import Root
+from storage.s3 import Bucket
 
 _LEASE = "state/locks/writer.json"
 _HOLD = """

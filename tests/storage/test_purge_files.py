@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage.errors import StorageError
-from storage.parquet import read_frame, write_frame
-from storage.purge import read_columns, rewrite_rows
+from storage.parquet import read_columns, read_frame, rewrite_rows, write_frame
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS, SCHEMA_VERSION, RawDocument, to_frame
 

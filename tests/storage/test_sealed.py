@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.sealed import check_seal, sealed_parquet
+from storage.parquet import check_seal, sealed_parquet
 
 TABLE = pl.DataFrame({"doc_id": ["bees", "mint"], "size": [3, 4]}).to_arrow()
 SEALED = sealed_parquet(TABLE)

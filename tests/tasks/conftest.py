@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from word_models import WordEncoder, WordTokenizer
 
 from storage.schemas import Node
-from tasks.retrieve.page import PagedDocument
+from tasks.retrieve.paging.types import PagedDocument
+from tests.support.word_models import WordEncoder, WordTokenizer
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from typing import ClassVar
 
 import pytest
 
-from tests.crawling import Crawler, grows, reach_of
-from tests.marketplace.faults import Faults
-from tests.marketplace.repository import Repository
-from tests.marketplace.server import Marketplace
-from tests.marketplace.world import World
+from tests.support.crawling import Crawler, grows, reach_of
+from tests.support.marketplace.faults import Faults
+from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
 
 _ENVIRONMENT = {
     "PATH": os.environ["PATH"],

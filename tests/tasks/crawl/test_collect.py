@@ -6,7 +6,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from nights import HandSource, Nights, skill
 
 from storage.errors import NothingReadable, SourceError, SourceUnavailable
 from storage.parquet import read_frame
@@ -14,10 +13,12 @@ from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
 from tasks.crawl.collect import collect, require_readable
-from tasks.crawl.directory import DirectorySource
-from tasks.crawl.parquet_file import ParquetSource
-from tasks.crawl.reading import SourceReport, digest_of
-from tasks.crawl.source import Source, parse_spec
+from tasks.crawl.intake import SourceReport, digest_of
+from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.source.parquet_file import ParquetSource
+from tasks.crawl.source.protocol import Source
+from tasks.crawl.sources import parse_spec
+from tests.support.nights import HandSource, Nights, skill
 
 SPEC = "dir:shelf"
 BROKEN = SourceUnavailable(SPEC, "timeout", "no answer in 5 s")

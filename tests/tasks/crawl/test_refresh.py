@@ -11,13 +11,13 @@ import pytest
 from storage.errors import WrongInput
 from storage.state import read_sources, seen_table
 from tasks.crawl.collect import collect_some
-from tasks.crawl.opening import Opening
-from tasks.crawl.reading import SourceReport
+from tasks.crawl.intake import SourceReport
 from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
-from tests.crawling import Crawler, grows
-from tests.marketplace.repository import Repository
-from tests.marketplace.server import Marketplace
-from tests.marketplace.world import World
+from tasks.crawl.sources import Opening
+from tests.support.crawling import Crawler, grows
+from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
 
 
 def refresh(crawler: Crawler, spec: str, target: str) -> SourceReport:

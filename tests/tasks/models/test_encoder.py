@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import ModelMismatch
 from tasks.models.encoder import OnnxEncoder, card_of, load_encoder
-from tests.skill_root import MINILM, Export
+from tests.support.skill_root import MINILM, Export
 
 TEXTS = [
     "Knead the dough.",
@@ -127,7 +127,7 @@ def test_a_card_that_cannot_be_used_is_refused(tmp_path: Path, card: str, said: 
 _REFERENCE = """
 import json, sys
 from sentence_transformers import SentenceTransformer
-from tasks.models.export import resolve
+from tasks.models.onnx_export import resolve
 model = SentenceTransformer(resolve(sys.argv[1])[0], device="cpu")
 sys.stdout.write(json.dumps(model.encode(json.load(sys.stdin)).tolist()))
 """

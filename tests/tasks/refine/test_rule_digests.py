@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nights import HandSource, Nights, raw
 
-from tasks.refine import boilerplate, rule_digests, rules_data
+from tasks.refine import rule_digests
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
+from tasks.refine.text import boilerplate
+from tasks.refine.text import rules as rules_data
+from tests.support.nights import HandSource, Nights, raw
 
 DATA = Path(rule_digests.__file__).parent / "data"
 TEXT = b"---\nname: bread\ndescription: Bakes bread.\n---\nLet it rise.\n"

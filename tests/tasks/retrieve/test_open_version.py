@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_paging_units import nodes_of
 
 from storage.root import Root
 from tasks.retrieve import open_version
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.page import PagedDocument
-from tasks.retrieve.paging_facets import ready_for
-from tests.tasks.word_models import WordEncoder, WordTokenizer
+from tasks.retrieve.paging.facets import ready_for
+from tasks.retrieve.paging.types import PagedDocument
+from tests.support.paging_nodes import nodes_of
+from tests.support.word_models import WordEncoder, WordTokenizer
 
 BODY = "# Hive\n\nLift the lid.\n\nCount the frames.\n"
 

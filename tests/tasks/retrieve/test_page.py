@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from word_models import WordEncoder, WordTokenizer
 
 from storage.errors import WrongInput
-from tasks.retrieve.chunks import encode_chunks
-from tasks.retrieve.page import METHODS, Page, PagedDocument, page
+from tasks.retrieve.page import METHODS, page
+from tasks.retrieve.paging.chunks import encode_chunks
+from tasks.retrieve.paging.types import Page, PagedDocument
+from tests.support.word_models import WordEncoder, WordTokenizer
 
 BODY = """\
 # Beehive

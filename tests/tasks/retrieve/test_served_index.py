@@ -13,10 +13,10 @@ from storage.lance import NODES, connect
 from storage.root import Root
 from storage.served import write_served
 from storage.state import ALIASES, aliases_table
-from tasks.parse.local import LocalClassifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
-from tests.hand_written import BREAD, SKILLS, skill
-from tests.skill_root import MINILM, SkillRoot
+from tests.support.hand_written import BREAD, SKILLS, skill
+from tests.support.skill_root import MINILM, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -1,0 +1,331 @@
+"""The command `skillery`: every flow and every query is reachable from here."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli import print_run as printing
+from flows.cli.measure import bench_app, evaluate_app, train_app
+from flows.cli.operate import COMMANDS
+from flows.cli.options import (
+    BackfillStage,
+    BatchOption,
+    BudgetOption,
+    ClassifierOption,
+    ExportForm,
+    IndexMode,
+    JsonOption,
+    OutOption,
+    PageForm,
+    RerankOption,
+    RootOption,
+    given_or_wrong,
+    print_json,
+    require_command,
+    root_of,
+)
+from flows.settings import load_settings
+from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
+
+app = typer.Typer(
+    invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+app.add_typer(evaluate_app, name="evaluate")
+
+app.add_typer(bench_app, name="bench")
+
+app.add_typer(train_app, name="train")
+
+_OR_BATCH = ", or --batch and --out"
+_INTERRUPTED = 130  # what Typer itself returns for Ctrl-C
+
+
+@app.callback()
+def _skillery(context: typer.Context) -> None:
+    """Skillery, the refinery for agent skills."""
+    require_command(context)
+
+
+@app.command()
+def run(
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Where skills come from; repeatable.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="First N documents of each.")] = None,
+    index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Crawl, refine, parse, index, check and publish, in this process."""
+    settings = load_settings()
+    from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, only runs pay them)
+
+    record = run_nightly(root_of(settings, root), source, limit, index.value)
+    print_json(record) if as_json else printing.print_run(record)
+    raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
+
+
+@app.command()
+def status(
+    max_age: Annotated[float | None, typer.Option("--max-age", help="Hours; older fails.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what is served, how old it is, and how the last runs went."""
+    from flows.commands.operate import root_status  # noqa: PLC0415
+
+    if max_age is not None and not max_age >= 0:
+        msg = f"--max-age {max_age} is no age: give hours, 0 or more"
+        raise WrongInput(msg)
+    found = root_status(root_of(load_settings(), root))
+    print_json(found) if as_json else printing.print_status(found)
+    age = found["age_hours"]
+    if max_age is not None and (age is None or age > max_age):
+        raise typer.Exit(1)
+
+
+@app.command()
+def search(
+    query: Annotated[str | None, typer.Argument(help="The task.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many skills.")] = 10,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only skill or mcp-server; repeatable [both].")
+    ] = None,
+    licence: Annotated[
+        list[str] | None, typer.Option("--licence", help="Only of this SPDX licence, or unknown; repeatable.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Only from this source; repeatable.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
+    batch: BatchOption = None,
+    out: OutOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the skills that fit a task."""
+    from flows.commands.queries import open_index, search_batch, search_filters  # noqa: PLC0415
+
+    settings = load_settings()
+    index = open_index(root_of(settings, root), settings)
+    filters = search_filters(kind, licence, source)
+    if batch is not None or out is not None:
+        search_batch(index, batch, out, k=k, filters=filters, explain=explain)
+        return
+    asked = given_or_wrong(query, "QUERY", _OR_BATCH)
+    answer = index.search(asked, k, filters=filters, explain=explain)
+    print_json(answer) if as_json else printing.print_search(answer)
+
+
+@app.command()
+def page(
+    doc_id: Annotated[str | None, typer.Argument(help="A skill's id, as search prints it.")] = None,
+    query: Annotated[str | None, typer.Argument(help="The request.")] = None,
+    budget: BudgetOption = None,
+    method: Annotated[str, typer.Option("--method", help="How nodes are chosen.")] = "facets",
+    rerank: RerankOption = False,
+    batch: BatchOption = None,
+    out: OutOption = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the context alone.")] = False,
+    form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Return the parts of a skill that a request needs."""
+    from flows.commands.queries import open_index, page_batch, reranker_of  # noqa: PLC0415
+
+    settings = load_settings()
+    where = root_of(settings, root)
+    index = open_index(where, settings)
+    with reranker_of(where, settings, wanted=rerank) as reranker:
+        if batch is not None or out is not None:
+            page_batch(index, batch, out, budget=budget, method=method, reranker=reranker)
+            return
+        answer = index.page(
+            given_or_wrong(doc_id, "DOC_ID", _OR_BATCH),
+            given_or_wrong(query, "QUERY", _OR_BATCH),
+            budget=budget,
+            method=method,
+            reranker=reranker,
+        )
+    if as_json or form == PageForm.json:
+        print_json(answer)
+    elif markdown or form == PageForm.markdown:
+        sys.stdout.write(answer["context"] + "\n")
+    else:
+        printing.print_page(answer)
+
+
+@app.command()
+def classify(
+    fragments: Annotated[Path, typer.Argument(help="JSON lines of fragments.")],
+    out: Annotated[Path, typer.Option("--out", help="Where their types go, a line each.")],
+    classifier: ClassifierOption = "local",
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Type fragments: step, example, param, precondition, error_handling or concept."""
+    from flows.commands.classify import classify_file  # noqa: PLC0415
+
+    settings = load_settings()
+    found = classify_file(root_of(settings, root), settings, fragments, out, classifier)
+    print_json(found) if as_json else printing.print_classified(found)
+
+
+@app.command()
+def graph(
+    doc_id: Annotated[str, typer.Argument(help="A skill's id, as search prints it.")],
+    out: Annotated[Path, typer.Option("--out", help="The picture: a file named .svg, .png or .pdf.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw one skill's graph: its typed nodes in order, and the edges between them."""
+    from flows.commands.corpus import draw_graph  # noqa: PLC0415
+
+    settings = load_settings()
+    found = draw_graph(root_of(settings, root), settings, doc_id, out)
+    print_json(found) if as_json else printing.print_graph(found)
+
+
+@app.command()
+def rollback(
+    version: Annotated[str | None, typer.Argument(help="Its name [the one before what is served].")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve a version published earlier again; what is served now stays at hand too."""
+    from flows.commands.operate import roll_back_root  # noqa: PLC0415
+
+    found = roll_back_root(root_of(load_settings(), root), version)
+    print_json(found) if as_json else printing.print_rollback(found)
+
+
+@app.command()
+def backfill(
+    start: Annotated[str, typer.Option("--from", help="First day, YYYY-MM-DD.")],
+    end: Annotated[str, typer.Option("--to", help="Last day, YYYY-MM-DD.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")
+    ] = False,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Serve the last day's corpus, if it passes the gate.")
+    ] = False,
+    stage: Annotated[
+        list[BackfillStage] | None,
+        typer.Option("--stage", help="Do this alone of each day; repeatable [all]."),
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rebuild the corpus of past days out of what was fetched by then, beside what is served."""
+    from flows.commands.runs import foresee_backfill, run_backfill  # noqa: PLC0415
+
+    place = root_of(load_settings(), root)
+    stages = [one.value for one in stage or ()]
+    if dry_run:
+        found = foresee_backfill(place, start, end, publish=publish, stages=stages)
+    else:
+        found = run_backfill(place, start, end, publish=publish, stages=stages)
+    print_json({"days": found}) if as_json else printing.print_backfill(found)
+
+
+@app.command()
+def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
+    """Find what a crash or a bad disk left, and mend it; exit code 1 where something is left to do."""
+    from flows.commands.operate import examine_root  # noqa: PLC0415
+
+    found = examine_root(root_of(load_settings(), root))
+    print_json(found) if as_json else printing.print_findings(found)
+    raise typer.Exit(0 if found["mended"] else 1)
+
+
+@app.command()
+def forget(
+    target: Annotated[str, typer.Argument(help="A document's id, or OWNER/REPO.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a text everywhere, for good: raw, corpus, caches and every version of the index."""
+    from flows.commands.operate import forget_target  # noqa: PLC0415
+
+    found = forget_target(root_of(load_settings(), root), target)
+    print_json(found) if as_json else printing.print_forgotten(found)
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Option("--out", help="A folder, empty or not there yet.")],
+    form: Annotated[
+        ExportForm, typer.Option("--format", help="How documents are written.")
+    ] = ExportForm.parquet,
+    licence: Annotated[
+        list[str] | None, typer.Option("--licence", help="allow or metadata-only; repeatable [allow].")
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the clean corpus with a datasheet, by what its licences allow."""
+    from flows.commands.operate import export_root  # noqa: PLC0415
+
+    settings = load_settings()
+    policy = settings.licence_policies()["export"]
+    found = export_root(root_of(settings, root), out, form.value, licence or ["allow"], policy)
+    print_json(found) if as_json else printing.print_export(found)
+
+
+@app.command("serve-metrics")
+def serve_metrics(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 9108,
+    address: Annotated[
+        str, typer.Option("--address", help="Where to listen; the default is this machine alone.")
+    ] = "127.0.0.1",
+    root: RootOption = None,
+) -> None:
+    """Serve what status tells to Prometheus, under /metrics, until interrupted."""
+    from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
+
+    at, end = serve(root_of(load_settings(), root), address, port)
+    sys.stderr.write(f"metrics at http://{address}:{at}/metrics\n")
+    try:
+        while not threading.Event().wait(1):  # Polars' handler of signals lets a wait without end go on
+            pass
+    finally:
+        end()
+
+
+for command in COMMANDS:
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command; errors are one line on stderr.
+
+    Exit codes: 0 done, 1 a run failed, 2 wrong use, 130 interrupted.
+    """
+    try:
+        code = app(standalone_mode=False)
+    except (WrongInput, UnknownDocument, Withheld) as error:
+        _fail(str(error), 2)
+    except SkilleryError as error:
+        _fail(str(error), 1)
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    except Exception as error:
+        # Typer's own complaints about arguments; their class is not exported, its subclass is.
+        if not isinstance(error, typer.BadParameter.__mro__[1]):
+            raise
+        _fail(getattr(error, "format_message", error.__str__)(), 2)
+    if code == _INTERRUPTED:
+        _fail("interrupted; a later run picks up where this one was", _INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    sys.stderr.write(f"skillery: {' '.join(message.split())}\n")
+    sys.exit(code)

@@ -1,0 +1,213 @@
+"""The commands `skillery evaluate ...`: measures of what is served, and of methods on benches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli import print_measures as printing_bench
+from flows.cli import print_run as printing
+from flows.cli.options import (
+    ClassifierOption,
+    JsonOption,
+    RerankOption,
+    RootOption,
+    given_or_wrong,
+    print_json,
+    require_command,
+    root_of,
+)
+from flows.settings import load_settings
+
+evaluate_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@evaluate_app.callback()
+def _evaluate(context: typer.Context) -> None:
+    """Measure what is served, or methods on a bench."""
+    require_command(context)
+
+
+@evaluate_app.command("paging")
+def evaluate_paging(
+    documents: Annotated[Path, typer.Option("--documents", help="JSON lines {doc_id, content}.")],
+    queries: Annotated[Path, typer.Option("--queries", help="JSON lines with evidence.")],
+    method: Annotated[list[str] | None, typer.Option("--method", help="Repeatable.")] = None,
+    budget: Annotated[list[float] | None, typer.Option("--budget", help="Repeatable.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
+    ] = None,
+    all_methods: Annotated[bool, typer.Option("--all", help="All methods; goes with --report.")] = False,
+    judge: Annotated[
+        str, typer.Option("--judge", help="evidence, llm, or both: prints how far they agree.")
+    ] = "evidence",
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="JSON lines {query_id, method, budget, sufficient}.")
+    ] = None,
+    probes: Annotated[
+        str | None, typer.Option("--probes", help="A root or Parquet file: probe its long documents too.")
+    ] = None,
+    rerank: RerankOption = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure evidence sufficiency, coverage and token reduction of paging methods on a bench."""
+    from flows.commands.paging_bench import PagingWishes, paging_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    methods = ["all"] if all_methods else method
+    wishes = PagingWishes(documents, queries, methods, budget, report, judge, labels, probes, rerank)
+    found = paging_bench(root_of(settings, root), settings, wishes)
+    print_json(found) if as_json else printing_bench.print_paging(found)
+
+
+@evaluate_app.command("routing")
+def evaluate_routing(
+    corpus: Annotated[Path, typer.Option("--corpus", help="A root, Parquet or JSON lines of skills.")],
+    queries: Annotated[Path, typer.Option("--queries", help="JSON lines {query_id, text}.")],
+    qrels: Annotated[Path, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")],
+    documents: Annotated[
+        list[Path] | None, typer.Option("--documents", help="More skills, as --corpus; repeatable.")
+    ] = None,
+    copies: Annotated[Path | None, typer.Option("--copies", help="JSON lines {copy_id, doc_id}.")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="Repeatable.")] = None,
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="The measured method that others are compared with.")
+    ] = "zsum",
+    report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how well methods rank the skills that tasks need, copies folded and not, and how fast."""
+    from flows.cli.print_measures import print_routing  # noqa: PLC0415
+    from flows.commands.routing_bench import BenchFiles, routing_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    files = BenchFiles(queries, qrels, [corpus, *(documents or [])], copies)
+    found = routing_bench(root_of(settings, root), settings, files, method, baseline, report)
+    print_json(found) if as_json else print_routing(found)
+
+
+@evaluate_app.command("nodes")
+def evaluate_nodes(
+    gold: Annotated[Path, typer.Argument(help="JSON lines of fragments with their node_type.")],
+    classifier: ClassifierOption = "local",
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a classifier on labelled fragments: accuracy, F1, confusion, calibration, thresholds."""
+    from flows.commands.classify import nodes_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = nodes_bench(root_of(settings, root), settings, gold, classifier)
+    print_json(found) if as_json else printing.print_nodes(found)
+
+
+@evaluate_app.command("look-alikes")
+def evaluate_look_alikes(
+    threshold: Annotated[float, typer.Option("--threshold", help="Cosine, above 0, at most 1.")] = 0.95,
+    out: Annotated[Path | None, typer.Option("--out", help="Parquet file for all pairs.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Report served skills that mean nearly the same in other words; nothing is folded for it."""
+    from flows.commands.corpus import served_look_alikes  # noqa: PLC0415
+
+    found = served_look_alikes(root_of(load_settings(), root), threshold, out)
+    print_json(found) if as_json else printing.print_look_alikes(found)
+
+
+@evaluate_app.command("corpus")
+def evaluate_corpus(
+    a: Annotated[str | None, typer.Argument(help="A corpus: a root, a Parquet file or JSON lines.")] = None,
+    b: Annotated[str | None, typer.Argument(help="Another, to be compared with it.")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the structure of two corpora; without them, run the evaluation flow on what is served."""
+    if a is not None:
+        from flows.commands.corpus import compare_corpora  # noqa: PLC0415
+
+        compared = compare_corpora(a, given_or_wrong(b, "B"))
+        print_json(compared) if as_json else printing.print_comparison(compared)
+        return
+    from flows.commands.runs import run_evaluation  # noqa: PLC0415
+
+    found = run_evaluation(root_of(load_settings(), root))
+    print_json(found) if as_json else printing.print_evaluation(found)
+    raise typer.Exit(1 if found["fallen"] else 0)
+
+
+bench_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@bench_app.callback()
+def _bench(context: typer.Context) -> None:
+    """Grow a bench from what is served, to measure on a corpus of one's own."""
+    require_command(context)
+
+
+@bench_app.command("paging")
+def bench_paging(
+    skills: Annotated[int, typer.Option("--skills", min=1, help="About how many skills.")],
+    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write five requests with evidence a skill through an LLM, check every passage, and report."""
+    from flows.commands.generate import grow_paging_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = grow_paging_bench(root_of(settings, root), settings, skills, out)
+    print_json(found) if as_json else printing_bench.print_growth(found)
+
+
+@bench_app.command("distractors")
+def bench_distractors(
+    documents: Annotated[Path, typer.Option("--documents", help="A root, Parquet or JSON lines of skills.")],
+    queries: Annotated[Path, typer.Option("--queries", help="JSON lines {query_id, text}.")],
+    qrels: Annotated[Path, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")],
+    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make skills that look relevant to a routing bench's tasks and are not, three a relevant skill."""
+    from flows.commands.generate import grow_distractors  # noqa: PLC0415
+
+    settings = load_settings()
+    found = grow_distractors(root_of(settings, root), settings, documents, queries, qrels, out)
+    print_json(found) if as_json else printing_bench.print_distractors(found)
+
+
+train_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@train_app.callback()
+def _train(context: typer.Context) -> None:
+    """Train models on a corpus, and measure whether that helps."""
+    require_command(context)
+
+
+@train_app.command("routing")
+def train_routing(
+    corpus: Annotated[
+        list[Path], typer.Option("--corpus", help="A root, Parquet or JSON lines of skills; repeatable.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="A folder, empty or of the same training.")],
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="Queries to train with at most.")] = 2500,
+    reranker: Annotated[
+        str | None, typer.Option("--reranker", help="A cross-encoder to train too: a folder or hub id.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides all that chance does.")] = 0,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train the encoder to find skills by what their bodies say, against hard negatives."""
+    from flows.cli.print_measures import print_training  # noqa: PLC0415
+    from flows.commands.training import Wishes, train_routing  # noqa: PLC0415
+
+    settings = load_settings()
+    found = train_routing(root_of(settings, root), settings, Wishes(corpus, out, pairs, reranker, seed))
+    print_json(found) if as_json else print_training(found)

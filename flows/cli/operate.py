@@ -1,0 +1,66 @@
+"""The commands of an operator: one skill now, everything anew, compaction, somebody to tell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.cli import print_run as printing
+from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
+from flows.settings import load_settings
+
+_IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
+
+
+def refresh(
+    target: Annotated[str, typer.Argument(help="A document's id, as search prints it, or OWNER/REPO.")],
+    index: _IndexOption = IndexMode.all,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at one skill or repository again now, in its sources alone, and serve what changed."""
+    from flows.commands.runs import run_refresh  # noqa: PLC0415 (Prefect: only runs pay for it)
+
+    record = run_refresh(root_of(load_settings(), root), target, index.value)
+    print_json(record) if as_json else printing.print_run(record)
+    raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
+
+
+def rebuild(
+    index: _IndexOption = IndexMode.all,
+    keep_vectors: Annotated[
+        bool, typer.Option("--keep-vectors", help="Encode no text again whose vector is kept.")
+    ] = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make everything anew out of raw snapshots, beside what is served; serve it if it passes the gate."""
+    from flows.commands.runs import run_rebuild  # noqa: PLC0415
+
+    record = run_rebuild(root_of(load_settings(), root), index.value, keep_vectors=keep_vectors)
+    print_json(record) if as_json else printing.print_run(record)
+    raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
+
+
+def compact(root: RootOption = None, as_json: JsonOption = False) -> None:
+    """Merge small files of the tables, and remove those that only versions beyond retention need."""
+    from flows.commands.runs import run_compaction  # noqa: PLC0415
+
+    found = run_compaction(root_of(load_settings(), root))
+    print_json(found) if as_json else printing.print_compaction(found)
+
+
+def alert(
+    block: Annotated[str, typer.Argument(help="A notification block of your server: TYPE/NAME.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Have your Prefect server tell somebody, through a notification block, when a deployment fails."""
+    from flows.commands.monitoring import NAME, register_alert  # noqa: PLC0415
+
+    done = register_alert(block)
+    found = {"automation": NAME, "block": block, "done": done}
+    print_json(found) if as_json else printing.print_alert(found)
+
+
+COMMANDS = (refresh, rebuild, compact, alert)

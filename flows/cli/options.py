@@ -1,0 +1,87 @@
+"""What the commands share: options, the root they name, and how an answer is printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.settings import Settings
+from storage.errors import WrongInput
+from storage.root import Root
+
+
+class IndexMode(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
+    """How much of the index a run makes."""
+
+    all = "all"
+    skills = "skills"
+
+
+class BackfillStage(str, Enum):  # noqa: UP042 (as above)
+    """What a backfill does of each day."""
+
+    refine = "refine"
+    parse = "parse"
+
+
+class ExportForm(str, Enum):  # noqa: UP042
+    """How an export holds its documents."""
+
+    parquet = "parquet"
+    jsonl = "jsonl"
+    folder = "folder"
+
+
+class PageForm(str, Enum):  # noqa: UP042
+    """How a page is printed."""
+
+    json = "json"
+    markdown = "markdown"
+
+
+RootOption = Annotated[
+    str | None,
+    typer.Option("--root", help="Folder of all that Skillery keeps, or s3://bucket/prefix [data]."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answers go, a line each.")]
+BudgetOption = Annotated[
+    float | None, typer.Option("--budget", help="Up to 1 a share of the document's tokens, else a number.")
+]
+RerankOption = Annotated[
+    bool, typer.Option("--rerank", help="Have the LLM a say in the default method's scores.")
+]
+ClassifierOption = Annotated[
+    str, typer.Option("--classifier", help="local, llm, or hybrid: the LLM where the local one is unsure.")
+]
+
+
+def root_of(settings: Settings, given: str | None) -> Root:
+    """Return the root that was named, else the one of the settings."""
+    return Root(given or settings.root)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON object on a line."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def given_or_wrong(value: str | None, name: str, instead: str = "") -> str:
+    """Return the argument; raises `WrongInput` naming it, and what goes instead, when it is missing."""
+    if value is None:
+        msg = f"{name} is missing: give it{instead}"
+        raise WrongInput(msg)
+    return value
+
+
+def require_command(context: typer.Context) -> None:
+    """Print the help and leave with exit code 2 when no command was named."""
+    if context.invoked_subcommand is None:
+        sys.stderr.write(f"{context.get_help()}\n")
+        raise typer.Exit(2)

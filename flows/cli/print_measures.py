@@ -1,0 +1,198 @@
+"""The forms in which benches, and what was measured on them, are printed for a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.commands.console import counts, say, table
+
+
+def print_growth(found: dict[str, Any]) -> None:
+    """Print what came of growing a bench of paging."""
+    say(f"{found['queries']} queries on {found['documents']} skills of {found['namespaces']} namespaces")
+    say(f"by breadth: {counts(found['by_breadth'])}; in {found['out']}")
+    say(f"this time: asked about {found['asked']} skills, {found['kept']} kept from before")
+    say(f"queries rejected: {counts(found['rejected'])}")
+    if found["failed"]:
+        why = f"{counts(found['failed'])}; each file in queries/ says why"
+        say(f"skills without a query: {why}, delete it to ask again", style="red")
+    _asked(found)
+    if found["skills"] < found["wanted"] and not found["unfinished"]:
+        say(f"no more skills are served: {found['wanted']} were wanted")
+
+
+def _asked(found: dict[str, Any]) -> None:
+    """Print what a language model was asked, what that cost, and what is left to ask."""
+    llm = found["llm"]
+    say(f"asked of {found['model']} by {found['prompt']}: {llm['requests']} requests, {llm['cached']} known")
+    say(f"answers rejected {llm['rejected']}, {llm['tokens']} tokens, cost {llm['cost']:g}")
+    if found["unfinished"]:
+        say(f"partial: left for the next run: {counts(found['unfinished'])}", style="red")
+
+
+_PAGING_MEASURES = {"sufficient": "sufficient", "coverage": "coverage", "token_reduction": "reduction"}
+
+
+def print_paging(found: dict[str, Any]) -> None:
+    """Print the table of paging methods with 95 % intervals, who judged, and how judges agree."""
+    rows, judge = found["methods"], found["judge"]
+    if "report" in found:  # its files hold the curves
+        rows = [row for row in [*found["held_out"], *rows] if row["budget"] is None]
+    by = "evidence" if judge["spoke"] == "both" else judge["spoke"]
+    _paging_table(f"paging judged by {by}", rows)
+    if found.get("fitted"):
+        fitted = f"the default's scorer was fitted on {found['fitted']} of these documents"
+        say(f"{fitted}: trust the row `held out`" if found["held_out"] else f"{fitted}: its row is too good")
+    if "probes" in found:
+        _paging_table("probes of long documents, made without people", found["probes"])
+    if "model" in judge:
+        _print_judge(rows, judge)
+    _print_agreement(judge.get("agreement", {}))
+    for file in found.get("report", []):
+        say(f"written: {file}")
+
+
+def _paging_table(title: str, rows: list[dict[str, Any]]) -> None:
+    cells = [
+        [
+            row["method"] if row["budget"] is None else f"{row['method']} {row['budget']:g}",
+            *(f"{row[x]:.3f} {row['ci95'][x][0]:.2f}–{row['ci95'][x][1]:.2f}" for x in _PAGING_MEASURES),
+            f"{row['nodes']:.1f}",
+            f"{row['median_ms']:.0f}",
+        ]
+        for row in rows
+    ]
+    asked = f", {rows[0]['queries']} queries" if rows else ""
+    table(f"{title}{asked}, 95 % intervals", ["method", *_PAGING_MEASURES.values(), "nodes", "ms"], cells)
+
+
+def _print_judge(rows: list[dict[str, Any]], judge: dict[str, Any]) -> None:
+    cells = []
+    for row in (r for r in rows if "llm" in r):
+        said = row["llm"]
+        share = "" if said["sufficient"] is None else f"{said['sufficient']:.3f}"
+        name = row["method"] if row["budget"] is None else f"{row['method']} {row['budget']:g}"
+        cells.append([name, share, said["queries"], counts(said["patterns"]), said["unjudged"]])
+    title = f"{judge['model']} by {judge['prompt']}, {judge['votes']} votes a context"
+    table(title, ["method", "sufficient", "judged", "votes", "unjudged"], cells)
+    llm = judge["llm"]
+    say(f"{llm['requests']} requests, {llm['cached']} answers known before, {llm['tokens']} tokens, "
+        f"cost {llm['cost']:g}; votes that failed: {counts(judge['failed'])}")  # fmt: skip
+
+
+def _print_agreement(found: dict[str, Any]) -> None:
+    cells = [
+        [
+            names.replace("_", ", "),
+            pattern,
+            group["cases"],
+            f"{group['raw']:.3f}",
+            "" if group["kappa"] is None else f"{group['kappa']:.3f}",
+            group["only_a"],
+            group["only_b"],
+        ]
+        for names, of_all in found.items()
+        for pattern, group in {"all": of_all, **of_all.get("by_pattern", {})}.items()
+    ]
+    if cells:
+        columns = ["judges", "votes", "cases", "agreement", "kappa", "first alone", "second alone"]
+        table("how judges agree, where each says that a context suffices", columns, cells)
+
+
+def print_distractors(found: dict[str, Any]) -> None:
+    """Print what came of making distractors."""
+    say(f"{found['distractors']} distractors of {found['skills']} skills: {counts(found['by_kind'])}")
+    say(f"in {found['out']}/distractors.jsonl: give it to `evaluate routing` as one more --documents")
+    say(f"this time: asked about {found['asked']} skills, {found['kept']} kept from before")
+    if found["failed"]:
+        why = f"{counts(found['failed'])}; each file in distractors/ says why"
+        say(f"skills without any: {why}, delete it to ask again", style="red")
+    _asked(found)
+
+
+_ROUTING_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")
+_GROUPED = ("hit@1", "mrr@10", "recall@10", "fc@10")
+
+
+def print_routing(found: dict[str, Any]) -> None:
+    """Print methods with 95 % intervals, groups of tasks, stages, and wins over the baseline."""
+    rows = found["methods"]
+    title = f"routing, {rows[0]['queries']} tasks over {found['skills']:,} skills, copies folded"
+    table(
+        title, ["method", *_ROUTING_MEASURES, "ms", "p95"], [[row["method"], *_figures(row)] for row in rows]
+    )
+    bare = [[row["method"], *(_cell(row["unfolded"], m) for m in _ROUTING_MEASURES)] for row in rows]
+    table("copies not folded", ["method", *_ROUTING_MEASURES], bare)
+    groups = [group for row in rows for group in _groups(row)]
+    table("groups of tasks", ["method", "group", "tasks", *_GROUPED], groups)
+    for row in rows:
+        if row["stages"]:
+            stages = [[stage["stage"], stage["k"], *_figures(stage)] for stage in row["stages"]]
+            table(f"stages of {row['method']}", ["stage", "k", *_ROUTING_MEASURES, "ms", "p95"], stages)
+    if found["contests"]:
+        print_contests(found["contests"])
+    if found["llm"]:
+        llm = found["llm"]
+        known = f"{llm['cached']} answers known before, cost {llm['cost']:g}"
+        say(f"asked of {llm['model']}: {llm['requests']} requests, {known}")
+        say(f"went without an answer: {counts(llm['fallbacks'])}")
+
+
+def print_contests(contests: list[dict[str, Any]]) -> None:
+    """Print each method's difference to the baseline, and on how many tasks it wins and loses."""
+    columns = ["method", "measure", "difference", "95 %", "p adjusted", "wins", "losses", "ties"]
+    rows = [
+        [
+            c["method"], c["measure"], f"{c['difference']:+.3f}", f"{c['low']:+.2f}–{c['high']:+.2f}",
+            f"{c['p_adjusted']:.4f}", c["wins"], c["losses"], c["ties"],
+        ]
+        for c in contests
+    ]  # fmt: skip
+    table(f"against {contests[0]['baseline']}, task by task", columns, rows)
+
+
+def _groups(row: dict[str, Any]) -> list[list[Any]]:
+    groups = {"one skill": row["single"], "several skills": row["multi"], **row["by_length"]}
+    groups |= row["by_distinctive"]
+    return [
+        [row["method"], name, part["queries"], *(_cell(part, m) for m in _GROUPED)]
+        for name, part in groups.items()
+        if part["queries"]
+    ]
+
+
+def _figures(row: dict[str, Any]) -> list[str]:
+    return [*(_cell(row, m) for m in _ROUTING_MEASURES), f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}"]
+
+
+def _cell(row: dict[str, Any], measure: str) -> str:
+    low, high = row["ci95"][measure]
+    return f"{row[measure]:.3f} {low:.2f}–{high:.2f}"
+
+
+_TRAINING_MEASURES = ("hit@1", "mrr@10", "recall@10", "recall@50")
+
+
+def print_training(found: dict[str, Any]) -> None:
+    """Print what was trained with, how fast, and what it changed on held-out skills."""
+    material = found["material"]
+    say(f"{material['queries']} queries on {material['train']} of {material['skills']} skills")
+    say(f"negatives: {counts(material['negatives'])}")
+    say(f"false negatives removed: {counts(material['false_negatives'])} ({material['false_share']:.1%})")
+    _training("encoder", found["training"])
+    if found["reranker"]:
+        _training("reranker", found["reranker"])
+    weights = {name: f"{weight:.2f}" for name, weight in found["scorer"]["weights"].items()}
+    say(f"weights of the listwise scorer: {counts(weights)}")
+    title = f"{material['held_out_queries']} queries on {material['held_out']} skills held out"
+    rows = [[row["method"], *(f"{row[m]:.3f}" for m in _TRAINING_MEASURES)] for row in found["methods"]]
+    table(title, ["method", *_TRAINING_MEASURES], rows)
+    print_contests(found["contests"])
+    verdict = "helps: try it with" if found["helps"] else "does not measurably help; it is"
+    say(f"the trained encoder {verdict} SKILLERY_ENCODER={found['encoder']}")
+
+
+def _training(what: str, training: dict[str, Any]) -> None:
+    speed = f"{training['tokens']:,} tokens in {training['seconds']:.0f} s"
+    loss = f"loss {training['first_loss']:.3f} to {training['last_loss']:.3f}"
+    say(f"{what}: {training['updates']} updates, {speed} ({training['tokens_per_second']} a second), {loss}")

@@ -1,0 +1,245 @@
+"""The forms in which answers are printed for a person."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from flows.cli.print_measures import print_paging
+from flows.commands.console import counts as _counts
+from flows.commands.console import say as _say
+from flows.commands.console import table as _table
+
+
+def print_run(record: dict[str, Any]) -> None:
+    """Print what a run did."""
+    if record["sources"]:
+        _sources(f"run {record['run_id']}: {record['state']}", record["sources"])
+    _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
+    _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    if record["llm"]:
+        _llm(record["llm"])
+    if record["message"]:
+        _say(f"{record['state']}: {record['message']}", style="red")
+    passed = sum(c["passed"] for c in record["checks"])
+    news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
+    _say(f"checks passed {passed} of {len(record['checks'])}; served: {record['served']} ({news})")
+    _say(f"seconds: {_counts(record['seconds'])}")
+
+
+def _llm(report: dict[str, Any]) -> None:
+    """Print what a language model was asked and what that cost."""
+    asked = f"{report['asked']} fragments, typed locally after all: {_counts(report['fallbacks'])}"
+    _say(f"asked of {report['classifier']}: {asked}")
+    sent = f"{report['requests']} requests, {report['cached']} answers known before"
+    _say(f"{sent}, {report['tokens']} tokens, cost {report['cost']:g}")
+    if report["partial"]:
+        why = "the budget is spent" if report["spent"] else "the LLM did not answer"
+        left = f" of {report['unfinished']} documents" if report["unfinished"] else ""
+        _say(f"partial: {why}; the rest{left} is typed locally until the next run asks", style="red")
+
+
+def print_classified(found: dict[str, Any]) -> None:
+    """Print how many fragments were typed, by whom and as what."""
+    _say(f"{found['fragments']} fragments typed by {_counts(found['classifiers'])}")
+    _say(f"as {_counts(found['types'])}; in {found['out']}")
+    if found["llm"]:
+        _llm(found["llm"])
+
+
+def _sources(title: str, sources: list[dict[str, Any]]) -> None:
+    """Print what readings brought; what was asked of the network only where something was."""
+    columns = ["source", "state", "listed", "new", "changed", "unchanged", "retired"]
+    columns += [c for c in ("withdrawn", "requests", "quota_left") if any(s.get(c) for s in sources)]
+    rows = [[*(s.get(c) for c in columns), _counts(s["failed"] or {})] for s in sources]
+    _table(title, [*columns, "failed"], rows)
+
+
+def print_forgotten(found: dict[str, Any]) -> None:
+    """Print what was forgotten."""
+    ids = [*found["doc_ids"], *(f"{doc_id} (the same text)" for doc_id in found["copies"])]
+    _say(
+        f"forgotten, the {found['scope']} {found['target']}: {', '.join(ids) or 'no document is left of it'}"
+    )
+    _say(f"removed: {_counts(found['removed']) if found['removed'] else 'nothing, all was gone already'}")
+    _say(f"a tombstone keeps it out; served: {found['served'] or 'nothing yet'}, older versions are gone")
+
+
+def print_rollback(found: dict[str, Any]) -> None:
+    """Print what is served again, and how to go forward."""
+    _say(f"{found['served']} is served again, published {found['published_at']}; it was {found['was']}")
+    _say(f"kept: {', '.join(found['versions'])}")
+    _say(
+        f"forward again: skillery rollback {found['was']}; the next run that changes anything publishes anew"
+    )
+
+
+def print_backfill(days: list[dict[str, Any]]) -> None:
+    """Print a row a day of a backfill, or of what one would do."""
+    _table("backfill", list(days[0]), [list(day.values()) for day in days])
+    served = next((day["published"] for day in days if day.get("published")), None)
+    _say(
+        "each day has tables of its own under backfill/; "
+        + (f"{served} is served, and the next run goes on from it" if served else "what is served stays")
+    )
+
+
+def print_findings(found: dict[str, Any]) -> None:
+    """Print what was found below a root, and what was done about it."""
+    for finding in found["findings"]:
+        _say(f"{finding['where']}: {finding['found']}", style=None if finding["mended"] else "red")
+        _say(f"  {finding['done']}")
+    count = len(found["findings"])
+    _say(
+        f"{count or 'nothing'} found{'' if found['mended'] else ', not all of it mended'}; "
+        f"served: {found['served'] or 'nothing'}"
+    )
+
+
+def print_export(found: dict[str, Any]) -> None:
+    """Print what an export holds."""
+    _say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
+    _say(f"left out: {_counts(found['left_out'])}")
+    _say(f"the corpus by licence, as exported: {_counts(found['classes'])}")
+    _say(f"{found['out']}/DATASHEET.md says where they come from and how they were refined")
+
+
+def print_status(status: dict[str, Any]) -> None:
+    """Print what a root holds and serves."""
+    age = "" if status["age_hours"] is None else f", {status['age_hours']:.1f} h old"
+    _say(f"served: {status['served'] or 'nothing yet'}{age}")
+    _say(f"counts: {_counts(status['counts'])}")
+    _say(f"dropped: {_counts(status['dropped'])}")
+    _say(f"licences, as served: {_counts(status['licences'])}")
+    columns = ["source", "state", "last_complete", "stale_since"]
+    _table("sources", columns, [[s[c] for c in columns] for s in status["sources"]])
+    _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
+    rows = [[r["run_id"], r["state"], r["published"], sum(r["seconds"].values())] for r in status["runs"]]
+    _table("last runs", ["run", "state", "published", "seconds"], rows)
+
+
+def print_search(answer: dict[str, Any]) -> None:
+    """Print a ranking of skills."""
+    rows = [[r["rank"], r["doc_id"], r["name"], _told(r)] for r in answer["results"]]
+    _table(answer["query"], ["#", "doc_id", "name", "description"], rows)
+    _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
+
+
+def _told(result: dict[str, Any]) -> str:
+    """Return a skill's description, shortened, with its copies and what its score is made of where asked."""
+    lines = [_short(result["description"])]
+    if "parts" in result:
+        parts = " + ".join(f"{part} {score:.2f}" for part, score in result["parts"].items())
+        lines.append(f"{result['score']:.2f} = {parts}")
+    if result["folded"]:
+        lines.append(f"near-identical: {', '.join(result['folded'])}")
+    return "\n".join(lines)
+
+
+def _short(text: str, width: int = 140) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def print_page(answer: dict[str, Any]) -> None:
+    """Print a page: its context, then where it comes from and what it cost."""
+    # Not by Rich, which would break its lines and widen its tabs.
+    sys.stdout.write(answer["context"] + "\n")
+    _say("─" * 40)
+    share = answer["tokens"] / max(answer["document_tokens"], 1)
+    cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
+    how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
+    _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
+    origin = answer["url"] or answer["source"]
+    licence = answer["licence"] or "unknown"
+    _say(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}")
+
+
+def print_nodes(found: dict[str, Any]) -> None:
+    """Print how a classifier of fragments agrees with people, and the table of a hybrid's thresholds."""
+    _say(f"{found['classifier']}: {_agreement(found)}, expected calibration error {found['ece']:.3f}")
+    if found["sure"]:
+        _say(f"where people were sure: {_agreement(found['sure'])}")
+    names = list(found["confusion"])
+    figures = ("precision", "recall", "f1")
+    rows = [
+        [name, *found["confusion"][name].values(), *(f"{found['types'][name][x]:.3f}" for x in figures)]
+        for name in names
+        if name in found["types"]
+    ]
+    _table("what people said, by what was answered", ["", *names, *figures], rows)
+    columns = ("threshold", "sent", "kept_accuracy", "sent_accuracy", "accuracy")
+    shares = [["" if row[c] is None else f"{row[c]:.3f}" for c in columns] for row in found["thresholds"]]
+    how = "measured" if found["measured"] else "expected of an LLM as accurate as SKILLERY_LLM_ACCURACY"
+    _table(f"asking an LLM below a threshold of local confidence, accuracy {how}", [*columns], shares)
+    if found["llm"]:
+        _llm(found["llm"])
+
+
+def _agreement(found: dict[str, Any]) -> str:
+    figures = f"accuracy {found['accuracy']:.3f}, macro-F1 {found['macro_f1']:.3f}"
+    return f"{figures} on {found['fragments']} fragments"
+
+
+def print_comparison(found: dict[str, Any]) -> None:
+    """Print two corpora's measures side by side: medians, means, p adjusted by Holm and Bonferroni."""
+    columns = ["median_a", "median_b", "mean_a", "mean_b", "p_adjusted", "effect"]
+    rows = [
+        [c["measure"], *("" if c[name] is None else f"{c[name]:.3g}" for name in columns)]
+        for c in found["contrasts"]
+    ]
+    title = f"A: {found['documents_a']} documents, B: {found['documents_b']}; two-sided Mann-Whitney U"
+    _table(title, ["measure", *columns], rows)
+    if found["without_text_a"] or found["without_text_b"]:
+        _say(
+            f"without text, not measured: A {found['without_text_a']}, B {found['without_text_b']} documents"
+        )
+
+
+def print_look_alikes(found: dict[str, Any]) -> None:
+    """Print which served skills mean nearly the same."""
+    if found["pairs"]:
+        rows = [[g["size"], g["name"], " ".join(g["doc_ids"][:3])] for g in found["largest"]]
+        _table("the largest groups", ["skills", "name", "ids, the first three"], rows)
+        alike = [[f"{p['similarity']:.3f}", p["doc_id"], p["other"]] for p in found["closest"]]
+        _table("the closest pairs", ["cosine", "skill", "other"], alike)
+    pairs = f"{found['pairs']:,} pairs" + (", cut off there" if found["truncated"] else "")
+    grouped = f"{found['groups']:,} groups, {found['documents_in_groups']:,} of {found['documents']:,} skills"
+    _say(f"{pairs} of cosine {found['threshold']} or more, by name and description: {grouped}")
+
+
+def print_evaluation(found: dict[str, Any]) -> None:
+    """Print the figures of an evaluation of what is served."""
+    rows = [[p["probe"], p["leg"], p["queries"], p["measure"], f"{p['value']:.3f}"] for p in found["probes"]]
+    _table(f"evaluation of {found['version']}", ["probe", "leg", "queries", "measure", "value"], rows)
+    if found.get("paging"):
+        print_paging({"methods": found["paging"], "judge": {"spoke": "evidence"}})
+    for line in found["fallen"]:
+        _say(f"too low: {line}")
+    _say(f"drift and pictures: {found['report']} below the root")
+
+
+def print_compaction(found: dict[str, Any]) -> None:
+    """Print what compaction merged, and what it let go of."""
+    columns = ["table", "rows", "files_before", "files_after", "bytes_before", "bytes_after"]
+    _table(
+        "tables", [c.replace("_", " ") for c in columns], [[t[c] for c in columns] for t in found["tables"]]
+    )
+    _say(f"{found['published'] or 'nothing to merge, the served version'} is served")
+    gone = ", ".join(found["gone"]) or "none"
+    _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
+
+
+def print_alert(found: dict[str, Any]) -> None:
+    """Print who is told of failures."""
+    told = f"{found['block']} is told of failed runs of Skillery's deployments"
+    _say(f"automation {found['automation']} {found['done']}: {told}")
+
+
+def print_graph(found: dict[str, Any]) -> None:
+    """Print what a picture shows, and where it is."""
+    nodes, edges = found["counts"]["nodes"], found["counts"]["edges"]
+    _say(f"{found['doc_id']}: drawn to {found['out']}")
+    _say(f"{sum(nodes.values())} nodes: {_counts(nodes)}")
+    joined = f"{found['density']:.2%} of ordered pairs of nodes are joined"
+    _say(f"{sum(edges.values())} edges: {_counts(edges)}; {joined}")

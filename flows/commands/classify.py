@@ -1,0 +1,125 @@
+"""Types fragments for the command; nothing here loads Prefect, torch or a training library."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.commands.console import Report, progress
+from flows.settings import Kind, Settings, llm_options
+from storage.errors import WrongInput
+from storage.jsonl import read_lines
+from storage.root import Root
+from tasks.evaluate.measures.nodes import agreement, read_gold, threshold_table
+from tasks.parse.classify.attribution import Typing, document_in, typed_by
+from tasks.parse.classify.cascade import embedded_classifier
+from tasks.parse.classify.hybrid import merged
+from tasks.parse.classify.options import LlmOptions, classifier_name, everything, llm_report, open_classifier
+from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed, read_fragments, write_typed
+
+
+def require_kind(classifier: str) -> Kind:
+    """Return the kind of classifier that an option names.
+
+    Raises:
+        WrongInput: There is no such kind.
+    """
+    kinds: dict[str, Kind] = {"local": "local", "llm": "llm", "hybrid": "hybrid"}
+    if classifier not in kinds:
+        msg = f"classifier {classifier!r} is not known: choose one of {', '.join(kinds)}"
+        raise WrongInput(msg)
+    return kinds[classifier]
+
+
+def local_classifier() -> Classifier:
+    """Return the classifier that needs no endpoint."""
+    return embedded_classifier(careful=True)
+
+
+def classify_file(
+    root: Root, settings: Settings, fragments: Path, out: Path, classifier: str
+) -> dict[str, Any]:
+    """Type a file of fragments, write `{id, node_type, confidence, classifier}` a line, and return counts.
+
+    Answers of a language model are kept below the root as they come: what was killed asks nothing twice.
+
+    Returns:
+        `fragments`, `out`, `classifiers` and `types` (fragments by name), and `llm` (`llm_report`, or null).
+
+    Raises:
+        WrongInput: A file, the classifier or its settings cannot be used; nothing has been asked then.
+        LlmDenied: The server lets nobody in, or has no such model.
+    """
+    llm = llm_options(settings, require_kind(classifier))
+    rows = list(read_fragments(fragments))
+    documents = _documents(fragments, rows)
+    found: dict[str, Any] = {"fragments": len(rows), "out": str(out)}
+
+    def typed() -> Iterator[tuple[str, Typed, str]]:
+        with progress("typed") as report:
+            typing, found["llm"] = type_fragments(root, llm, rows, documents, report)
+        found["classifiers"] = _counted(row.classifier for row in typing.rows)
+        found["types"] = _counted(row.typed.node_type for row in typing.rows)
+        for fragment, row in zip(rows, typing.rows, strict=True):
+            yield fragment.fragment_id, row.typed, row.classifier
+
+    write_typed(out, typed())
+    return found
+
+
+def type_fragments(
+    root: Root,
+    llm: LlmOptions | None,
+    fragments: Sequence[FragmentInContext],
+    documents: Sequence[str | None],
+    report: Report | None = None,
+) -> tuple[Typing, dict[str, Any] | None]:
+    """Type fragments as the options say; return the rows, and what a language model was asked, if any."""
+    with open_classifier(root, local_classifier(), llm) as (classifier, ledger):
+        typing = typed_by(classifier, fragments, documents, report)
+        return typing, llm_report(classifier.name, llm, typing.counts(), ledger.carried())
+
+
+def _documents(path: Path, fragments: Sequence[FragmentInContext]) -> list[str | None]:
+    lines = (record for _, record in read_lines(path, "{id, ...}"))
+    return [document_in(line, fragment) for line, fragment in zip(lines, fragments, strict=True)]
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())
+
+
+def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> dict[str, Any]:
+    """Return how a classifier agrees with people, and what each threshold of a hybrid would cost and bring.
+
+    A language model is asked about every fragment, whatever the threshold, so that the table is measured.
+
+    Returns:
+        `classifier`, the keys of `agreement`, `thresholds` (`threshold_table`), `measured` (whether its
+        accuracies are, or are expected of `SKILLERY_LLM_ACCURACY`), and `llm` (`llm_report`, or null).
+
+    Raises:
+        WrongInput: The file, the classifier or its settings cannot be used; nothing has been asked then.
+        LlmDenied: The server lets nobody in, or has no such model.
+    """
+    llm = llm_options(settings, require_kind(classifier))
+    labelled, local = read_gold(gold), local_classifier()
+    answers = typed_by(local, labelled.fragments).rows
+    sure = [row.typed for row in answers]
+    asked = report = None
+    if llm is not None:
+        with progress("typed") as told:
+            asked, report = type_fragments(
+                root, everything(llm), labelled.fragments, labelled.documents, told
+            )
+        answers = asked.rows if llm.threshold is None else merged(answers, asked.rows, llm.threshold)
+    labels = None if asked is None else [row.typed.node_type for row in asked.rows]
+    return {
+        "classifier": classifier_name(local.name, llm),
+        **agreement(labelled, [row.typed for row in answers]),
+        "thresholds": threshold_table(labelled, sure, labels, settings.llm_accuracy),
+        "measured": labels is not None,
+        "llm": report,
+    }

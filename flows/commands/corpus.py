@@ -1,0 +1,126 @@
+"""Reports what of the served index looks alike, for the command; it needs no orchestrator."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from flows.commands.queries import open_index
+from flows.settings import Settings
+from storage.errors import WrongInput
+from storage.lance import SKILLS, connect, open_at
+from storage.root import Root
+from storage.served import require_served
+from tasks.evaluate.corpus.compare import compare
+from tasks.evaluate.corpus.look_alikes import look_alikes
+from tasks.evaluate.corpus.read import load_corpus
+from tasks.models.protocols import Vectors
+from tasks.retrieve.graph.graph import graph_of
+from tasks.retrieve.graph.picture import FORMATS, draw
+
+SHOWN = 20
+
+
+def served_look_alikes(root: Root, threshold: float, out: Path | None) -> dict[str, Any]:
+    """Report the served skills whose names and descriptions mean nearly the same.
+
+    Args:
+        root: Whose index is read.
+        threshold: Cosine similarity from which two look alike, above 0, at most 1.
+        out: A Parquet file for all pairs; None: none is written.
+
+    Raises:
+        WrongInput: The threshold is out of its range.
+        NotPublished: Nothing is served.
+    """
+    if not 0 < threshold <= 1:
+        msg = f"--threshold is {threshold}: choose one above 0 and at most 1"
+        raise WrongInput(msg)
+    served = require_served(root)
+    table = open_at(connect(root), SKILLS, served.skills)
+    rows = table.search().where("kind = 'skill'").select(["doc_id", "name", "vector"]).to_arrow()
+    found = look_alikes(rows["doc_id"].to_pylist(), _matrix(rows["vector"]), threshold=threshold)
+    if out is not None:
+        found.pairs.write_parquet(out)
+    names = dict(zip(rows["doc_id"].to_pylist(), rows["name"].to_pylist(), strict=True))
+    return {
+        "version": served.version,
+        "model": served.model["name"],
+        "threshold": threshold,
+        "documents": found.documents,
+        "pairs": found.pairs.height,
+        "truncated": found.truncated,
+        "groups": len(found.groups),
+        "documents_in_groups": sum(map(len, found.groups)),
+        "largest": [
+            {"size": len(g), "name": names[g[0]], "doc_ids": list(g[:SHOWN])} for g in found.groups[:SHOWN]
+        ],
+        "closest": found.pairs.head(SHOWN).to_dicts(),
+    }
+
+
+def _matrix(column: pa.ChunkedArray) -> Vectors:
+    return np.asarray(column.combine_chunks().flatten().to_numpy()).reshape(
+        len(column), column.type.list_size
+    )
+
+
+def compare_corpora(a: str, b: str) -> dict[str, Any]:
+    """Compare two corpora by SkillFlow's measures of structure (section 4.3, figure 2).
+
+    Documents without text, as exports hold them, are counted apart and take no part.
+
+    Args:
+        a: A root, a Parquet file or JSON lines.
+        b: Another.
+
+    Raises:
+        WrongInput: One is none of these, or holds no document.
+    """
+    corpus_a, corpus_b = load_corpus(a), load_corpus(b)
+    without_text = {"without_text_a": corpus_a.without_text, "without_text_b": corpus_b.without_text}
+    return {**asdict(compare(corpus_a.measures, corpus_b.measures)), **without_text}
+
+
+def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[str, Any]:
+    """Draw the graph of a served skill to a file and return what it shows.
+
+    Args:
+        root: What it serves.
+        settings: Those of queries.
+        doc_id: The skill's id, or an alias of it.
+        out: The picture; its suffix names its form.
+
+    Raises:
+        WrongInput: `out` has another suffix than `.svg`, `.png` or `.pdf`, or cannot be written.
+        UnknownDocument: Neither a served document nor an alias of one has this id.
+        Withheld: Its licence keeps its text back.
+        NotPublished: Nothing is served.
+        TerminalError: matplotlib is not installed.
+    """
+    form = out.suffix.lower().removeprefix(".")
+    if form not in FORMATS:
+        msg = f"--out {out}: name a file that ends in {', '.join('.' + f for f in FORMATS)}"
+        raise WrongInput(msg)
+    graph = graph_of(open_index(root, settings).document(doc_id))
+    _put(out, draw(graph, form))
+    return {"out": str(out), **graph.as_dict()}
+
+
+def _put(out: Path, picture: bytes) -> None:
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(picture)
+        beside.replace(out)
+    except OSError as error:
+        msg = f"--out {out} cannot be written ({error.strerror}): name a file in a folder you may write to"
+        raise WrongInput(msg) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

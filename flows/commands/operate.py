@@ -1,0 +1,147 @@
+"""What a root holds and serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from flows.run_record import new_run_id
+from storage.errors import StorageError
+from storage.locks import writer_lock
+from storage.root import Root
+from storage.served import CLASSES, published_versions, read_licences, read_served
+from storage.state import corpus_counts, documents_table, read_runs, read_sources, seen_table
+from tasks.refine.export.export import Format, export_corpus
+from tasks.refine.licences.policy import LicencePolicy
+from tasks.retrieve.versions.doctor import examine
+from tasks.retrieve.versions.forget import forget
+from tasks.retrieve.versions.publish import roll_back
+
+# What is told of a source: when it was whole, and what its last reading brought and cost.
+_OF_A_SOURCE = (
+    "state", "last_complete", "stale_since", "listed", "new", "changed", "unchanged", "retired", "withdrawn",
+    "failed", "requests", "quota_left",
+)  # fmt: skip
+
+
+def root_status(root: Root) -> dict[str, Any]:
+    """Return what `skillery status` prints: version served, its age, counts, sources, runs, drop reasons."""
+    served = read_served(root)
+    age = None if served is None else (datetime.now(UTC) - served.published_at).total_seconds() / 3600
+    counts = corpus_counts(root)
+    seen = seen_table(root).read(columns=["stale_since", "retired_at"])
+    sources = [
+        {"source": spec, **{k: r.get(k) for k in _OF_A_SOURCE}} for spec, r in read_sources(root).items()
+    ]
+    runs = [
+        {"flow": r.get("flow", "nightly"), **{k: r[k] for k in ("run_id", "state", "published", "seconds")}}
+        for r in read_runs(root)
+    ]
+    return {
+        "served": served.version if served else None,
+        "published_at": served.published_at.isoformat() if served else None,
+        "age_hours": None if age is None else round(age, 3),
+        "counts": {
+            "documents": counts.documents,
+            "nodes": counts.nodes,
+            "edges": counts.edges,
+            "stale": seen["stale_since"].drop_nulls().len(),
+            "retired": seen["retired_at"].drop_nulls().len(),
+        },
+        "sources": sources,
+        "runs": runs,
+        "dropped": counts.dropped,
+        "licences": _by_licence_class(root),
+    }
+
+
+def _by_licence_class(root: Root) -> dict[str, int]:
+    """Count documents by what their licence allows; those no run has classed yet are `unclassed`."""
+    known, counts = read_licences(root), Counter[str]()
+    found = documents_table(root).read(columns=["licence"])["licence"].value_counts(name="n")
+    for licence, n in found.iter_rows():
+        classed = known is not None and (licence is None or licence in known.classes)
+        counts[known.class_of(licence) if known and classed else "unclassed"] += n
+    return {name: counts[name] for name in (*CLASSES, *(["unclassed"] if counts["unclassed"] else []))}
+
+
+def examine_root(root: Root) -> dict[str, Any]:
+    """Mend what can be mended and return what was found, whether all of it is mended, and what is served.
+
+    Raises:
+        Locked: Another run writes to the root; what it has under way is nothing to mend.
+    """
+    with writer_lock(root):
+        findings = examine(root)
+        served = _served(root)
+    return {
+        "findings": [asdict(finding) for finding in findings],
+        "mended": all(finding.mended for finding in findings),
+        "served": served,
+    }
+
+
+def _served(root: Root) -> str | None:
+    try:
+        found = read_served(root)
+    except StorageError:
+        return None
+    return found.version if found else None
+
+
+def export_root(
+    root: Root, out: Path, form: str, licences: list[str], policy: dict[str, Any]
+) -> dict[str, Any]:
+    """Export the corpus of a root and return what the export holds.
+
+    Args:
+        root: Where it lies.
+        out: A folder, empty or not there yet.
+        form: `parquet`, `jsonl` or `folder`.
+        licences: Classes that are wanted.
+        policy: Which licence is of which class, as the settings have it.
+
+    Raises:
+        WrongInput: `out` holds something, or a class is not known.
+    """
+    report = export_corpus(
+        root,
+        out,
+        format=cast(Format, form),
+        licences=licences,
+        policy=LicencePolicy(**policy),
+        now=datetime.now(UTC),
+    )
+    return asdict(report)
+
+
+def forget_target(root: Root, target: str) -> dict[str, Any]:
+    """Forget a document or a repository and return what was removed.
+
+    Raises:
+        UnknownDocument: Nothing has this id, nor lies below it.
+        Locked: Another run writes to the root.
+    """
+    with writer_lock(root):
+        return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
+
+
+def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:
+    """Serve an earlier version again and return what is served, what was, and the versions there are.
+
+    Raises:
+        WrongInput: There is no such version.
+        Locked: Another run writes to the root; it may be about to publish.
+    """
+    with writer_lock(root):
+        was, now = roll_back(root, version)
+        kept = published_versions(root)
+    return {
+        "served": now.version,
+        "was": was.version,
+        "published_at": now.published_at.isoformat(),
+        "versions": [v.version for v in kept],
+    }

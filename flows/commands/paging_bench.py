@@ -1,0 +1,258 @@
+"""Benches for the command: methods measured on documents and queries that the user brings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from flows.commands.console import progress
+from flows.commands.judge import judge_paging, labels_for, require_speaker
+from flows.commands.queries import require_page_options, reranker_of
+from flows.settings import Settings, llm_options
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.evaluate.corpus.read import corpus_texts
+from tasks.evaluate.judge.agreement import Label
+from tasks.evaluate.measures.evidence import EvidenceQuery
+from tasks.evaluate.paging.bench import (
+    PagingBench,
+    Remembering,
+    Setting,
+    measure,
+    prepare_all,
+    require_paging,
+    rows_of,
+)
+from tasks.evaluate.paging.held_out import fitted_among, held_out_rows
+from tasks.evaluate.paging.input import read_paging_bench
+from tasks.evaluate.paging.judged import Speaker
+from tasks.evaluate.paging.outcomes import Outcome
+from tasks.evaluate.paging.picture import draw_paging
+from tasks.evaluate.paging.probes import draw_paging_probes
+from tasks.evaluate.paging.report import BUDGETS, OWN_LIMITS, PagingReport, report_paging, report_probes
+from tasks.evaluate.paging.tables import paging_markdown
+from tasks.models.cached_encoder import KeptEncoder
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.onnx_export import exported_encoder
+from tasks.parse.classify.cascade import embedded_classifier
+from tasks.parse.classify.options import LlmOptions
+from tasks.retrieve.page import DEFAULT_METHOD, METHODS
+
+RERANKED = f"{DEFAULT_METHOD}, reranked"
+
+"""Names the default method's row with a language model as its reranker."""
+
+_METHODS = ("facets", "full", "nodes", "skillpager", "chunks")
+
+
+@dataclass(frozen=True, slots=True)
+class PagingWishes:
+    """What is to be measured of paging.
+
+    Args:
+        documents: Lines `{doc_id, content}`.
+        queries: Lines of requests with evidence.
+        methods: Names of methods, or the one name `all`; None for the more telling ones.
+        budgets: As `page` takes them; None for each method's own limit.
+        report: A folder for `paging.md`, `paging.parquet` (a row a query and setting) and, where matplotlib
+            is installed, `paging.png`: then every method is measured, at budgets of the report's own.
+        judge: `evidence`, `llm` or `both`.
+        labels: Lines `{query_id, method, budget, sufficient}` of people.
+        probes: A root or Parquet file with a corpus: its long documents are probed too.
+        rerank: Measure the default once more, with a language model as its reranker; not for reports.
+    """
+
+    documents: Path
+    queries: Path
+    methods: Sequence[str] | None = None
+    budgets: Sequence[float] | None = None
+    report: Path | None = None
+    judge: str = "evidence"
+    labels: Path | None = None
+    probes: str | None = None
+    rerank: bool = False
+
+    def settings(self) -> list[Setting]:
+        """Return the methods and budgets that are measured on the queries, and judged.
+
+        Raises:
+            WrongInput: A method is not known, or a budget is no positive number.
+        """
+        wanted = list(METHODS) if self.methods == ["all"] else list(self.methods or _METHODS)
+        limits: list[float | None] = [*self.budgets] if self.budgets else [None]
+        require_page_options(wanted, limits)
+        return list(OWN_LIMITS) if self.report else list(product(wanted, limits))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Wishes that have passed their checks."""
+
+    texts: Mapping[str, str]
+    queries: Sequence[EvidenceQuery]
+    settings: Sequence[Setting]
+    speaker: Speaker
+    llm: LlmOptions | None
+    labels: Sequence[Label]
+    corpus: Mapping[str, str] | None
+
+
+def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[str, Any]:
+    """Return the table of paging methods on a bench, and who judged it.
+
+    Args:
+        root: Where the encoder's export lies, and vectors and a language model's answers are kept.
+        settings: Which encoder, how many threads a query has, and which language model.
+        wishes: What is to be measured.
+
+    Returns:
+        `methods` (a row a method and budget) and `judge` (`judge_paging`); `probes`, rows likewise, where
+        probes were wanted; with a report also `contests`, `held_out` and `report`, the files written.
+
+    Raises:
+        WrongInput: A file, an option or the folder cannot be used; nothing has been encoded then.
+        LlmDenied, NothingJudged: As `judge_paging`.
+    """
+    task = _checked(settings, wishes)
+    models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
+    encoder, single = OnnxEncoder(models), OnnxEncoder(models, threads=settings.query_threads)
+    makers = _Makers(KeptEncoder(encoder, root), Remembering(single), single)
+    bench = makers.bench("prepared", task.texts, task.queries, keep_contexts=task.llm is not None)
+    if wishes.report is not None:
+        return _reported(root, task, makers, bench, wishes.report)
+    with progress("measured") as report:
+        measured = measure(bench, task.settings, report)
+    if wishes.rerank:
+        measured |= _reranked(root, settings, bench, task.settings)
+    rows, judge = judge_paging(root, task.llm, task.speaker, measured, task.queries, task.labels)
+    found: dict[str, Any] = {"methods": rows or rows_of(measured), "judge": judge}
+    if task.corpus is not None:
+        with progress("probed") as report:
+            found["probes"] = rows_of(measure(makers.probes(task.corpus), task.settings, report))
+    return found
+
+
+def _require_rerankable(wishes: PagingWishes, measured: Sequence[Setting]) -> None:
+    if wishes.report is not None:
+        msg = "--rerank goes without --report: a report's methods ask no language model"
+        raise WrongInput(msg)
+    if DEFAULT_METHOD not in [method for method, _ in measured]:
+        msg = f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}"
+        raise WrongInput(msg)
+
+
+def _reranked(
+    root: Root, settings: Settings, bench: PagingBench, measured: Sequence[Setting]
+) -> dict[Setting, list[Outcome]]:
+    """Return what the default method does at its budgets with a reranker."""
+    wanted = [setting for setting in measured if setting[0] == DEFAULT_METHOD]
+    with reranker_of(root, settings, wanted=True) as reranker, progress("measured with the LLM") as report:
+        found = measure(replace(bench, reranker=reranker), wanted, report)
+    return {(RERANKED, budget): outcomes for (_, budget), outcomes in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Makers:
+    """Encoders: of documents, of queries; and what counts tokens."""
+
+    documents: KeptEncoder
+    queries: Remembering
+    tokenizer: OnnxEncoder
+
+    def bench(
+        self,
+        verb: str,
+        texts: Mapping[str, str],
+        queries: Sequence[EvidenceQuery],
+        *,
+        keep_contexts: bool = False,
+    ) -> PagingBench:
+        """Return documents and queries, prepared."""
+        with progress(verb) as report:
+            ready = prepare_all(
+                texts,
+                queries,
+                encoder=self.documents,
+                tokenizer=self.tokenizer,
+                classifier=embedded_classifier(careful=True),
+                progress=report,
+            )
+        return PagingBench(ready, queries, self.queries, self.tokenizer, keep_contexts=keep_contexts)
+
+    def probes(self, corpus: Mapping[str, str]) -> PagingBench:
+        """Return the probes of a corpus's long documents.
+
+        Raises:
+            WrongInput: It has none.
+        """
+        probes = draw_paging_probes(corpus)
+        if not probes.queries:
+            msg = "--probes: the corpus has no document of 150 or more nodes to probe; leave the option out"
+            raise WrongInput(msg)
+        return self.bench("prepared for probes", probes.documents, probes.queries)
+
+
+def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
+    measured = wishes.settings()
+    if wishes.rerank:
+        _require_rerankable(wishes, measured)
+    speaker, llm = require_speaker(wishes.judge, settings)
+    texts, queries = read_paging_bench(wishes.documents, wishes.queries)
+    require_paging(texts, queries, [method for method, _ in measured])
+    labels = labels_for(wishes.labels, queries, measured)
+    corpus = None if wishes.probes is None else corpus_texts(wishes.probes)
+    if wishes.rerank:
+        llm_options(settings, "llm")
+    if wishes.report is not None:
+        _make(wishes.report)
+        if wishes.budgets or wishes.methods not in (None, ["all"]):
+            sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
+    return _Task(texts, queries, measured, speaker, llm, labels, corpus)
+
+
+def _reported(root: Root, task: _Task, makers: _Makers, bench: PagingBench, folder: Path) -> dict[str, Any]:
+    with progress("measured") as report:
+        found = report_paging(bench, report)
+    found.fitted = fitted_among(bench.documents.values())
+    if found.fitted:
+        with progress("measured held out") as report:
+            found.held_out = held_out_rows(bench, (None, *BUDGETS), report)
+    rows, found.judge = judge_paging(root, task.llm, task.speaker, found.measured, task.queries, task.labels)
+    found.judged = rows or []
+    if task.corpus is not None:
+        probes = makers.probes(task.corpus)
+        with progress("probed") as report:
+            report_probes(found, probes, report)
+    return _written(found, folder)
+
+
+def _written(found: PagingReport, folder: Path) -> dict[str, Any]:
+    (folder / "paging.md").write_text(paging_markdown(found), "utf-8")
+    found.outcomes.write_parquet(folder / "paging.parquet")
+    files = ["paging.md", "paging.parquet"]
+    try:
+        draw_paging(found, folder / "paging.png")
+        files.append("paging.png")
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"no picture: {error}; install it with: pip install 'skillery[draw]'\n")
+    return {
+        "methods": found.all_rows(),
+        "judge": found.judge,
+        "held_out": found.held_out,
+        "fitted": found.fitted,
+        "contests": [asdict(contest) for contest in found.contests],
+        **({"probes": found.probes} if found.probes else {}),
+        "report": [str(folder / name) for name in files],
+    }
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"--report {folder} cannot be made ({error}): give a folder"
+        raise WrongInput(msg) from error

@@ -1,0 +1,203 @@
+"""Queries for the command, one or a file of them; nothing here loads Prefect, torch or a training library."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from flows.commands.console import Report, progress
+from flows.settings import Settings, llm_options
+from storage.answers import Answers
+from storage.errors import UnknownDocument, Withheld, WrongInput
+from storage.jsonl import read_lines, write_lines
+from storage.root import Root
+from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.budget import Ledger
+from tasks.parse.classify.protocol import Classifier
+from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm
+from tasks.retrieve.page import METHODS, require_reranked
+from tasks.retrieve.paging.types import Reranker
+from tasks.retrieve.routing.search import Filters
+from tasks.retrieve.served_index import ServedIndex
+
+Line = dict[str, Any]
+_KINDS = ("skill", "mcp-server")
+
+
+def open_index(root: Root, settings: Settings) -> ServedIndex:
+    """Return what the root serves, opened at the first question."""
+    return ServedIndex(root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads)
+
+
+def _local() -> Classifier:
+    from tasks.parse.classify.local import LocalClassifier  # noqa: PLC0415 (most questions type nothing)
+
+    return LocalClassifier()
+
+
+def require_page_options(methods: list[str], budgets: list[float | None]) -> None:
+    """Let names of paging methods and budgets pass that `page` takes.
+
+    Raises:
+        WrongInput: A method is not known, or a budget is no positive number.
+    """
+    if unknown := [m for m in methods if m not in METHODS]:
+        msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
+        raise WrongInput(msg)
+    if wrong := [b for b in budgets if not _is_budget(b)]:
+        msg = f"--budget {wrong[0]} is no positive number: give a share up to 1, or a number of tokens"
+        raise WrongInput(msg)
+
+
+def search_filters(kinds: list[str] | None, licences: list[str] | None, sources: list[str] | None) -> Filters:
+    """Return which skills may be found.
+
+    Raises:
+        WrongInput: A kind is neither `skill` nor `mcp-server`.
+    """
+    if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
+        msg = f"--kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
+        raise WrongInput(msg)
+    return Filters(tuple(kinds or ()), tuple(licences or ()), tuple(sources or ()))
+
+
+def search_batch(
+    index: ServedIndex,
+    batch: Path | None,
+    out: Path | None,
+    *,
+    k: int,
+    filters: Filters | None = None,
+    explain: bool = False,
+) -> None:
+    """Search for a file of queries, lines `{query_id, query}`; `k` is for lines without their own.
+
+    A line that cannot be answered becomes a line with its `error`.
+
+    Raises:
+        WrongInput: Only one of the two files is given, one of them cannot be used, or a line is not as it
+            should be; nothing has been answered then.
+    """
+
+    def answer(line: Line) -> Line:
+        return index.search(line["query"], line.get("k", k), filters=filters, explain=explain)
+
+    _answer(batch, out, answer, ("query_id", "query"))
+
+
+def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:
+    """Hold what reranks pages where that is wanted; as `flows.commands.queries.paging_reranker`."""
+    if not wanted:
+        return nullcontext()
+
+    return paging_reranker(root, settings)
+
+
+def page_batch(
+    index: ServedIndex,
+    batch: Path | None,
+    out: Path | None,
+    *,
+    budget: float | None,
+    method: str,
+    reranker: Reranker | None = None,
+) -> None:
+    """Page for a file of queries, lines `{query_id, doc_id, query}`, as `search_batch` searches."""
+    require_page_options([method], [budget])
+    require_reranked(method, reranked=reranker is not None)
+
+    def answer(line: Line) -> Line:
+        limit = line.get("budget", budget)
+        return index.page(line["doc_id"], line["query"], budget=limit, method=method, reranker=reranker)
+
+    _answer(batch, out, answer, ("query_id", "doc_id", "query"))
+
+
+def _answer(
+    batch: Path | None, out: Path | None, answer: Callable[[Line], Line], required: tuple[str, ...]
+) -> None:
+    if batch is None or out is None:
+        msg = "--batch Q.jsonl and --out R.jsonl go together"
+        raise WrongInput(msg)
+    form = f"{{{', '.join(required)}}}"
+    option = "budget" if "doc_id" in required else "k"
+    lines = [_checked(line, where, required, option) for where, line in read_lines(batch, form)]
+    failed: list[Line] = []
+
+    def answers(report: Report) -> Iterator[Line]:
+        for done, line in enumerate(lines, start=1):
+            try:
+                yield {"query_id": line["query_id"], **answer(line)}
+            except (UnknownDocument, Withheld, WrongInput) as error:
+                failed.append(line)
+                yield {**{key: line[key] for key in required}, "error": str(error)}
+            report(done, len(lines))
+
+    with progress("answered") as report:
+        write_lines(out, answers(report))
+    if failed:
+        sys.stderr.write(f"{len(failed)} of {len(lines)} lines failed: {out} says why under `error`\n")
+
+
+def _checked(line: Line, where: str, required: tuple[str, ...], option: str) -> Line:
+    for key in (*required, *([option] if option in line else [])):
+        passes, wanted = _FIELDS[key]
+        if key not in line or not passes(line[key]):
+            found = repr(line[key])[:40] if key in line else "missing"
+            msg = f"{where}: `{key}` is {found}; it must be {wanted}"
+            raise WrongInput(msg)
+    return line
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_budget(value: object) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return value > 0 and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "query_id": (lambda v: _is_text(v) or _is_integer(v), "text or an integer"),
+    "doc_id": (_is_text, "text"),
+    "query": (_is_text, "text"),
+    "budget": (_is_budget, "a positive number or null"),
+    "k": (lambda v: _is_integer(v) and v >= 1, "an integer of at least 1"),
+}
+
+
+@contextmanager
+def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
+    """Hold a reranker whose answers are kept below the root.
+
+    Where it gave no answer, standard error says so at the end: those pages are as they are without it.
+
+    Raises:
+        WrongInput: No language model is set up, or the package that asks is not installed.
+    """
+    options = llm_options(settings, "llm")
+    assert options is not None  # noqa: S101 - None is for `local`
+    made = RerankNodes(accuracy=settings.rerank_accuracy)
+    with Answers(root) as answers:
+        book = open_book(options.endpoint, answers, Ledger(options.prices, options.ceiling))
+        llm = FlowLlm(book, options.sampling)
+        yield LlmReranker(llm, made)
+    if llm.fallbacks:
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(llm.fallbacks.items()))
+        sys.stderr.write(f"the language model gave no answer ({reasons}): such pages are not reranked\n")

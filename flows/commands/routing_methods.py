@@ -1,0 +1,257 @@
+"""Routing methods by name, over one corpus: what each needs is loaded when it is first asked for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.commands.routing_settings import (
+    SkillFlowSettings,
+    SkillRouterSettings,
+    load_skillflow,
+    load_skillrouter,
+    prompts_of,
+    require_skillflow,
+)
+from flows.settings import Settings, llm_options
+from storage.answers import Answers
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.evaluate.paging.bench import Remembering
+from tasks.evaluate.routing.ablation import ABLATIONS, Ablations, as_served
+from tasks.evaluate.routing.baselines import BASELINES, LEXICAL, Baselines, require_bm25
+from tasks.evaluate.routing.bench import RoutingMethod, whole
+from tasks.evaluate.routing.measures import require_measures
+from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.budget import Ledger
+from tasks.models.onnx_export import exported_encoder
+from tasks.models.protocols import Encoder
+from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
+from tasks.models.with_torch.causal_reranker import CausalReranker
+from tasks.models.with_torch.cross_encoder import CrossEncoder
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm
+from tasks.retrieve.baselines.skillflow_dense import DenseSettings, DenseStage
+from tasks.retrieve.baselines.skillflow_queries import LlmQueries, QueryWriter, TaskItself
+from tasks.retrieve.baselines.skillflow_rerank import RerankSettings, RerankStage
+from tasks.retrieve.baselines.skillflow_select import SelectSettings, SelectStage
+from tasks.retrieve.baselines.skillrouter import FlatRerankStage, RetrieveStage, flat_text
+from tasks.retrieve.baselines.stages import Stage, Staged
+from tasks.retrieve.routing.skill import TEMPLATE, Skill
+
+
+def skillflow(
+    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: Encoder, llm: FlowLlm | None
+) -> Staged:
+    """Return SkillFlow's stages; without a language model a task is its own query, and nothing is selected.
+
+    Args:
+        skills: The corpus.
+        flow: Which stages, and how.
+        kept: Makes the skills' vectors.
+        encoder: Makes the queries' vectors.
+        llm: Writes queries and selects.
+
+    Raises:
+        WrongInput: No stage is left, one keeps more than the one before it, or a prompt cannot be read.
+    """
+    rules = prompts_of(flow)
+    writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm)
+    stages: list[Stage] = []
+    for name in flow.stages:
+        if name == "dense":
+            stages.append(_dense(skills, flow, kept, encoder, writer, rules[name]))
+        elif name == "select":
+            if llm is not None:
+                stages.append(SelectStage(skills, llm, _selecting(flow, rules)))
+        else:
+            stages.append(_reranking(name, skills, flow, writer, rules[name]))
+    return Staged(skills, stages)
+
+
+def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root) -> Staged:
+    """Return SkillRouter's stages; the skills' vectors are kept below the root.
+
+    Args:
+        skills: The corpus.
+        router: Which models, and how much of a skill each reads.
+        root: Where vectors are kept.
+
+    Raises:
+        ModelMismatch: A model cannot be loaded.
+    """
+    model = LastTokenEncoder(router.encoder)
+    kept = KeptEncoder(model, root)
+    encoded = router.encoder_description_tokens, router.encoder_body_tokens
+    vectors = kept.encode([flat_text(skill, encoded, model) for skill in skills])
+    asking = Instructed(model, router.encoder_instruction)
+    stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
+    if router.reranker:
+        scorer = CausalReranker(router.reranker, instruction=router.reranker_instruction)
+        limits = router.reranker_description_tokens, router.reranker_body_tokens
+        stages.append(FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits))
+    return Staged(skills, stages)
+
+
+def _dense(
+    skills: Sequence[Skill],
+    flow: SkillFlowSettings,
+    kept: Encoder,
+    encoder: Encoder,
+    writer: QueryWriter,
+    rules: str | None,
+) -> DenseStage:
+    with_name = flow.dense_text == "name-description"
+    texts = [TEMPLATE.format(**skill._asdict()) if with_name else skill.description for skill in skills]
+    made = DenseSettings(flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules)
+    return DenseStage(kept.encode(texts), encoder, writer, made)
+
+
+def _reranking(
+    name: str, skills: Sequence[Skill], flow: SkillFlowSettings, writer: QueryWriter, rules: str | None
+) -> RerankStage:
+    if name == "shallow":
+        scorer = CrossEncoder(flow.shallow_model, max_tokens=flow.shallow_tokens)
+        made = RerankSettings(flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation, rules)
+    else:
+        scorer = CrossEncoder(flow.deep_model, max_tokens=flow.deep_tokens, batch=4)
+        made = RerankSettings(flow.deep_k, flow.deep_queries, flow.deep_aggregation, rules)
+    return RerankStage(name, skills, scorer, writer, made)
+
+
+def _selecting(flow: SkillFlowSettings, rules: dict[str, str | None]) -> SelectSettings:
+    return SelectSettings(
+        flow.select_k, flow.select_specific, flow.select_characters, rules["relevant"], rules["specific"]
+    )
+
+
+METHODS = (*BASELINES, *ABLATIONS, "skillflow", "skillrouter")
+
+"""All that can be measured."""
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Let methods pass that are known; raises `WrongInput` where one is not."""
+    if unknown := [name for name in names if name not in METHODS]:
+        msg = f"unknown routing method {unknown[0]!r}; choose some of {', '.join(METHODS)}"
+        raise WrongInput(msg)
+
+
+def require_methods(names: Sequence[str], settings: Settings) -> None:
+    """Let methods pass whose settings can be used and whose libraries are installed.
+
+    Raises:
+        WrongInput: Those of one cannot, or are not.
+    """
+    require_measures()
+    if LEXICAL & set(names):
+        require_bm25()
+    if "skillflow" in names:
+        require_skillflow(load_skillflow())
+        if has_llm(settings):
+            llm_options(settings, "llm")
+    if "skillrouter" in names:
+        load_skillrouter()
+
+
+def has_llm(settings: Settings) -> bool:
+    """Tell whether a language model is set up."""
+    return bool(settings.llm_base_url or settings.llm_model)
+
+
+class Methods:
+    """Makes routing methods over one corpus.
+
+    Args:
+        root: Where exports, vectors and answers are kept.
+        settings: The encoder, a task's threads, and the language model.
+        skills: Columns doc_id, name, description and body.
+        held: Closes at the end what methods open.
+    """
+
+    def __init__(self, root: Root, settings: Settings, skills: pl.DataFrame, held: ExitStack) -> None:
+        self._root, self._settings, self._held = root, settings, held
+        # Sorted, so that equal scores stand in the order of their ids.
+        self._frame = skills.sort("doc_id")
+        self._flow: FlowLlm | None = None
+
+    def method(self, name: str) -> RoutingMethod:
+        """Return a method, its index made.
+
+        Raises:
+            ModelMismatch: A model that it needs cannot be loaded.
+            WrongInput: Its settings cannot be used.
+        """
+        if name == "skillflow":
+            return staged(self._skillflow())
+        if name == "skillrouter":
+            return staged(skillrouter(self._skills, load_skillrouter(), self._root))
+        if name in ABLATIONS:
+            return as_served(self._ablations.router(name), self._asking)
+        self._baselines.prepare(name)
+        return whole(functools.partial(self._baselines.rank, name), encoder=self._asking)
+
+    def llm_report(self) -> dict[str, Any] | None:
+        """Return what a language model was asked, its cost, and where it gave no answer; None: nothing."""
+        flow = self._flow
+        if flow is None:
+            return None
+        fallbacks = dict(sorted(flow.fallbacks.items()))
+        return {"model": flow.book.model, **flow.book.ledger.report(), "fallbacks": fallbacks}
+
+    @functools.cached_property
+    def _folder(self) -> str:
+        models = self._root.folder / "models"
+        return str(exported_encoder(models, self._settings.encoder, self._settings.encoder_precision))
+
+    @functools.cached_property
+    def _kept(self) -> KeptEncoder:
+        return load_kept_encoder(self._root.uri, self._folder)
+
+    @functools.cached_property
+    def _asking(self) -> Remembering:
+        return Remembering(OnnxEncoder(Path(self._folder), threads=self._settings.query_threads))
+
+    @functools.cached_property
+    def _baselines(self) -> Baselines:
+        return Baselines(self._frame, self._kept, self._asking)
+
+    @functools.cached_property
+    def _skills(self) -> list[Skill]:
+        return [Skill(*row) for row in self._frame.select(Skill._fields).iter_rows()]
+
+    @functools.cached_property
+    def _ablations(self) -> Ablations:
+        return Ablations(self._skills, self._kept, self._asking)
+
+    def _skillflow(self) -> Staged:
+        flow = load_skillflow()
+        name = flow.dense_model
+        folder = self._folder if not name else str(exported_encoder(self._root.folder / "models", name))
+        asking = self._asking if not name else OnnxEncoder(Path(folder), threads=self._settings.query_threads)
+        # Its time is that of the stage, which no memory may shorten.
+        encoder = asking.encoder if isinstance(asking, Remembering) else asking
+        return skillflow(self._skills, flow, load_kept_encoder(self._root.uri, folder), encoder, self._llm)
+
+    @functools.cached_property
+    def _llm(self) -> FlowLlm | None:
+        if not has_llm(self._settings):
+            return None
+        options = llm_options(self._settings, "llm")
+        if options is None:
+            return None
+        answers = self._held.enter_context(Answers(self._root))
+        ledger = Ledger(options.prices, options.ceiling)
+        self._flow = FlowLlm(open_book(options.endpoint, answers, ledger), options.sampling)
+        return self._flow
+
+
+def staged(pipeline: Staged) -> RoutingMethod:
+    """Return a pipeline as a method, whose stages say how many they keep."""
+    return lambda task, _depth: pipeline.run(task)

@@ -1,0 +1,174 @@
+"""Runs flows in this process, for the command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from flows.run_record import new_run_id
+from storage.errors import EvaluationFell, WrongInput
+from storage.root import Root
+from storage.served import require_served
+from storage.state import read_run
+from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
+from tasks.crawl.refresh import Target, sources_of
+from tasks.crawl.sources import normal_spec
+
+_DEFAULTS = {
+    # Its own start has taken up to 30 s on a busy machine; Prefect gives it 20.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks",
+    "PREFECT_CLI_PROMPT": "false",
+}
+
+
+def prepare_prefect(root: Root) -> None:
+    """Put Prefect's home below the root and its start-up limit up, where the user has not set them."""
+    os.environ.setdefault("PREFECT_HOME", str(root.folder / "prefect"))
+    # Prefect makes the last folder of the path only, and its server does not start without.
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+
+
+def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
+    """Run the nightly flow and return its record, also where a stage failed or the gate refused.
+
+    Raises:
+        WrongInput: A source's spec has none of the known forms; nothing has been started then.
+        SkilleryError: The run failed before it had a record (another run holds the root).
+    """
+    specs = [normal_spec(spec) for spec in sources or []]
+    prepare_prefect(root)
+    from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
+
+    run_id = new_run_id()
+    mode = cast(Literal["all", "skills"], index)
+    try:
+        return nightly(root.uri, specs or None, limit, mode, 0, run_id)
+    except Exception:
+        # Whatever it was, Prefect has shown it, and the run's record says it.
+        record = read_run(root, run_id)
+        if record is None:
+            raise
+        return record
+
+
+def run_backfill(
+    root: Root, start: str, end: str, *, publish: bool = False, stages: list[str] | None = None
+) -> list[dict[str, Any]]:
+    """Run the backfill flow and return a row a day that was rebuilt.
+
+    Raises:
+        WrongInput: One is no date, the end lies before the start, or nothing was crawled in between.
+        Locked: Another run writes to the root.
+        GateRefused: The last day's corpus was to be published and failed a check.
+    """
+    _require_days(root, start, end)
+    prepare_prefect(root)
+    from flows.backfill import Stage, backfill  # noqa: PLC0415
+
+    days = date.fromisoformat(start), date.fromisoformat(end)
+    return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages))
+
+
+def foresee_backfill(
+    root: Root, start: str, end: str, *, publish: bool = False, stages: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a row a day that a backfill of this range would rebuild; nothing is written.
+
+    Raises:
+        WrongInput: As `run_backfill`.
+    """
+    if publish:
+        require_whole(stages)
+    plan = replay_plan(root, _require_days(root, start, end))
+    return [{**row, "would be served": publish and row is plan[-1]} for row in plan]
+
+
+def _require_days(root: Root, start: str, end: str) -> list[str]:
+    days = days_crawled(root, start, end)
+    if not days:
+        every = days_crawled(root, "0001-01-01", "9999-12-31")
+        held = f"{every[0]} to {every[-1]}" if every else "no day at all"
+        msg = f"nothing was crawled from {start} to {end}; raw snapshots hold {held}"
+        raise WrongInput(msg)
+    return days
+
+
+def run_evaluation(root: Root) -> dict[str, Any]:
+    """Run the evaluation flow on what is served and return its figures; `fallen` says what is too low.
+
+    Raises:
+        NotPublished: Nothing is served.
+    """
+    require_served(root)
+    prepare_prefect(root)
+    from flows.evaluate import evaluate  # noqa: PLC0415
+
+    try:
+        return evaluate(root.uri)
+    except EvaluationFell as error:
+        return error.found
+
+
+def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
+    """Look at one document or repository again and return the run's record, also of one that failed.
+
+    Raises:
+        WrongInput: No source has brought it; nothing has been started then.
+        Locked: Another run writes to the root.
+    """
+    sources_of(root, Target(target))
+    prepare_prefect(root)
+    from flows.refresh_one import refresh_one  # noqa: PLC0415 (Prefect reads its settings when imported)
+
+    return _recorded(root, lambda run: refresh_one(target, root.uri, _mode(index), 0, run))
+
+
+def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]:
+    """Make everything anew out of raw snapshots and return the run's record, also of one that failed.
+
+    Raises:
+        Locked: Another run writes to the root.
+    """
+    prepare_prefect(root)
+    from flows.full_rebuild import full_rebuild  # noqa: PLC0415
+
+    return _recorded(root, lambda run: full_rebuild(root.uri, _mode(index), keep_vectors, 0, run))
+
+
+def run_compaction(root: Root) -> dict[str, Any]:
+    """Compact the tables and let go of old files; return what came of it.
+
+    Raises:
+        NotPublished: Nothing is served.
+        GateRefused: A compacted table differs from the served one, which stays.
+        Locked: Another run writes to the root.
+    """
+    require_served(root)
+    prepare_prefect(root)
+    from flows.compact import compact  # noqa: PLC0415
+
+    return compact(root.uri, 0)
+
+
+def _mode(index: str) -> Literal["all", "skills"]:
+    return cast(Literal["all", "skills"], index)
+
+
+def _recorded(root: Root, start: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a run that is given its name returns, or the record of it where it fails."""
+    run_id = new_run_id()
+    try:
+        return start(run_id)
+    except Exception:
+        # Whatever it was, Prefect has shown it, and the run's record says it.
+        record = read_run(root, run_id)
+        if record is None:
+            raise
+        return record

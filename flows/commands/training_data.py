@@ -1,0 +1,177 @@
+"""What training is made of: skills divided, queries, hard negatives, and a router over each side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flows.commands.console import progress
+from flows.commands.routing_settings import TrainingOptions
+from storage.errors import WrongInput
+from tasks.models.protocols import Encoder, IndexEncoder, Vectors
+from tasks.retrieve.routing.bm25f import Lexical, lexical_of
+from tasks.retrieve.routing.postings import Postings, postings_of
+from tasks.retrieve.routing.router import Router
+from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.train.categories import categories_of, in_turn
+from tasks.retrieve.train.false_negatives import FalseNegatives
+from tasks.retrieve.train.hard_negatives import Mined, Pool, candidate_lists, mine_negatives
+from tasks.retrieve.train.queries import TrainingQuery, make_queries
+from tasks.retrieve.train.split import Rows, Split, families, one_a_family, split_families
+
+
+class Encoders(NamedTuple):
+    """One model twice: `skills` keeps vectors, and counts tokens; `tasks` does not, and encodes them once."""
+
+    skills: IndexEncoder
+    tasks: Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Skills of one side, with what the router needs to rank them whatever the encoder."""
+
+    rows: Rows
+    skills: list[Skill]
+    postings: Postings
+    lexical: Lexical
+
+    def router(self, encoders: Encoders) -> Router:
+        """Return the default router over these skills with vectors of this encoder."""
+        ids, names = [s.doc_id for s in self.skills], [s.name for s in self.skills]
+        vectors = encoders.skills.encode(head_texts(self.skills))
+        return Router(ids, names, self.lexical, self.postings.sketches, vectors, encoders.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What is trained with, and what is measured on."""
+
+    skills: list[Skill]
+    train: Side
+    held_out: Side
+    queries: list[TrainingQuery]
+    asked: list[TrainingQuery]
+    trained: int
+    false: FalseNegatives
+    mined: Mined
+
+
+def head_texts(skills: Sequence[Skill]) -> list[str]:
+    """Return name and description of each skill as the index encodes them."""
+    return [TEMPLATE.format(name=skill.name, description=skill.description) for skill in skills]
+
+
+def gather(
+    skills: list[Skill],
+    categories: dict[str, str],
+    encoders: Encoders,
+    options: TrainingOptions,
+    *,
+    pairs: int,
+    seed: int,
+) -> Material:
+    """Return what is trained with, made from a corpus.
+
+    Args:
+        skills: In an order that does not change.
+        categories: By doc_id, of those that have one.
+        encoders: The base, which finds the semantic negatives.
+        options: How.
+        pairs: Queries to train with at most.
+        seed: Decides the split, the queries and the negatives.
+
+    Raises:
+        WrongInput: There are too few skills, or too few whose bodies say something.
+    """
+    of = families(skills)
+    split = split_families(of, options.held_out, seed)
+    if len(split.train) <= options.mining().total or not len(split.held_out):
+        msg = f"{len(skills)} skills are too few to train with: give a corpus of some hundreds"
+        raise WrongInput(msg)
+    vectors = encoders.skills.encode(head_texts(skills))
+    named = categories_of([categories.get(s.doc_id) for s in skills], vectors, options.clusters, seed)
+    queries, asked = _queries(skills, of, split, named, options, pairs, seed)
+    pool = _pool(skills, split.train, vectors, named)
+    false = FalseNegatives(skills, vectors, options.false())
+    texts = encoders.tasks.encode([query.text for query in queries])
+    draw = np.random.default_rng([seed, 2])
+    with progress("queries mined for") as report:
+        mined = mine_negatives(queries, texts, pool, false, options.mining(), draw, report)
+    train = _side(skills, split.train, queries[: options.lists], options.ranked, draw)
+    held_out = _side(skills, split.held_out, asked, options.ranked, draw)
+    return Material(skills, train, held_out, queries, asked, len(pool.rows), false, mined)
+
+
+def gather_lists(
+    material: Material, router: Router, options: TrainingOptions, seed: int
+) -> tuple[list[TrainingQuery], Mined]:
+    """Return queries to train a reranker with, and the candidates of each beside its positive."""
+    queries = material.queries[: options.lists]
+    rows = {skill.doc_id: row for skill, row in zip(material.train.skills, material.train.rows, strict=True)}
+    with progress("lists made for") as report:
+        ranked = []
+        for done, query in enumerate(queries, start=1):
+            found = router.rank(query.text, 2 * options.candidates, fold=False)
+            ranked.append([int(rows[one.doc_id]) for one in found])
+            report(done, len(queries))
+    draw = np.random.default_rng([seed, 3])
+    most = options.candidates - 1
+    return queries, candidate_lists(queries, ranked, material.train.rows, material.false, most, draw)
+
+
+def described(material: Material) -> dict[str, Any]:
+    """Return counts of what was gathered: skills, queries, negatives by source, false ones by layer."""
+    mined = material.mined
+    removed, found = sum(mined.removed.values()), sum(mined.found.values())
+    return {
+        "skills": len(material.skills), "train": material.trained,
+        "held_out": len(material.held_out.rows), "queries": len(material.queries),
+        "held_out_queries": len(material.asked), "negatives": dict(mined.found),
+        "false_negatives": dict(mined.removed), "false_share": removed / max(found + removed, 1),
+    }  # fmt: skip
+
+
+def _queries(
+    skills: list[Skill],
+    of: Rows,
+    split: Split,
+    named: Sequence[str],
+    options: TrainingOptions,
+    pairs: int,
+    seed: int,
+) -> tuple[list[TrainingQuery], list[TrainingQuery]]:
+    draw = np.random.default_rng([seed, 1])
+    train = in_turn(one_a_family(of, split.train, draw), named)
+    queries = make_queries(skills, train, pairs, options.queries(), draw)
+    held = draw.permutation(split.held_out)
+    asked = make_queries(skills, held, options.held_out_queries, options.queries(), draw)
+    if not queries or not asked:
+        msg = "no skill has sentences in its body that its description lacks: give a corpus with bodies"
+        raise WrongInput(msg)
+    return queries, asked
+
+
+def _pool(skills: Sequence[Skill], rows: Rows, vectors: Vectors, named: Sequence[str]) -> Pool:
+    lexical = lexical_of(postings_of(skills[row] for row in rows.tolist()))
+    return Pool(rows, vectors[rows], lexical, [named[row] for row in rows.tolist()])
+
+
+def _side(
+    skills: Sequence[Skill],
+    rows: Rows,
+    queries: Sequence[TrainingQuery],
+    most: int,
+    draw: np.random.Generator,
+) -> Side:
+    """Return queries' skills and others, about `most`; bodies lack what is quoted: anything finds that."""
+    asked = np.array([query.row for query in queries], dtype=np.int64)
+    others = draw.permutation(np.setdiff1d(rows, asked))[: max(most - len(asked), 0)]
+    rows = np.sort(np.concatenate([asked, others]))
+    masked = {query.row: query.without_passages(skills[query.row]) for query in queries}
+    own = [masked.get(row, skills[row]) for row in rows.tolist()]
+    postings = postings_of(own)
+    return Side(rows, own, postings, lexical_of(postings))

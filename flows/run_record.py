@@ -1,0 +1,114 @@
+"""The record of a run: what `run --json` prints and `status` lists, written whatever happens."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from storage.errors import GateRefused, NothingReadable, StorageError, WrongInput
+from storage.root import Root
+from storage.served import read_served
+from storage.state import corpus_counts, write_run
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time: UTC to the second, and a few random letters."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def named_run(given: str | None) -> str:
+    """Return the name that a run was given, or a new one where it was given none.
+
+    Raises:
+        WrongInput: Files and versions cannot be named like that.
+    """
+    if given and not _NAME.fullmatch(given):
+        msg = (
+            f"run_id {given!r} is no name of a run: give up to 64 letters, digits, - and _, or leave it empty"
+        )
+        raise WrongInput(msg)
+    return given or new_run_id()
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """What is known of a run so far, with the keys that `run --json` prints.
+
+    `flow` names what ran: the nightly, or a flow of an operator's. `documents`, `dropped`, `nodes` and
+    `edges` count what the root holds now; `vectors_new` what this run encoded; `llm` what this run asked of a
+    language model and what that cost, null where none takes part; `published` tells whether this run's
+    version is what `served` names; `seconds` is by stage.
+    """
+
+    run_id: str
+    flow: str
+    specs: list[str]
+    started_at: str
+    state: str = "failed"
+    message: str | None = None
+    published: bool = False
+    served: str | None = None
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    documents: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    nodes: int = 0
+    edges: int = 0
+    vectors_new: int = 0
+    llm: dict[str, Any] | None = None
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time one stage."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - started, 2)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as JSON takes it."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@contextmanager
+def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterator[RunRecord]:
+    """Keep a run's record below the root, with its state: also of a run that fails or is interrupted."""
+    record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
+    try:
+        yield record
+    except BaseException as error:
+        record.state = "refused" if isinstance(error, GateRefused) else "failed"
+        record.message = str(error) or type(error).__name__
+        record.sources = error.reports if isinstance(error, NothingReadable) else record.sources
+        record.checks = error.checks if isinstance(error, GateRefused) else record.checks
+        raise
+    else:
+        good = all(s["state"] in ("complete", "limited") for s in record.sources)
+        good = good and not (record.llm or {}).get("partial")
+        record.state = "complete" if good else "partial"
+    finally:
+        _count(root, record)
+        write_run(root, record.as_dict())
+
+
+def _count(root: Root, record: RunRecord) -> None:
+    """Fill in what the root holds; where that cannot be read the record keeps what the run knew."""
+    try:
+        counts = corpus_counts(root)
+        served = read_served(root)
+    except StorageError as error:
+        record.message = record.message or str(error)
+        return
+    record.documents, record.dropped = counts.documents, counts.dropped
+    record.nodes, record.edges = counts.nodes, counts.edges
+    record.served = served.version if served else None

@@ -1,0 +1,228 @@
+"""A root that is a prefix of an S3 bucket, with copies on this machine of what libraries want as files."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import pyarrow as pa
+
+from storage.errors import Locked, Missing, StorageError, Unreachable, WrongInput
+from storage.folder import delete_path, put_file
+
+try:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+    from obstore.store import S3Store
+except ImportError as _missing:
+    _msg = "a root on S3 needs the extra `s3`: pip install 'skillery[s3]'"
+    raise WrongInput(_msg) from _missing
+
+T = TypeVar("T")
+R = TypeVar("R")
+_AT_ONCE = 16  # requests under way: a bucket answers each in some 20 ms, whatever else is asked
+_TRIES = 5  # after a first one: the waits between them double from 0.1 s
+_SIDE = ".copies"  # below a bucket's folder: the entity tag of each copy
+_ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
+
+
+class Bucket:
+    """Objects below a prefix; implements `storage.root.Place`.
+
+    Address, region and credentials of the service are the environment's (`AWS_ENDPOINT_URL`, `AWS_REGION`,
+    `AWS_ACCESS_KEY_ID` ..., or the role of the machine), for this and for LanceDB alike.
+
+    Args:
+        spec: `s3://bucket[/prefix]`.
+
+    Raises:
+        WrongInput: It names no bucket.
+    """
+
+    # Roots whose lock this process took, each with what tells whether it still has it.
+    holds: ClassVar[dict[str, Callable[[], bool]]] = {}
+
+    def __init__(self, spec: str) -> None:
+        found = _ADDRESS.fullmatch(spec.rstrip("/"))
+        if found is None:
+            msg = f"root {spec!r} names no bucket: give s3://bucket/prefix"
+            raise WrongInput(msg)
+        bucket, prefix = found[1], (found[2] or "").strip("/")
+        self.uri = f"s3://{bucket}/{prefix}".rstrip("/")
+        self.folder = _copies(self.uri)
+        address = sorted((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))
+        self._store = _store(bucket, prefix, tuple(address))
+
+    def exists(self, relative: str) -> bool:
+        """Tell whether an object, or one below that name, is there."""
+        with self._asking(relative):
+            return self.head(relative) is not None or any(self._listed(relative))
+
+    def read(self, relative: str) -> bytes:
+        """Return an object's bytes."""
+        with self._asking(relative):
+            return bytes(obstore.get(self._store, relative).bytes())
+
+    def open(self, relative: str) -> pa.NativeFile:
+        """Return an object, read as a whole: requests for parts could meet the next one of that name."""
+        return pa.BufferReader(self.read(relative))
+
+    def write(self, relative: str, data: bytes) -> None:
+        """Put an object in place in one step."""
+        self._require_lock()
+        with self._asking(relative):
+            obstore.put(self._store, relative, data)
+
+    def write_if(self, relative: str, data: bytes, tag: str | None) -> str | None:
+        """Put an object in place of the one with this entity tag (None: where there is none); return its tag.
+
+        Returns:
+            The new object's entity tag; None where another process was first: then nothing is written.
+        """
+        mode: Any = "create" if tag is None else {"e_tag": tag}
+        with self._asking(relative):
+            try:
+                return obstore.put(self._store, relative, data, mode=mode, use_multipart=False)["e_tag"]
+            except (AlreadyExistsError, PreconditionError):
+                return None
+
+    def head(self, relative: str) -> dict[str, Any] | None:
+        """Return an object's `e_tag`, `last_modified` and `size`; None where there is none."""
+        with self._asking(relative):
+            try:
+                return dict(obstore.head(self._store, relative))
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+
+    def delete(self, relative: str) -> None:
+        """Remove an object or all below that name, and their copies on this machine."""
+        self._require_lock()
+        with self._asking(relative):
+            if found := [relative, *(m["path"] for m in self._listed(relative))]:
+                obstore.delete(self._store, found)
+        for place in (self.folder / relative, self.folder / _SIDE / relative):
+            delete_path(place)
+
+    def unfinished(self) -> list[str]:
+        """Return nothing: an object is whole or not there."""
+        return []
+
+    def files(self, folder: str, suffix: str) -> list[str]:
+        """Return the objects below a folder, sorted."""
+        with self._asking(folder):
+            return sorted(m["path"] for m in self._listed(folder) if m["path"].endswith(suffix))
+
+    def fetch(self, relative: str) -> Path:
+        """Bring a file or folder to this machine where it is not there as it is in the bucket."""
+        above = relative.rpartition("/")[0]
+        with self._asking(relative):
+            found = {m["path"]: str(m["e_tag"]) for m in self._listed(above)}
+        wanted = {p: tag for p, tag in found.items() if p == relative or p.startswith(f"{relative}/")}
+        self._drop_copies(above, found)
+        self.each(lambda path: self._bring(path, wanted[path]), wanted)
+        return self.folder / relative
+
+    def send(self, relative: str) -> None:
+        """Put what lies below the folder of this machine into the bucket where it is not there yet."""
+        self._require_lock()
+        for path in sorted(p for p in (self.folder / relative).rglob("*") if p.is_file()):
+            name = path.relative_to(self.folder).as_posix()
+            head, side = self.head(name), self._side(name)
+            if head is None or _text(side) != head["e_tag"]:
+                with self._asking(name):
+                    tag = str(obstore.put(self._store, name, path)["e_tag"])
+                _keep(side, tag.encode())
+
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Do the items side by side: each waits for the network."""
+        todo = list(items)
+        if len(todo) < 2:
+            return [work(item) for item in todo]
+        with ThreadPoolExecutor(min(_AT_ONCE, len(todo))) as pool:
+            return list(pool.map(work, todo))
+
+    def _listed(self, folder: str) -> Iterator[dict[str, Any]]:
+        for page in obstore.list(self._store, f"{folder}/" if folder else None):
+            yield from (dict(meta) for meta in page)
+
+    def _bring(self, relative: str, tag: str) -> None:
+        copy, side = self.folder / relative, self._side(relative)
+        if not copy.is_file() or _text(side) != tag:
+            side.unlink(missing_ok=True)
+            with self._asking(relative):
+                found = obstore.get(self._store, relative)
+                data, tag = bytes(found.bytes()), str(found.meta["e_tag"])
+            _keep(copy, data)
+            _keep(side, tag.encode())
+
+    def _drop_copies(self, folder: str, present: Iterable[str]) -> None:
+        sides = self.folder / _SIDE
+        kept = set(present)
+        for side in [p for p in (sides / folder).rglob("*") if p.is_file()]:
+            name = side.relative_to(sides).as_posix()
+            if name not in kept:
+                delete_path(self.folder / name)
+                delete_path(side)
+
+    def _side(self, relative: str) -> Path:
+        return self.folder / _SIDE / relative
+
+    def _require_lock(self) -> None:
+        still_held = self.holds.get(self.uri)
+        if still_held is not None and not still_held():
+            msg = f"this run was silent for too long: another may write to {self.uri}, this one does not"
+            raise Locked(msg)
+
+    @contextlib.contextmanager
+    def _asking(self, relative: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            code = re.search(r"<Code>(\w+)</Code>", str(error))
+            if code and code[1] == "NoSuchBucket":
+                msg = f"root {self.uri}: there is no such bucket; make it, or name another"
+                raise WrongInput(msg) from error
+            if isinstance(error, FileNotFoundError):
+                msg = f"{self.uri}/{relative} is missing"
+                raise Missing(msg) from error
+            reason = code[1] if code else str(error).splitlines()[0]
+            msg = (
+                f"{self.uri}/{relative} cannot be reached ({reason}): look at AWS_ENDPOINT_URL, AWS_REGION "
+                "and the credentials, and try again"
+            )
+            raise Unreachable(msg) from error
+
+
+@functools.lru_cache(maxsize=32)
+def _store(bucket: str, prefix: str, _environment: tuple[tuple[str, str], ...]) -> S3Store:
+    retry: Any = {"max_retries": _TRIES, "retry_timeout": timedelta(minutes=1)}
+    return S3Store(bucket, prefix=prefix or None, retry_config=retry)
+
+
+def _copies(uri: str) -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = re.sub(r"[^a-z0-9]+", "-", uri.lower()).strip("-")[:60]
+    folder = base / "skillery" / f"{name}-{hashlib.sha256(uri.encode()).hexdigest()[:12]}"
+    return folder.expanduser().absolute()
+
+
+def _keep(path: Path, data: bytes) -> None:
+    try:
+        put_file(path, data)
+    except OSError as error:
+        msg = f"{path} cannot be written ({error.strerror}): copies of a bucket's files lie there"
+        raise StorageError(msg) from error
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text() if path.is_file() else None

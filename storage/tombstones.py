@@ -1,0 +1,130 @@
+"""Tombstones: what must never come back, by id and by hash; they hold no text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from storage.partitions import PartitionedTable
+from storage.root import Root
+
+FOLDER = "state/forgotten"
+_TIME = pl.Datetime("us", "UTC")
+# A row an id and text. `key` is the case-folded `doc_id`; `target` the key of what was asked to be forgotten;
+# `copy` tells a document that went because it held the same text; `purged_at` is null until every file and
+# table has been cleaned of it.
+_FORGOTTEN: dict[str, Any] = {
+    "key": pl.String, "doc_id": pl.String, "scope": pl.String, "target": pl.String, "copy": pl.Boolean,
+    "raw_hash": pl.String, "body_hash": pl.String, "since": _TIME, "purged_at": _TIME,
+}  # fmt: skip
+FORGOTTEN = pl.Schema(_FORGOTTEN)
+_IDENTITY = ["key", "scope", "raw_hash", "body_hash"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """One id and one text of it.
+
+    Args:
+        doc_id: As it was written; `scope` `repository` covers it and every id below it, `document` it alone.
+        scope: `document` or `repository`.
+        target: What was asked to be forgotten.
+        copy: Whether it went for holding a forgotten text.
+        raw_hash: SHA-256 of the bytes fetched, under whatever id they come; None: none is covered.
+        body_hash: SHA-256 of the refined body, likewise.
+    """
+
+    doc_id: str
+    scope: str
+    target: str
+    copy: bool = False
+    raw_hash: str | None = None
+    body_hash: str | None = None
+
+
+class Forgotten:
+    """What has been forgotten, held in memory: asking costs no reading.
+
+    Args:
+        rows: Rows of the table of tombstones.
+    """
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self.rows = rows
+        in_scope = {
+            scope: rows.filter(pl.col("scope") == scope)["key"] for scope in ("document", "repository")
+        }
+        self._documents, self._repositories = set(in_scope["document"]), set(in_scope["repository"])
+        self._raw = set(rows["raw_hash"].drop_nulls())
+        self._bodies = set(rows["body_hash"].drop_nulls())
+
+    @classmethod
+    def load(cls, root: Root) -> Forgotten:
+        """Read the tombstones of a root.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        return cls(forgotten_table(root).read())
+
+    @classmethod
+    def none(cls) -> Forgotten:
+        """Return no tombstones."""
+        return cls(pl.DataFrame(schema=FORGOTTEN))
+
+    def __bool__(self) -> bool:
+        return self.rows.height > 0
+
+    def covers(self, doc_id: str, raw_hash: str | None = None, body_hash: str | None = None) -> bool:
+        """Tell whether a document has been forgotten: by its id, a repository above it, or its text."""
+        if not self:
+            return False
+        known = raw_hash in self._raw or body_hash in self._bodies
+        return known or doc_id.casefold() in self._documents or self.covers_repository(doc_id)
+
+    def covers_repository(self, name: str) -> bool:
+        """Tell whether a repository has been forgotten as a whole, or the one that an id lies in."""
+        if not self._repositories:
+            return False
+        parts = name.casefold().split("/")
+        return any("/".join(parts[:n]) in self._repositories for n in range(1, len(parts) + 1))
+
+    def of(self, target: str) -> pl.DataFrame:
+        """Return the tombstones that one request made."""
+        return self.rows.filter(pl.col("target") == target.casefold())
+
+
+def forgotten_table(root: Root) -> PartitionedTable:
+    """Return the table of tombstones."""
+    return PartitionedTable(root, FOLDER, FORGOTTEN, key="key")
+
+
+def add_tombstones(root: Root, tombstones: Collection[Tombstone], now: datetime) -> Forgotten:
+    """Write tombstones that are not there yet, and return all; one that is there stays as it is."""
+    table = forgotten_table(root)
+    held = table.read()
+    rows = pl.DataFrame([_row(t, now) for t in tombstones], schema=FORGOTTEN, orient="row")
+    rows = rows.unique(_IDENTITY, maintain_order=True)
+    new = rows.join(held, on=_IDENTITY, how="anti", nulls_equal=True)
+    keys = set(new["key"])
+    table.replace(keys, pl.concat([held.filter(pl.col("key").is_in(list(keys))), new]))
+    return Forgotten.load(root)
+
+
+def mark_purged(root: Root, now: datetime) -> None:
+    """Note that every file and table is clean of all that is forgotten."""
+    table = forgotten_table(root)
+    held = table.read()
+    keys = set(held.filter(pl.col("purged_at").is_null())["key"])
+    rows = held.filter(pl.col("key").is_in(list(keys)))
+    table.replace(keys, rows.with_columns(pl.col("purged_at").fill_null(now)))
+
+
+def _row(stone: Tombstone, now: datetime) -> tuple[object, ...]:
+    key, target = stone.doc_id.casefold(), stone.target.casefold()
+    hashes = (stone.raw_hash, stone.body_hash)
+    return (key, stone.doc_id, stone.scope, target, stone.copy, *hashes, now, None)

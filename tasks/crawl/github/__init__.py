@@ -1,0 +1,1 @@
+"""Skills of GitHub repositories: rows come in, raw documents go out; begin with `source`."""

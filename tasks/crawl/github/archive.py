@@ -1,0 +1,177 @@
+"""A zip archive of a repository, read where it lies: nothing is unpacked to disk and no link is followed."""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from storage.schemas import Dropped, RawDocument
+from tasks.crawl.github.archive_limits import (
+    ArchiveLimits,
+    ArchiveRefused,
+    check_directory,
+    check_entries,
+    entry_name,
+    has_control,
+    shown,
+)
+from tasks.crawl.source.bundle import Entry, Skill, plan
+from tasks.crawl.source.content import Limits, read_skill
+
+_COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
+_PIECE = 1 << 16
+_LINK_BYTES = 4_096
+# What zipfile and zlib say of bytes that are not what the directory promised.
+_DAMAGE = (BadZipFile, EOFError, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError)
+
+
+class Archive:
+    """A repository's files in a zip archive; use it in a `with` statement.
+
+    Args:
+        path: The archive.
+        limits: What it may hold at most; memory stays below about 100 MB whatever it says.
+
+    Attributes:
+        root: The folder that everything lies in, as the archive has it; empty where there is no entry.
+        commit: The commit that git wrote into the archive's comment, if it did.
+
+    Raises:
+        ArchiveRefused: Something in it is not to be read; `reason` and `detail` say what.
+        OSError: There is no such file.
+    """
+
+    def __init__(self, path: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:  # noqa: B008 - frozen
+        with path.open("rb") as file:
+            check_directory(file, limits)
+        try:
+            self._zip = ZipFile(path)
+        except _DAMAGE as error:
+            raise ArchiveRefused("archive-damaged", f"its directory is broken: {error}") from None
+        self._left = limits.unpacked_bytes
+        try:
+            self.root = check_entries(self._zip.infolist(), limits)
+        except ArchiveRefused:
+            self._zip.close()
+            raise
+        commit = _COMMIT.fullmatch(self._zip.comment)
+        self.commit = commit[0].decode().lower() if commit else None
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+
+    def entries(self) -> list[Entry]:
+        """Return every file, link and submodule below the root, in the archive's order.
+
+        The key is its name in the archive, a link's note where it leads. What is no regular file, or has a
+        control character in its name, is `unreadable`.
+
+        Raises:
+            ArchiveRefused: `archive-size`, where the links unpack to too much.
+        """
+        infos = self._zip.infolist()
+        parents = {posixpath.dirname(info.filename.rstrip("/")) for info in infos}
+        entries = [self._entry(info) for info in infos if info.filename.rstrip("/") not in parents]
+        return [entry for entry in entries if entry is not None]
+
+    def read(self, entry: Entry) -> Iterator[bytes]:
+        """Yield a file's bytes in pieces of at most 64 KB.
+
+        Raises:
+            OSError: It is damaged, or unpacks to more or fewer bytes than it says.
+            ArchiveRefused: `archive-size`, where more has been unpacked in all than an archive may hold.
+        """
+        info = copy.copy(self._zip.getinfo(entry.key))
+        declared, unpacked = info.file_size, 0
+        info.file_size += 1  # zipfile stops where a file should end, and would not say that it goes on
+        try:
+            with self._zip.open(info) as file:
+                while piece := file.read(_PIECE):
+                    self._spend(len(piece), entry)
+                    unpacked += len(piece)
+                    if unpacked > declared:
+                        break
+                    yield piece
+        except _DAMAGE as error:
+            raise OSError(f"it is damaged in the archive: {error}") from error
+        if unpacked != declared:
+            raise OSError(f"it does not unpack to the {declared:,} bytes that the archive says")
+
+    def _spend(self, size: int, entry: Entry) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ArchiveRefused("archive-size", f"{shown(entry.path)}: too much has been unpacked in all")
+
+    def _entry(self, info: ZipInfo) -> Entry | None:
+        """Return what a member without members of its own is; None for a folder that says nothing."""
+        name = entry_name(info)
+        path = name[len(self.root) + 1 :].removesuffix("/")
+        if has_control(path):
+            printable = "".join("\ufffd" if has_control(character) else character for character in path)
+            return Entry(printable, "unreadable", note="its name has a control character")
+        if name.endswith("/"):
+            # Git keeps no empty folders: what looks like one in its archives is a submodule.
+            return Entry(path, "submodule") if self.commit and path else None
+        kind = _kind(info)
+        if kind == "link":
+            return self._link(Entry(path, "link", info.filename), info.file_size)
+        return Entry(path, kind, info.filename, note="not a regular file" if kind == "unreadable" else "")
+
+    def _link(self, link: Entry, size: int) -> Entry:
+        if size > _LINK_BYTES:
+            return replace(link, kind="unreadable", note=f"a link of {size:,} bytes leads nowhere")
+        try:
+            target = b"".join(self.read(link))
+        except OSError as error:
+            return replace(link, kind="unreadable", note=str(error))
+        return replace(link, note=target.decode("utf-8", errors="replace"))
+
+
+def _kind(info: ZipInfo) -> Literal["file", "link", "unreadable"]:
+    mode = info.external_attr >> 16
+    if stat.S_ISLNK(mode):
+        return "link"
+    return "file" if stat.S_IFMT(mode) in {0, stat.S_IFREG} else "unreadable"
+
+
+def read_archive(
+    archive: Archive,
+    repository: str,
+    source: str,
+    limits: Limits,
+    wanted: Callable[[Skill], bool] | None = None,
+) -> Iterator[RawDocument | Dropped]:
+    """Yield an archive's skills in the order of their paths, and what is not taken.
+
+    Each is read when it is asked for; ref, commit, tree, URL and author are left to the caller.
+
+    Args:
+        archive: The open archive.
+        repository: The name that its doc_ids begin with.
+        source: The spec that its rows carry.
+        limits: What is taken of one document at most.
+        wanted: Says of a skill whether it is to be read; None for all.
+
+    Raises:
+        ArchiveRefused: `archive-size`; what was yielded before is sound.
+    """
+    for row in plan(archive.entries(), repository, source):
+        if isinstance(row, Dropped):
+            yield row
+        elif wanted is None or wanted(row):
+            yield read_skill(row, archive.read, limits, source)

@@ -1,0 +1,279 @@
+"""Looks at a repository over GitHub's API, and fetches what changed of the skills that are wanted of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import unicodedata
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storage.schemas import Dropped
+from tasks.crawl.github.api import GitHub
+from tasks.crawl.github.due import OPEN, Unit
+from tasks.crawl.github.responses import Metadata, NotModified, Tree
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.source.bundle import Skill, plan
+from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import wanted as wanted_files
+from tasks.crawl.source.github_url import split_by_refs
+from tasks.crawl.source.identity import doc_key
+
+FEW_FILES = 3  # so many are fetched one by one; more come as one archive
+_LARGE_FEW = 30  # and so many of a repository whose archive is too large
+_MOST_FAILURES = 20  # in a row: then no more is asked of a forge that is down or tells us to stop
+_OF_REPOSITORY = ("missing", "denied", "unauthorised")  # where it answers a question for the repository
+# The id that git gives a folder without anything in it, in either of its hashes.
+_EMPTY_TREES = (
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One ref of a repository as it was looked at.
+
+    Args:
+        ref: The ref as it was resolved; `HEAD` for the default branch.
+        commit: The commit it names.
+        metadata: What the forge says of the repository.
+        tree: The commit's files and the tree ids of its folders.
+        skills: What is wanted: row listed and its skill, None where its folder holds none.
+        rows: Everything the repository holds, as `plan` gives it.
+        changed: The doc_ids of wanted skills whose files are not those of the last look.
+        archive: The commit's archive; None where nothing, or only single files, had to be fetched.
+        files: Single files by path, where there is no archive.
+        refused: Why the archive was not read, where there are files in its place.
+    """
+
+    ref: str
+    commit: str
+    metadata: Metadata
+    tree: Tree
+    rows: tuple[Skill | Dropped, ...]
+    skills: tuple[tuple[dict[str, Any] | None, Skill | None], ...]
+    changed: frozenset[str]
+    archive: Path | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What looking at a unit brought: parts, or an error; neither where it is as it was.
+
+    `etag` is to be remembered for the next look.
+    """
+
+    unit: Unit
+    parts: tuple[Part, ...] = ()
+    error: HttpTerminal | HttpTransient | None = None
+    etag: str | None = None
+
+
+class _Ref(NamedTuple):
+    ref: str
+    commit: str
+    tree: str
+    folders: dict[str, str] | None  # where they are, by where the list says; None: every skill
+
+
+def skill_digest(skill: Skill, folder_sha: str) -> str:
+    """Return the digest of a skill's files: git's ids of its folder, its files and the licences above it.
+
+    A mirror may leave folders out of its trees; the ids of the files tell the same.
+    """
+    parts = [folder_sha, skill.entry.key, *(f"{e.path} {e.key}" for e in (*skill.files, *skill.licences))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+class Looker:
+    """Looks at repositories, several at a time if asked to.
+
+    Args:
+        github: The API.
+        spec: The spec of the source, which its rows carry.
+        folder: Where archives lie until their documents are on disk; one that is there is not fetched again.
+        limits: What is taken of one document at most.
+        etag_key: What an ETag is good for: the API's credential.
+
+    Attributes:
+        in_use: How many of the parts looked at refer to an archive; whoever reads one counts it down.
+    """
+
+    def __init__(self, github: GitHub, spec: str, folder: Path, limits: Limits, etag_key: str) -> None:
+        self._github, self._spec, self._folder = github, spec, folder
+        self._limits, self._key = limits, etag_key
+        self.in_use: Counter[Path] = Counter()
+        self._fetching: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._failed: list[HttpTransient] = []  # since something was answered
+
+    async def look(self, unit: Unit) -> Look:
+        """Return how a unit is now; errors of the network are part of the answer.
+
+        After many failures in a row that may pass, nothing is asked for before `begin_again`.
+        """
+        if len(self._failed) >= _MOST_FAILURES:
+            last = self._failed[-1]
+            detail = f"not asked for, since {len(self._failed)} before it failed, the last: {last}"
+            return Look(unit, error=HttpTransient(last.reason, unit.repository, detail))
+        try:
+            look = await self._look(unit)
+        except HttpTerminal as error:
+            look = Look(unit, error=error)
+        except HttpTransient as error:
+            self._failed.append(error)
+            return Look(unit, error=error)
+        self._failed.clear()
+        return look
+
+    def begin_again(self) -> None:
+        """Ask once more, whatever failed before."""
+        self._failed.clear()
+
+    async def _look(self, unit: Unit) -> Look:
+        known = unit.known
+        same_list = known.get("listed") == unit.digest and known.get("state") in ("ok", *OPEN)
+        etag = known.get("etag") if same_list and known.get("etag_key") == self._key else None
+        refs, new_etag = await self._refs(unit, etag)
+        as_it_was = not refs or (same_list and [r.commit for r in refs] == [known.get("commit")])
+        if as_it_was:
+            return Look(unit, etag=new_etag or etag)
+        metadata = await self._github.metadata(unit.repository)
+        try:
+            parts = tuple([await self._part(unit, ref, metadata) for ref in refs])
+        except HttpTerminal as error:
+            if error.reason not in _OF_REPOSITORY:
+                raise
+            # The repository is there: that its tree or archive is not is no miss of it.
+            raise HttpTerminal("not-fetched", error.url, error.detail, status=error.status) from error
+        return Look(unit, parts, etag=new_etag)
+
+    async def _refs(self, unit: Unit, etag: str | None) -> tuple[list[_Ref], str | None]:
+        """Return the commits that the unit's rows lie in; none where the answer is that nothing changed."""
+        try:
+            commit = await self._github.commit(unit.repository, unit.ref or "HEAD", etag=etag)
+        except HttpTerminal as error:
+            if unit.whole or not unit.ref or error.reason not in ("missing", "missing-ref"):
+                raise
+            return await self._resolved(unit), None
+        if isinstance(commit, NotModified):
+            return [], etag
+        folders = None if unit.whole else {r["rest"]: r["rest"] for r in unit.listed}
+        return [_Ref(unit.ref or "HEAD", commit.sha, commit.tree, folders)], commit.etag
+
+    async def _resolved(self, unit: Unit) -> list[_Ref]:
+        """Return the refs that the rows name, which may hold slashes; a ref that is gone stands for HEAD."""
+        names = await self._github.refs(unit.repository, unit.ref)
+        folders: dict[str, dict[str, str]] = defaultdict(dict)
+        for row in unit.listed:
+            rest = tuple(p for p in row["rest"].split("/") if p)
+            # A branch that was merged has its skills at the same place of another one.
+            known = "/".join(row["doc_id"].split("/")[2:]) if row["doc_id"] else row["rest"]
+            ref, folder = split_by_refs((unit.ref, *rest), names) or ("HEAD", known)
+            folders[ref][row["rest"]] = folder
+        return [await self._at(unit, ref, wanted) for ref, wanted in folders.items()]
+
+    async def _at(self, unit: Unit, ref: str, folders: dict[str, str]) -> _Ref:
+        commit = await self._github.commit(unit.repository, ref)
+        if isinstance(commit, NotModified):
+            msg = f"{unit.repository}: the answer to an unconditional request is that nothing changed"
+            raise HttpTerminal("shape", unit.repository, msg)
+        return _Ref(ref, commit.sha, commit.tree, folders)
+
+    async def _part(self, unit: Unit, ref: _Ref, metadata: Metadata) -> Part:
+        # Under the present name: what an old one redirects to is not always the whole question.
+        tree = await self._github.tree(metadata.full_name, ref.tree)
+        _require_whole(tree, ref.tree, metadata.full_name)
+        rows = tuple(plan(tree.entries, metadata.full_name, self._spec))
+        skills = _wanted(unit, ref, rows)
+        by_id = {skill.doc_id: (row, skill) for row, skill in skills if skill is not None}
+        changed = frozenset(
+            doc_id
+            for doc_id, (row, skill) in by_id.items()
+            if doc_id not in unit.ceded and _changed(row, skill, tree)
+        )
+        part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
+        return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
+
+    async def _fetched(self, unit: Unit, part: Part, skills: list[Skill]) -> Part:
+        """Fetch the changed skills' files: one by one where they are few, else the commit's archive."""
+        paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
+        if len(paths) <= FEW_FILES and (files := await self._single(part, paths)) is not None:
+            return replace(part, files=files)
+        name = hashlib.sha256(f"{unit.repository.lower()}@{part.commit}".encode()).hexdigest()[:24]
+        archive = self._folder / f"{name}.zip"
+        try:
+            async with self._fetching[archive]:  # two refs may name one commit
+                if not archive.exists():
+                    await self._github.archive(part.metadata.full_name, part.commit, part.ref, archive)
+        except HttpTerminal as error:
+            few = error.reason == "too-large" and len(paths) <= _LARGE_FEW
+            files = await self._single(part, paths) if few else None
+            if files is None:
+                raise
+            return replace(part, files=files, refused=f"{error}; its files were fetched one by one")
+        self.in_use[archive] += 1
+        return replace(part, archive=archive)
+
+    async def _single(self, part: Part, paths: list[str]) -> dict[str, bytes] | None:
+        """Return these files, None where one is larger than what is taken of a bundle, or not to be had so.
+
+        A mirror that knows no commits has given us a tree's id, by which there are no single files.
+        """
+        try:
+            return {
+                path: await self._github.raw(
+                    part.metadata.full_name, part.commit, path, max_bytes=self._limits.bundle_bytes
+                )
+                for path in paths
+            }
+        except HttpTerminal as error:
+            if error.reason not in ("too-large", *_OF_REPOSITORY):
+                raise
+            return None
+
+
+def _require_whole(tree: Tree, sha: str, repository: str) -> None:
+    """Let a tree pass that is the one asked for, and tells of every file.
+
+    Git keeps no empty folders: one without files means that only the uppermost level was told, and from that
+    nothing would follow for what lies below.
+
+    Raises:
+        HttpTerminal: It does not.
+    """
+    if tree.sha != sha or (not tree.entries and sha not in _EMPTY_TREES):
+        found = f"holds nothing of tree {sha}" if tree.sha == sha else f"is {tree.sha}, not {sha}"
+        raise HttpTerminal("shape", repository, f"the tree of {repository} that was answered {found}")
+    paths = [*(e.path for e in tree.entries), *tree.folders]
+    empty = tree.folders.keys() - {path.rpartition("/")[0] for path in paths} - {""}
+    if empty:
+        raise HttpTerminal("shape", repository, f"the tree of {repository} lacks what is in {min(empty)!r}")
+
+
+def _wanted(
+    unit: Unit, ref: _Ref, rows: tuple[Skill | Dropped, ...]
+) -> tuple[tuple[dict[str, Any] | None, Skill | None], ...]:
+    """Return each row listed with the skill that lies in its folder, or each skill with its row."""
+    skills = {row.entry.folder: row for row in rows if isinstance(row, Skill)}
+    if ref.folders is None:
+        known = {r["rest"]: r for r in unit.listed}
+        return tuple((known.get(folder), skill) for folder, skill in skills.items())
+    loosely = {_loose(folder): skill for folder, skill in skills.items()}
+    found = ((r, ref.folders[r["rest"]]) for r in unit.listed if r["rest"] in ref.folders)
+    return tuple((row, skills.get(folder) or loosely.get(_loose(folder))) for row, folder in found)
+
+
+def _loose(folder: str) -> str:
+    """Return a folder as lists may write it: in another letter case, its accents composed."""
+    return doc_key(unicodedata.normalize("NFC", folder))
+
+
+def _changed(row: dict[str, Any] | None, skill: Skill, tree: Tree) -> bool:
+    if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
+        return True
+    return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, "")))

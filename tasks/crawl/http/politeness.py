@@ -1,0 +1,161 @@
+"""How politely hosts are asked, and the book that remembers what they were asked and what they said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from storage.errors import StorageError, WrongInput
+from storage.root import Root
+from tasks.crawl.http.quota import Client, Hold, Page, Quota, midnight_after
+from tasks.crawl.http.responses import Limits
+from tasks.crawl.http.retry import RetryPolicy
+
+_FILE = "state/quotas.json"
+_MINUTE = timedelta(minutes=1)
+_NO_QUOTA = Quota()
+
+
+@dataclass(frozen=True, slots=True)
+class Politeness:
+    """What hosts may expect of us; all times in seconds.
+
+    Args:
+        delay: Least time between two request starts to one host; 0 switches it off.
+        concurrency: Requests under way to one host at most.
+        retry: When a failed request is sent again.
+        redirect_hosts: Hosts (`host`, or `host:port` where the port is not the usual one) that a redirect may
+            lead to besides the one asked; they never see credentials.
+        quotas: What a host allows a client without a token, by host.
+        token_quotas: What it allows one with a token.
+        connect_timeout: For one connection to be made.
+        timeout: For one request, its body included.
+
+    Raises:
+        WrongInput: A number is out of its range.
+    """
+
+    delay: float = 1.0
+    concurrency: int = 4
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    redirect_hosts: frozenset[str] = frozenset()
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    token_quotas: Mapping[str, Quota] = field(default_factory=dict)
+    connect_timeout: float = 15.0
+    timeout: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.delay < 0 or self.concurrency < 1 or min(self.connect_timeout, self.timeout) <= 0:
+            msg = (
+                f"delay {self.delay} must be at least 0, concurrency {self.concurrency} at least 1, "
+                f"time-outs {self.connect_timeout} and {self.timeout} above 0"
+            )
+            raise WrongInput(msg)
+
+    def client(self, host: str, fingerprint: str | None) -> Client:
+        """Return who asks `host`: the owner of the token with that fingerprint, or nobody in particular."""
+        quotas = self.token_quotas if fingerprint else self.quotas
+        return Client(host, fingerprint or "anonymous", quotas.get(host, _NO_QUOTA))
+
+
+class QuotaBook:
+    """What was asked of each host, and until when it wants no more; kept in `state/quotas.json`.
+
+    A request is written down before it goes out, so that a killed process has not forgotten it. Everything is
+    read from the file each time: books of one root agree. The book knows tokens by their fingerprint alone.
+
+    Args:
+        root: The root that it is kept below.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._sent: dict[str, datetime] = {}
+        self._left: dict[str, int] = {}
+
+    def admit(self, client: Client, now: datetime, *, delay: float = 0.0) -> Hold | None:
+        """Write a request down and return None, or return what keeps it back, with nothing written down.
+
+        Args:
+            client: Who asks.
+            now: The time, UTC.
+            delay: Least time since the last request to the host, seconds.
+
+        Raises:
+            StorageError: The book is damaged, or cannot be written.
+        """
+        with self._open() as book:
+            bucket = book.bucket(client)
+            hold = book.pause(client, now) or bucket.hold(client.quota, now)
+            hold = hold or book.spacing(client.host, now, delay, self._sent)
+            if hold is None:
+                bucket.take(client.quota, now)
+                if delay > 0:
+                    book.sent[client.host] = now.timestamp()
+            book.keep(client, bucket)
+        return hold
+
+    def sent(self, host: str, now: datetime) -> None:
+        """Note that the last request admitted to `host` left only now, its connection being made by then."""
+        self._sent[host] = now
+
+    def pause(self, key: str, until: datetime, now: datetime, reason: str) -> None:
+        """Let no request go out before `until`.
+
+        Args:
+            key: A host, or the key of one of its clients.
+            until: The end of the pause; an earlier end than is known already changes nothing.
+            now: The time, UTC.
+            reason: `quota`, `rate-limited` or `minute`.
+        """
+        with self._open() as book:
+            known = book.pauses.get(key)
+            if known is None or known["until"] < until.timestamp():
+                since = now.timestamp()
+                book.pauses[key] = {"since": since, "until": until.timestamp(), "reason": reason}
+
+    def heed(self, client: Client, limits: Limits, now: datetime) -> None:
+        """Take down what a host said of a client's limits."""
+        if limits == Limits():
+            return
+        left = limits.left if limits.left_today is None else limits.left_today
+        if left is not None:
+            self._left[client.key] = left
+        if limits.left == 0 and limits.reset is not None and limits.reset > now:
+            self.pause(client.key, limits.reset, now, "quota")
+        if limits.left_today == 0:
+            self.pause(client.key, midnight_after(now), now, "quota")
+        if limits.left_this_minute == 0 and client.quota.per_minute is None:
+            self.pause(client.key, now + _MINUTE, now, "minute")
+        with self._open() as book:
+            bucket = book.bucket(client)
+            bucket.lower(client.quota, now, minute=limits.left_this_minute, day=limits.left_today)
+            book.keep(client, bucket)
+
+    def left(self, client: Client, now: datetime) -> int | None:
+        """Return how many requests the client has left, by the host's word or our count; None: any number."""
+        with self._open() as book:
+            hold = book.pause(client, now)
+            counted = book.bucket(client).left_today(client.quota, now)
+        if hold is not None and hold.reason == "quota":
+            return 0
+        said = self._left.get(client.key) or None  # where 0 was said, the pause that it meant is over
+        return min((left for left in (counted, said) if left is not None), default=None)
+
+    @contextmanager
+    def _open(self) -> Iterator[Page]:
+        with self._lock:
+            before = self._root.read_json(_FILE) or {}
+            try:
+                page = Page(before)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                msg = f"{self._root.at(_FILE)} is damaged ({error!r}): delete it; quotas are counted anew"
+                raise StorageError(msg) from error
+            yield page
+            after = page.record()
+            if after != Page(before).record():
+                self._root.write_json(_FILE, after)

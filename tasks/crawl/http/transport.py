@@ -1,0 +1,254 @@
+"""One request and its answer: sent when the host's turn comes, and what the answer says taken down."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from typing import BinaryIO
+
+import aiohttp
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
+from yarl import URL
+
+from tasks.crawl.http.body import read_body, read_start
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted, shown
+from tasks.crawl.http.politeness import Politeness, QuotaBook
+from tasks.crawl.http.quota import Client, Hold, midnight_after
+from tasks.crawl.http.redirects import REDIRECTS, host_of
+from tasks.crawl.http.responses import Limits, error_code, failure_of, read_limits
+from tasks.crawl.http.secrets import Secret
+
+_BUFFER = 1 << 16
+
+
+def open_session(
+    *, user_agent: str, connect_timeout: float, timeout: float, sent: Callable[[str], None]
+) -> aiohttp.ClientSession:
+    """Return a session that keeps no cookies, unpacks no bodies, and sends a request once.
+
+    Args:
+        user_agent: What it calls itself.
+        connect_timeout: For one connection to be made, seconds.
+        timeout: For one request, its body included, seconds.
+        sent: Called with a request's `trace_request_ctx` where it has one, when its headers have left.
+    """
+
+    async def on_sent(
+        _session: aiohttp.ClientSession,
+        context: types.SimpleNamespace,
+        _parameters: aiohttp.TraceRequestHeadersSentParams,
+    ) -> None:
+        if context.trace_request_ctx is not None:
+            sent(context.trace_request_ctx)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(on_sent)
+    return aiohttp.ClientSession(
+        headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
+        timeout=aiohttp.ClientTimeout(total=timeout, connect=connect_timeout),
+        # Our own slots say how many connections a host gets.
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=_BUFFER,
+        trace_configs=[trace],
+        middlewares=(_once,),
+        requote_redirect_url=False,
+    )
+
+
+async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+    """Send a request, and let no cut connection be seen by aiohttp, which would send it again at once."""
+    try:
+        return await send(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        said = getattr(error, "strerror", None) or type(error).__name__
+        raise HttpTransient("connection", request.url, f"the connection failed ({said})") from None
+
+
+_START = 4096  # of a refusing answer's body
+_TICK = 0.001  # seconds; what rounding leaves of a wait is less than clocks can tell
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One thing to fetch, in as many requests as it takes.
+
+    Args:
+        url: Where it is, as far as the caller knows.
+        headers: Sent along.
+        token: Sent as a bearer token; an empty one is not.
+        etag: What the caller has already.
+        max_bytes: The most the body may be, unpacked.
+        sink: Where the body goes.
+    """
+
+    url: URL
+    headers: Mapping[str, str]
+    token: Secret
+    etag: str | None
+    max_bytes: int
+    sink: BinaryIO = field(repr=False)
+
+    def headers_for(self, *, home: bool) -> dict[str, str]:
+        """Return the headers of one request; hosts other than the first are told as little as they need."""
+        headers = {name: value for name, value in self.headers.items() if home or name.lower() == "accept"}
+        if home and self.token:
+            headers["Authorization"] = f"Bearer {self.token.reveal()}"
+        if home and self.etag is not None:
+            headers["If-None-Match"] = self.etag
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of status 200, a redirect, or a 304 that was asked for; names of headers in lower case."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+
+
+class Sender:
+    """Sends requests, each host's at its pace, within one event loop.
+
+    Args:
+        limits: How politely.
+        book: Remembers what hosts were asked and said.
+        clock: The time, UTC.
+        sleep: Waits so many seconds; `clock` must go on meanwhile.
+    """
+
+    def __init__(
+        self,
+        limits: Politeness,
+        book: QuotaBook,
+        *,
+        clock: Callable[[], datetime],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self.requests = 0
+        self._limits = limits
+        self._book = book
+        self._clock = clock
+        self._sleep = sleep
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._clients: dict[str, Client] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        """Get ready to send, within a running event loop."""
+        self._session = open_session(
+            user_agent=f"skillery/{version('skillery')}",
+            connect_timeout=self._limits.connect_timeout,
+            timeout=self._limits.timeout,
+            sent=lambda host: self._book.sent(host, self._clock()),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def send(self, call: Call, url: URL, *, home: bool) -> Reply:
+        """Send one request when its host's turn comes; return its answer, which may be a redirect.
+
+        Args:
+            call: What it is for; where the status is 200, the body is in its sink.
+            url: Where it goes.
+            home: Whether that is the host that the caller named: no other sees credentials.
+
+        Raises:
+            HttpTerminal: Asking again cannot help.
+            HttpTransient: Asking again may help; where the server said when, `wait` says so.
+            QuotaExhausted: The host allows no more for now.
+        """
+        session, host = self._open_session(), host_of(url)
+        token = call.token if home else Secret()
+        client = self._limits.client(host, token.fingerprint() if token else None)
+        self._clients[host] = client
+        slots = self._slots.setdefault(host, asyncio.Semaphore(self._limits.concurrency))
+        async with slots:
+            await self._admit(client, url)
+            self.requests += 1
+            try:
+                return await self._exchange(session, call, url, client, home=home)
+            except TimeoutError:
+                most = f"{self._limits.connect_timeout:g} s to connect, {self._limits.timeout:g} s in all"
+                failure = HttpTransient("timeout", url, f"no whole answer in time ({most})")
+            except aiohttp.ClientError as error:
+                failure = HttpTransient("connection", url, f"the exchange broke off ({type(error).__name__})")
+        # Raised out here, since what aiohttp says of a request holds its headers.
+        raise failure
+
+    def left(self, host: str) -> int | None:
+        """Return how many requests a host allows us yet, as whom we asked it last; None: any number."""
+        client = self._clients.get(host) or self._limits.client(host, None)
+        return self._book.left(client, self._clock())
+
+    async def _admit(self, client: Client, url: URL) -> None:
+        """Wait until the book lets a request to the client's host go out."""
+        while hold := self._book.admit(client, self._clock(), delay=self._limits.delay):
+            bounded = hold.reason in {"minute", "spacing"}
+            if not bounded and hold.seconds > self._limits.retry.server_wait_max:
+                raise _held(hold, url)
+            await self._sleep(max(hold.seconds, _TICK))
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            msg = "Http is used within `async with` only"
+            raise RuntimeError(msg)
+        return self._session
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, call: Call, url: URL, client: Client, *, home: bool
+    ) -> Reply:
+        context = client.host if self._limits.delay > 0 else None
+        asked = call.headers_for(home=home)
+        sent = session.get(url, headers=asked, allow_redirects=False, trace_request_ctx=context)
+        async with sent as response:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            limits = read_limits(headers, self._clock())
+            self._book.heed(client, limits, self._clock())
+            answer = Reply(shown(url), response.status, headers)
+            if response.status == 200:
+                await read_body(response, call.sink, max_bytes=call.max_bytes)
+            elif response.status not in REDIRECTS and not (response.status == 304 and home and call.etag):
+                start = call.token.hide(await read_start(response, _START))
+                raise self._refusal(url, answer, start, limits, client)
+            return answer
+
+    def _refusal(
+        self, url: URL, answer: Reply, start: bytes, limits: Limits, client: Client
+    ) -> HttpTerminal | HttpTransient:
+        """Return what a refusing answer means, having told the book what it asks for."""
+        now, most = self._clock(), self._limits.retry.server_wait_max
+        failure = failure_of(url, answer.status, answer.headers, start, limits)
+        if isinstance(failure, HttpTerminal):
+            return failure
+        if error_code(start) == "DAILY_QUOTA_EXCEEDED":
+            until = midnight_after(now)
+            self._book.pause(client.key, until, now, "quota")
+            return QuotaExhausted(url, until, failed=failure)
+        if failure.reason == "rate-limited" and limits.left == 0 and limits.reset is not None:
+            failure.wait = max(0.0, (limits.reset - now).total_seconds())
+            if failure.wait > most:
+                return QuotaExhausted(url, limits.reset, failed=failure)
+        if limits.retry_after is not None:
+            failure.wait = max(limits.retry_after, failure.wait or 0.0)
+            self._book.pause(client.host, now + timedelta(seconds=limits.retry_after), now, "rate-limited")
+        return failure
+
+
+def _held(hold: Hold, url: URL) -> HttpTransient:
+    if hold.reason == "quota":
+        return QuotaExhausted(url, hold.until)
+    detail = f"the host asked for no requests before {hold.until:%Y-%m-%d %H:%M:%S} UTC"
+    failure = HttpTransient("rate-limited", url, detail)
+    failure.wait = hold.seconds
+    return failure

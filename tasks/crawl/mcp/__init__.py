@@ -1,0 +1,1 @@
+"""MCP servers from the registry and from awesome lists, as rows of a list; begin with `registry`."""

@@ -1,0 +1,173 @@
+"""SkillsMP's two ways of listing: the search of its API, and what its own site asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from storage.schemas import Dropped, Listing
+from tasks.crawl.http.client import Answer, Http
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
+from tasks.crawl.http.secrets import Secret
+from tasks.crawl.skillsmp.rows import listing_of
+
+PAGE_ROWS = 100  # the most that either way gives
+SEARCH, SITE = "/api/v1/skills/search", "/api/skills"
+# Reasons for which the other way is tried; anything else would meet it too.
+_NOT_SERVED = frozenset({"missing", "html", "not-json", "denied"})
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing.
+
+    Args:
+        number: Which page, from 1.
+        rows: What it holds, in its order.
+        has_next: Whether the next page is to be asked for.
+        total: How many rows the server says there are, exactly or not; None where it does not say.
+        raw_count: How many rows the page held, before any were left out.
+        capped: The listing ends here although the server counts more rows than it has shown.
+    """
+
+    number: int
+    rows: tuple[Listing | Dropped, ...]
+    has_next: bool
+    total: int | None
+    raw_count: int
+    capped: bool = False
+
+    @property
+    def times(self) -> list[datetime]:
+        """When the rows were updated, where that can be told."""
+        return [r.updated_at for r in self.rows if isinstance(r, Listing) and r.updated_at is not None]
+
+
+class SkillsMP:
+    """Asks the marketplace for pages, newest rows first.
+
+    Args:
+        http: The client.
+        url: The marketplace's base URL.
+        key: Its key, or a secret without a value; sent to the search only.
+        source: The spec that the rows carry.
+    """
+
+    def __init__(self, http: Http, url: str, key: Secret | None, *, source: str = "skillsmp") -> None:
+        self._http, self._url, self._source = http, url.rstrip("/"), source
+        self._key = key or None
+        self._ways = [SEARCH, SITE] if self._key else [SITE, SEARCH]
+        self._failed: dict[str, HttpTerminal] = {}
+
+    async def page(self, query: str | None, number: int, *, limit: int = PAGE_ROWS) -> Page:
+        """Return a page of the rows that match a query, of all rows where it is None or blank.
+
+        With a key the API's search is asked first, without one the site's listing; where one is not served or
+        blocked, the other is asked from then on.
+
+        Args:
+            query: Words to look for.
+            number: Which page, from 1.
+            limit: Rows a page, at most 100.
+
+        Raises:
+            HttpTerminal: `unauthorised`: the key is wrong; `html`: both ways answer with pages for people;
+                `shape`: the JSON is no listing; otherwise as `Http.get`.
+            HttpTransient: As `Http.get`; `QuotaExhausted` when the day's requests are used up.
+        """
+        for way in self._ways:
+            if way in self._failed:
+                continue
+            try:
+                return await self._ask(way, (query or "").strip(), number, limit)
+            except HttpTerminal as error:
+                if not self._may_go_on(error):
+                    raise
+                self._failed[way] = error
+        raise self._blocked()
+
+    async def _ask(self, way: str, query: str, number: int, limit: int) -> Page:
+        params = {"page": str(number), "limit": str(limit), "sortBy": "recent"}
+        if way == SEARCH:
+            params["q"] = query or "*"
+        elif query:  # the site refuses an empty `search`
+            params["search"] = query
+        token = self._key if way == SEARCH else None
+        answer = await self._http.get(f"{self._url}{way}", params=params, token=token)
+        records, pagination = unwrap(answer)
+        return _page(records, pagination, number, limit, self._source)
+
+    def _may_go_on(self, error: HttpTerminal) -> bool:
+        """Tell whether another way of asking may fare better; a wrong key is wrong everywhere."""
+        if error.reason == "unauthorised":
+            return self._key is None and _code(error.body) != "INVALID_API_KEY"
+        return error.reason in _NOT_SERVED
+
+    def _blocked(self) -> HttpTerminal:
+        walls = [error for error in self._failed.values() if error.reason == "html"]
+        if not walls:
+            return self._failed[self._ways[0]]
+        advice = "ask the marketplace" if self._key else "set SKILLERY_SKILLSMP_KEY to use its API with a key"
+        detail = f"the source is blocked: it answers programs with a page for people; {advice}"
+        return HttpTerminal("html", self._url, detail, status=walls[0].status, body=walls[0].body)
+
+
+def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
+    """Return the rows of an answer and what it says of its pages, out of any of the three envelopes.
+
+    `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...], pagination}`.
+
+    Raises:
+        HttpTerminal: `shape`: it is none of these; or by the code of the error it reports.
+        HttpTransient: By the code of the error it reports.
+    """
+    body = answer.json()
+    if isinstance(body, Mapping) and body.get("success") is False:
+        raise _reported(answer, body.get("error"))
+    held = body.get("data", body) if isinstance(body, Mapping) else body
+    records = held.get("skills") if isinstance(held, Mapping) else held
+    if not isinstance(body, Mapping) or not isinstance(records, list):
+        raise HttpTerminal("shape", answer.url, "the answer holds no list of skills", body=answer.body[:4096])
+    said = [m.get("pagination") for m in (held, body) if isinstance(m, Mapping)]
+    return records, next((p for p in said if isinstance(p, Mapping)), {})
+
+
+def _reported(answer: Answer, error: object) -> HttpTerminal | HttpTransient:
+    """Return the error of an answer that came with status 200 but says `success: false`."""
+    said = error if isinstance(error, Mapping) else {}
+    code, detail = str(said.get("code")), f"the answer reports {said.get('code')}: {said.get('message')}"
+    body = answer.body[:4096]
+    if code == "DAILY_QUOTA_EXCEEDED":
+        return QuotaExhausted(answer.url, None)
+    if code == "INTERNAL_ERROR":
+        return HttpTransient("server", answer.url, detail, body=body)
+    reason = "unauthorised" if code in ("MISSING_API_KEY", "INVALID_API_KEY") else "refused"
+    return HttpTerminal(reason, answer.url, detail, body=body)
+
+
+def _code(body: bytes) -> str | None:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return None
+    error = said.get("error") if isinstance(said, Mapping) else None
+    return str(error.get("code")) if isinstance(error, Mapping) else None
+
+
+def _page(records: list[Any], pagination: Mapping[str, Any], number: int, limit: int, source: str) -> Page:
+    count, total, per_page = len(records), _whole(pagination.get("total")), _whole(pagination.get("limit"))
+    size = min(per_page or limit, limit)
+    # An empty page is the end whatever else is said. A short one is not where more is promised: the server
+    # may have left rows out of it. A full one is followed even against the server's word, since a page too
+    # many costs a request and one too few costs rows.
+    has_next = count > 0 and (pagination.get("hasNext") is True or count >= size)
+    shown = (number - 1) * size + count
+    capped = not has_next and total is not None and shown < total
+    return Page(number, tuple(listing_of(r, source) for r in records), has_next, total, count, capped)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,213 @@
+"""`skillsmp[:QUERY]`: what the marketplace lists, taken from the repositories that it names.
+
+Enumerated by pages, then fetched by repository: SkillFlow, appendix A.1; here only what is new or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from storage.errors import SourceError, SourceUnavailable
+from storage.partitions import PARTITIONS
+from storage.root import Root
+from storage.schemas import Listing
+from storage.state import listed_table, repositories_table
+from tasks.crawl.github.changes import as_listed
+from tasks.crawl.github.crawler import Repositories
+from tasks.crawl.github.due import Unit, due, units_of
+from tasks.crawl.github.fetch import Look
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.http.network import Reach
+from tasks.crawl.http.secrets import SKILLSMP_KEY, credential
+from tasks.crawl.http.stream import drain
+from tasks.crawl.skillsmp.api import PAGE_ROWS, Page, SkillsMP
+from tasks.crawl.skillsmp.cursor import ListingState, as_time, not_taken
+from tasks.crawl.skillsmp.keywords import sweep_keywords
+from tasks.crawl.skillsmp.walk import walk
+from tasks.crawl.source.content import Limits
+from tasks.crawl.source.protocol import Item, Usage
+
+_PAGE_TRIES = 2  # each with the client's own retries
+
+
+class SkillsMPSource:
+    """The marketplace's skills: listings first, then the documents of repositories that are due.
+
+    Args:
+        query: Words to look for; empty: everything.
+        root: Where state lies.
+        reach: The network as the operator set it.
+        limits: What is taken of one document at most.
+        now: When the reading began.
+        limit: How many rows are wanted; None: all.
+    """
+
+    exhaustive, gives_listings = False, True
+
+    def __init__(
+        self, query: str, root: Root, *, reach: Reach, limits: Limits, now: datetime, limit: int | None
+    ) -> None:
+        self.spec = f"skillsmp:{query}" if query else "skillsmp"
+        self._query, self._root, self._reach, self._limit = query or None, root, reach, limit
+        self._repositories = Repositories(self.spec, root, reach, limits, now)
+        self._state = ListingState(root, self.spec, reach.skillsmp_url, now)
+        self._now, self._usage = now, Usage()
+        self._trouble: HttpTerminal | HttpTransient | None = None
+
+    def version(self) -> None:
+        """Return None: what the marketplace lists cannot be told without asking for it."""
+
+    def read(self) -> Iterator[Item]:
+        """Yield rows newly listed, then what the repositories that are due hold of what is listed.
+
+        Raises:
+            SourceError: The marketplace or GitHub refuses; what was known to be due has been looked at.
+            SourceUnavailable: Some of it could not be looked at this time, or the day's quota is used up.
+        """
+        for piece in drain(self._pieces):
+            if isinstance(piece, Page):
+                yield from (row for row in piece.rows if isinstance(row, Listing))
+                yield from not_taken(piece.rows, self.spec)
+            elif isinstance(piece, Look):
+                yield from self._repositories.bringer.items(piece)
+            else:
+                yield from as_listed(piece, self.spec)
+        if isinstance(self._trouble, HttpTerminal):
+            reason = "blocked" if self._trouble.reason == "html" else self._trouble.reason
+            raise SourceError(self.spec, reason, str(self._trouble)) from self._trouble
+        if self._trouble is not None:
+            raise SourceUnavailable(self.spec, self._trouble.reason, str(self._trouble)) from self._trouble
+        self._repositories.require_reached()
+
+    def unsettle(self, doc_ids: Collection[str]) -> None:
+        """Have these documents looked at again, should the run die before they are remembered."""
+        self._repositories.unsettle(doc_ids)
+
+    def settled(self) -> None:
+        """Remember what was yielded."""
+        self._repositories.settled()
+
+    def usage(self) -> Usage:
+        """Return the requests sent so far, and what is left of the marketplace's quota today."""
+        return self._usage
+
+    async def _pieces(self) -> AsyncGenerator[Page | Unit | Look, None]:
+        async with self._reach.open(self._root) as http:
+            try:
+                client = SkillsMP(http, self._reach.skillsmp_url, credential(SKILLSMP_KEY), source=self.spec)
+                async for page in self._pages(client):
+                    yield page
+                todo, rest = self._units(self._state.merge())
+                for unit in rest:
+                    yield unit
+                async for look in self._repositories.looks(http, todo):
+                    yield look
+            finally:
+                self._usage = Usage(http.requests, http.quota_left(self._reach.skillsmp_url))
+
+    async def _pages(self, client: SkillsMP) -> AsyncGenerator[Page, None]:
+        """Yield the pages of tonight's walks; where the marketplace fails, what is known goes on."""
+        try:
+            if self._limit is not None:
+                async for page in self._first(client, self._limit):
+                    yield page
+                return
+            unfinished = self._state.cursor
+            if unfinished.walking and unfinished.query != self._query:
+                async for page in self._walked(client, unfinished.query):
+                    yield page
+            async for page in self._walked(client, self._query):
+                yield page
+            # Its keywords stand for everything: they would bring what a query does not mean.
+            swept = self._state.cursor.rest and self._query is None
+            for _ in range(self._reach.sweep_keywords if swept else 0):
+                async for page in self._walked(client, self._next_keyword()):
+                    yield page
+        except (HttpTerminal, HttpTransient) as error:
+            self._trouble = error
+
+    async def _first(self, client: SkillsMP, wanted: int) -> AsyncGenerator[Page, None]:
+        """Yield so many of the newest rows; where listing stands is another matter."""
+        async for page in walk(client, self._query, limit=min(wanted, PAGE_ROWS)):
+            taken = replace(page, rows=page.rows[:wanted])
+            self._state.keep(taken, self._state.cursor)
+            yield taken
+            wanted -= len(taken.rows)
+            if wanted <= 0:
+                return
+
+    def _next_keyword(self) -> str:
+        """Return the keyword whose turn it is: one a walk, all of them in turn."""
+        cursor, keywords = self._state.cursor, sweep_keywords()
+        self._state.move(replace(cursor, sweep=cursor.sweep + 1))
+        return keywords[cursor.sweep % len(keywords)]
+
+    async def _walked(self, client: SkillsMP, query: str | None) -> AsyncGenerator[Page, None]:
+        """Yield the pages of one walk, from where it stood; each is kept before it is yielded."""
+        state, main = self._state, query == self._query
+        if not (state.cursor.walking and state.cursor.query == query):
+            begun = replace(state.cursor, newest=None, query=query, page=0, after=None, walking=True)
+            state.move(begun)
+        tries, until = 0, self._until() if main else None
+        while True:
+            at, capped = max(1, state.cursor.page), False
+            try:
+                async for page in walk(client, query, at, until=until, after=as_time(state.cursor.after)):
+                    state.keep(page, state.begun(page))
+                    capped = page.capped
+                    yield page
+                break
+            except HttpTransient as error:
+                tries += 1
+                if tries >= _PAGE_TRIES or error.reason == "quota":
+                    raise
+        done = replace(state.cursor, walking=False, query=None, page=0, after=None)
+        if main:
+            if until is None:
+                done = replace(done, rest=capped, full=self._now.isoformat())
+            done = replace(done, watermark=done.newest or done.watermark)
+        state.move(done)
+
+    def _until(self) -> datetime | None:
+        """Return the watermark, or None where the list is to be walked from end to end again.
+
+        A row may come into the list long after it was updated, below the watermark. Where all rows are shown,
+        a walk through them now and then meets it; where they are not, the sweep may.
+        """
+        cursor = self._state.cursor
+        full, oldest = as_time(cursor.full), self._now - timedelta(days=self._reach.recheck_days)
+        if not cursor.rest and (full is None or not oldest <= full <= self._now):  # a clock may be set back
+            return None
+        return as_time(cursor.watermark)
+
+    def _units(self, places: pl.DataFrame) -> tuple[list[Unit], list[Unit]]:
+        """Return the units that are to be looked at, and of the others the rows that tonight's pages had."""
+        todo: list[Unit] = []
+        rest: list[Unit] = []
+        met = set(places.iter_rows())
+        listed, looked = listed_table(self._root), repositories_table(self._root)
+        for partition in range(PARTITIONS):
+            mine = [
+                table.read([partition]).filter(pl.col("source") == self.spec) for table in (listed, looked)
+            ]
+            units = units_of(*mine)
+            if self._limit is not None:
+                units = [u for u in units if any(_place(r) in met for r in u.listed)]
+            now = due(units, self._now, self._reach.recheck_days)
+            names = {(u.repository, u.ref) for u in now}
+            todo += now
+            rest += [_only(u, met) for u in units if (u.repository, u.ref) not in names]
+        return due(todo, self._now, self._reach.recheck_days), [unit for unit in rest if unit.listed]
+
+
+def _place(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["repository"], row["ref"], row["rest"]
+
+
+def _only(unit: Unit, met: set[tuple[Any, ...]]) -> Unit:
+    return replace(unit, listed=tuple(row for row in unit.listed if _place(row) in met))

@@ -1,0 +1,164 @@
+"""Goes through a listing that changes while it is read, so that no row is lost and none comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import datetime
+
+from storage.schemas import Dropped, Listing
+from tasks.crawl.skillsmp.api import PAGE_ROWS, Page, SkillsMP
+
+_MORE_PASSES = 5
+_BARREN_PASSES = 2  # one may miss a row by chance, where rows of one age come in any order
+_BARREN_PAGES = 3  # of a list that does not grow: a server that repeats its last page for ever is left
+
+
+async def walk(
+    client: SkillsMP,
+    query: str | None = None,
+    start_page: int = 1,
+    *,
+    until: datetime | None = None,
+    after: datetime | None = None,
+    limit: int = PAGE_ROWS,
+) -> AsyncGenerator[Page, None]:
+    """Yield a listing's pages, newest rows first, each row once, down to what is older than `until`.
+
+    Rows inserted above move others down: these are met again and left out, and what came in above is fetched
+    from the top before the last page is yielded. Rows removed above move others up, over a boundary that has
+    been crossed: when the total shrank, the page before is read again, and those before it until one begins
+    with a row that is known. Rows of one age that come in another order each time are looked for on all pages
+    again where the listing counts more rows than were met. A row that is updated goes to the top; where it
+    was not met, a later walk down to the start of this one meets it, so the start of a walk is what the next
+    one's `until` should be.
+
+    The walk ends with the listing, or with the first page whose rows, as far as their age can be told, are
+    all older than `until`: one that is as old as it may be new. It is complete when the generator ends.
+    A walk that broke off goes on with `start_page` the number of the page that was yielded last, and `after`.
+
+    Args:
+        client: Fetches pages.
+        query: Words to look for, None for all rows.
+        start_page: Where to begin.
+        until: The watermark; None: to the end of the listing.
+        after: The time of the last row taken before the walk broke off: pages are gone back until one begins
+            no later in the order than that, since rows may have been removed in the meantime.
+        limit: Rows a page.
+
+    Raises:
+        HttpTerminal, HttpTransient: As `SkillsMP.page`.
+    """
+    steps = _Walk(client, query, limit)
+    page = await steps.begin(start_page, after)
+    while page.has_next and not _all_older(page, until) and steps.barren < _BARREN_PAGES:
+        yield steps.taken(page)
+        page = await steps.next(page)
+    last = steps.taken(page)
+    missed = (*await steps.missed_above(), *await steps.missed_among(page))
+    yield replace(last, rows=(*missed, *last.rows), has_next=False)
+
+
+class _Walk:
+    """What a walk has met, and signs that rows moved meanwhile."""
+
+    def __init__(self, client: SkillsMP, query: str | None, limit: int) -> None:
+        self._client, self._query, self._limit = client, query, limit
+        self._met: set[tuple[str, str | None]] = set()
+        self._nameless = 0
+        self._shifted = self._from_top = False
+        self._total: int | None = None
+        self._again: tuple[Listing | Dropped, ...] = ()
+        self.barren = 0
+
+    async def begin(self, number: int, after: datetime | None) -> Page:
+        """Read the first page; rows may have moved up since the one before it was read."""
+        page = await self._read(number)
+        while number > 1 and after is not None and not any(t >= after for t in page.times):
+            number -= 1
+            page = await self._read(number)
+        self._from_top = number == 1
+        return page
+
+    async def next(self, page: Page) -> Page:
+        """Read the page after one, and again those before it where rows moved up."""
+        following = await self._read(page.number + 1)
+        if None not in (page.total, following.total) and (following.total or 0) < (page.total or 0):
+            self._again = await self._moved_up(page.number)
+        return following
+
+    async def _moved_up(self, number: int) -> tuple[Listing | Dropped, ...]:
+        """Return rows not met yet of the pages from `number` back to one that begins with a known row."""
+        found: tuple[Listing | Dropped, ...] = ()
+        while number > 0:
+            page = await self._read(number)
+            unknown = self._new(page.rows)
+            found = (*unknown, *found)
+            # An empty page tells nothing: more rows went than a page holds, those before it moved too.
+            if len(unknown) < len(page.rows):
+                break
+            number -= 1
+        return found
+
+    def taken(self, page: Page) -> Page:
+        """Return a page without the rows that were met before; what has no identity counts each time."""
+        nameless = tuple(row for row in page.rows if not _key(row)[0])
+        self._nameless += len(nameless)
+        own = (*self._new(page.rows), *nameless)
+        self._shifted |= len(own) < len(page.rows)
+        rows, self._again = (*self._again, *own), ()
+        grown = self._total is not None and page.total is not None and page.total > self._total
+        self._total = page.total
+        self.barren = 0 if rows or grown else self.barren + 1
+        return replace(page, rows=rows)
+
+    async def missed_among(self, last: Page) -> tuple[Listing | Dropped, ...]:
+        """Return rows that stood on no page when it was read: of one age, they come in any order each time.
+
+        Only looked for where the listing ended with fewer rows than it counts and some were met twice.
+        """
+        found: tuple[Listing | Dropped, ...] = ()
+        barren = 0
+        ended = self._from_top and not (last.has_next or last.capped)
+        for _ in range(_MORE_PASSES if ended and self._shifted else 0):
+            if len(self._met) + self._nameless >= (last.total or 0):
+                break
+            before = len(found)
+            for number in range(1, last.number + 1):
+                found = (*found, *self._new((await self._read(number)).rows))
+            barren = barren + 1 if len(found) == before else 0
+            if barren == _BARREN_PASSES:
+                break
+        return found
+
+    async def missed_above(self) -> tuple[Listing | Dropped, ...]:
+        """Return the rows that came in above since the top was read, where anything moved down."""
+        found: tuple[Listing | Dropped, ...] = ()
+        number, more = 1, self._shifted
+        while more:
+            page = await self._read(number)
+            unknown = self._new(page.rows)
+            found = (*found, *unknown)
+            number, more = number + 1, bool(unknown) and page.has_next
+        return found
+
+    def _new(self, rows: tuple[Listing | Dropped, ...]) -> tuple[Listing | Dropped, ...]:
+        fresh = []
+        for row in rows:
+            key = _key(row)
+            if key[0] and key not in self._met:
+                self._met.add(key)
+                fresh.append(row)
+        return tuple(fresh)
+
+    async def _read(self, number: int) -> Page:
+        return await self._client.page(self._query, number, limit=self._limit)
+
+
+def _key(row: Listing | Dropped) -> tuple[str, str | None]:
+    """Return what tells a row from others: its id alone may be shared by two skills."""
+    return (row.source_id, row.url) if isinstance(row, Listing) else (row.doc_id, row.detail)
+
+
+def _all_older(page: Page, until: datetime | None) -> bool:
+    return until is not None and bool(page.times) and all(time < until for time in page.times)

@@ -1,0 +1,1 @@
+"""What all sources share: the protocol, ids, bundles, limits, tombstones; begin with `protocol`."""

@@ -1,0 +1,143 @@
+"""From a listing of paths to the skills in it: what git and folder sources have in common."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from storage.schemas import Dropped
+from tasks.crawl.source.identity import doc_key, make_doc_id
+
+_LICENCE = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of a source.
+
+    Args:
+        path: Relative to the source's root, with `/`.
+        kind: `unreadable` stands for what is neither file, folder nor link, or may not be looked at.
+        key: What the source reads it by: a git object's id, or a path as the file system has it.
+        note: Where a link leads, or why the entry is unreadable.
+    """
+
+    path: str
+    kind: Literal["file", "link", "submodule", "unreadable"] = "file"
+    key: str = ""
+    note: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The folder it lies in; empty for the source's root."""
+        return posixpath.dirname(self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return posixpath.basename(self.path)
+
+    @property
+    def names_skill(self) -> bool:
+        """Whether it is called SKILL.md, in any letter case."""
+        return self.name.lower() == "skill.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A SKILL.md that will be read, with what belongs to it.
+
+    Args:
+        doc_id: The document's id.
+        entry: The SKILL.md.
+        files: What lies under its folder and under no nested skill's.
+        odd: Links and unreadable entries among them.
+        licences: Licence files of its folder, then of each folder above it.
+    """
+
+    doc_id: str
+    entry: Entry
+    files: tuple[Entry, ...]
+    odd: tuple[Entry, ...]
+    licences: tuple[Entry, ...]
+
+
+def plan(entries: Iterable[Entry], repository: str, source: str) -> list[Skill | Dropped]:
+    """Return what a source holds, in the order of paths: skills to read, and what is seen but not taken.
+
+    Args:
+        entries: Every path of the source, in any order.
+        repository: The name that its doc_ids begin with.
+        source: The spec that its rows carry.
+    """
+    listing = _Listing(sorted(entries, key=lambda e: e.path))
+    survivors: dict[str, str] = {}
+    rows: list[Skill | Dropped] = []
+    for entry in listing.entries:
+        takes = entry.names_skill and entry.kind == "file"
+        doc_id = make_doc_id(repository, entry.folder if entry.names_skill else entry.path)
+        if takes and doc_key(doc_id) in survivors:
+            lost_to = survivors[doc_key(doc_id)]
+            rows.append(Dropped(doc_id, source, "duplicate_id", entry.path, lost_to=lost_to))
+        elif takes:
+            survivors[doc_key(doc_id)] = doc_id
+            rows.append(listing.skill(doc_id, entry))
+        elif detail := listing.why_not_taken(entry):
+            reason = "symlink" if entry.kind == "link" else entry.kind
+            rows.append(Dropped(doc_id, source, reason, detail))
+    return rows
+
+
+class _Listing:
+    """The sorted entries of a source, looked up by folder."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+        self._skill_folders = {e.folder for e in entries if e.names_skill and e.kind == "file"}
+        self._folders = {folder for e in entries for folder in _upwards(e.folder)}
+        self._licences: dict[str, list[Entry]] = defaultdict(list)
+        self._members: dict[str | None, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            self._members[self._skill_folder(entry)].append(entry)
+            if entry.kind == "file" and _LICENCE.match(entry.name):
+                self._licences[entry.folder].append(entry)
+
+    def skill(self, doc_id: str, entry: Entry) -> Skill:
+        members = [e for e in self._members[entry.folder] if not e.names_skill]
+        return Skill(
+            doc_id=doc_id,
+            entry=entry,
+            files=tuple(e for e in members if e.kind == "file"),
+            odd=tuple(e for e in members if e.kind in {"link", "unreadable"}),
+            licences=tuple(e for folder in _upwards(entry.folder) for e in self._licences[folder]),
+        )
+
+    def why_not_taken(self, entry: Entry) -> str:
+        """Return what to say of an entry behind which a skill may hide; empty where none can."""
+        if entry.kind == "submodule":
+            return entry.path
+        if entry.kind == "unreadable":
+            return f"{entry.path}: {entry.note}"
+        if entry.kind != "link":
+            return ""
+        target = posixpath.normpath(posixpath.join(entry.folder, entry.note))
+        outside = target.startswith(("/", ".."))
+        hides = entry.names_skill or target == "." or target in self._folders
+        if hides or (outside and self._skill_folder(entry) is None):
+            return f"{entry.path} -> {entry.note}"
+        return ""
+
+    def _skill_folder(self, entry: Entry) -> str | None:
+        return next((f for f in _upwards(entry.folder) if f in self._skill_folders), None)
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    """Yield a folder and every folder above it, the root (empty) last."""
+    while folder:
+        yield folder
+        folder = posixpath.dirname(folder)
+    yield ""

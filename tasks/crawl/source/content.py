@@ -1,0 +1,142 @@
+"""Reads one planned skill: its text, its files' digests, its licence texts; never more than the limits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storage.schemas import BundledFile, Dropped, Finding, LicenceFile, RawDocument
+from tasks.crawl.source.bundle import Entry, Skill
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is taken of one document at most, in bytes and numbers of files."""
+
+    document_bytes: int = 2_000_000
+    bundle_files: int = 2_000
+    bundle_bytes: int = 50_000_000
+    licence_bytes: int = 100_000
+
+
+class Content(NamedTuple):
+    """A file as it was read: its first bytes, the number of all of them, and their SHA-256."""
+
+    head: bytes
+    size: int
+    sha256: str
+
+
+# Yields a file's bytes in pieces; raises OSError where they cannot be had.
+Reader = Callable[[Entry], Iterator[bytes]]
+
+
+def consume(pieces: Iterable[bytes], keep: int = 0) -> Content:
+    """Read pieces of bytes to their end and return them digested, with the first `keep` bytes."""
+    head, size, digest = bytearray(), 0, hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+        head += piece[: max(0, keep - size)]
+        size += len(piece)
+    return Content(bytes(head), size, digest.hexdigest())
+
+
+def too_large(size: int, limit: int) -> Finding:
+    """Return the finding on a document whose text is left out for its size (both in bytes)."""
+    return Finding("document.too-large", "error", f"{size:,} bytes, more than the limit of {limit:,}")
+
+
+def wanted(skill: Skill, limits: Limits) -> list[Entry]:
+    """Return the files that reading a skill opens; those of a bundle with too many files are not."""
+    files = skill.files if len(skill.files) <= limits.bundle_files else ()
+    return [skill.entry, *files, *skill.licences]
+
+
+def read_skill(skill: Skill, read: Reader, limits: Limits, source: str) -> RawDocument | Dropped:
+    """Return a skill as fetched, or why its SKILL.md could not be read.
+
+    Over `limits.document_bytes` the content is None, size and hash are known, and a finding says so. Whatever
+    else of the bundle cannot be read is a finding too.
+    """
+    try:
+        text = consume(read(skill.entry), limits.document_bytes)
+    except OSError as error:
+        return Dropped(skill.doc_id, source, "unreadable", f"{skill.entry.path}: {_why(error)}")
+    fits = text.size <= limits.document_bytes
+    findings = [] if fits else [too_large(text.size, limits.document_bytes)]
+    findings += [_odd(entry) for entry in skill.odd]
+    files = _read_files(skill, read, limits, findings)
+    return RawDocument(
+        doc_id=skill.doc_id,
+        source=source,
+        content=text.head if fits else None,
+        size=text.size,
+        raw_hash=text.sha256,
+        path=skill.entry.path,
+        files=files,
+        licence_files=tuple(_read_licences(skill, read, limits, findings)),
+        findings=tuple(findings),
+    )
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _odd(entry: Entry) -> Finding:
+    if entry.kind == "link":
+        return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link and is not followed")
+    return Finding("bundle.unreadable", "warning", f"{entry.path}: {entry.note}")
+
+
+def _read_files(
+    skill: Skill, read: Reader, limits: Limits, findings: list[Finding]
+) -> tuple[BundledFile, ...] | None:
+    """Return the bundle in the order of paths, or None where it is over a limit; adds to `findings`."""
+    if len(skill.files) > limits.bundle_files:
+        message = f"{len(skill.files):,} files, more than the limit of {limits.bundle_files:,}"
+        findings.append(Finding("bundle.too-large", "warning", message))
+        return None
+    below = len(skill.entry.folder) + 1 if skill.entry.folder else 0
+    files: list[BundledFile] = []
+    budget = _Budget(limits.bundle_bytes)
+    for entry in skill.files:
+        try:
+            found = consume(budget.spend(read(entry)))
+        except OSError as error:
+            findings.append(Finding("bundle.unreadable", "warning", f"{entry.path}: {_why(error)}"))
+            continue
+        if budget.left < 0:
+            message = f"more than the limit of {limits.bundle_bytes:,} bytes"
+            findings.append(Finding("bundle.too-large", "warning", message))
+            return None
+        files.append(BundledFile(entry.path[below:], found.size, found.sha256))
+    return tuple(files)
+
+
+class _Budget:
+    """Bytes that a bundle may still have; reading ends with the piece that makes them negative."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.left -= len(piece)
+            if self.left < 0:
+                return
+            yield piece
+
+
+def _read_licences(
+    skill: Skill, read: Reader, limits: Limits, findings: list[Finding]
+) -> Iterator[LicenceFile]:
+    for entry in skill.licences:
+        try:
+            found = consume(read(entry), limits.licence_bytes)
+        except OSError as error:
+            findings.append(Finding("licence.unreadable", "warning", f"{entry.path}: {_why(error)}"))
+            continue
+        yield LicenceFile(entry.path, found.sha256, found.head.decode("utf-8", errors="replace"))

@@ -1,0 +1,128 @@
+"""`dir:PATH`: every SKILL.md in a folder; links are recorded and never followed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from storage.errors import SourceError
+from storage.schemas import Dropped, RawDocument
+from tasks.crawl.source.bundle import Entry, Skill, plan
+from tasks.crawl.source.content import Limits, read_skill
+from tasks.crawl.source.identity import repository_name
+from tasks.crawl.source.protocol import WholeSource
+
+_SKIPPED = {".git", "node_modules"}
+_PIECE = 1 << 16
+
+
+class DirectorySource(WholeSource):
+    """The skills in a folder of this machine, in the order of their paths.
+
+    Args:
+        path: The folder; it may itself be a link, nothing below it is followed.
+        limits: What is taken of one document at most.
+    """
+
+    def __init__(self, path: str, *, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self.spec = f"dir:{path}"
+        self._path = Path(path).expanduser()
+        self._limits = limits
+
+    def version(self) -> str:
+        """Return the SHA-256 over path, size and modification time (ns) of everything below the folder.
+
+        Raises:
+            SourceError: There is no such folder.
+        """
+        root, digest = self._root(), hashlib.sha256()
+        for entry in sorted(_walk(root), key=lambda e: e.path):
+            try:
+                stat = os.lstat(entry.key)
+                state = f"{stat.st_size} {stat.st_mtime_ns}"
+            except OSError:
+                state = "gone"
+            digest.update(f"{entry.path}\0{entry.kind}\0{entry.note}\0{state}\n".encode())
+        return digest.hexdigest()
+
+    def read(self) -> Iterator[RawDocument | Dropped]:
+        """Yield the folder's skills and what is not taken, each read when it is asked for.
+
+        Raises:
+            SourceError: There is no such folder (`missing`), or no skill in it (`no-skill`).
+        """
+        root = self._root()
+        repository = repository_name(root.as_uri())
+        rows = plan(_walk(root), repository, self.spec)
+        for row in rows:
+            if isinstance(row, Skill):
+                yield self._document(row, root, repository)
+            else:
+                yield row
+        if not any(isinstance(row, Skill) for row in rows):
+            raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this folder")
+
+    def _root(self) -> Path:
+        if not self._path.is_dir():
+            raise SourceError(self.spec, "missing", "there is no such folder; check the path")
+        return self._path.resolve()
+
+    def _document(self, skill: Skill, root: Path, repository: str) -> RawDocument | Dropped:
+        row = read_skill(skill, lambda entry: _read(entry.key), self._limits, self.spec)
+        if isinstance(row, Dropped):
+            return row
+        return replace(row, repo=repository, url=(root / skill.entry.folder).as_uri())
+
+
+def _walk(root: Path) -> Iterator[Entry]:
+    """Yield all that lies below `root`, but not the folders themselves."""
+    pending = [root]
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as found:
+                children = [child for child in found if child.name not in _SKIPPED]
+        except OSError as error:
+            yield Entry(_relative(folder, root), "unreadable", note=error.strerror or str(error))
+            continue
+        for child in children:
+            if child.is_dir(follow_symlinks=False):
+                pending.append(Path(child.path))
+            else:
+                yield _entry(child, root)
+
+
+def _entry(child: os.DirEntry[str], root: Path) -> Entry:
+    path = _relative(Path(child.path), root)
+    if child.is_symlink():
+        return Entry(path, "link", child.path, note=_target(Path(child.path), root))
+    if not child.is_file(follow_symlinks=False):
+        return Entry(path, "unreadable", child.path, note="not a regular file")
+    return Entry(path, "file", child.path)
+
+
+def _target(link: Path, root: Path) -> str:
+    """Return where a link leads, relative to its own folder where that is inside `root`."""
+    target = os.readlink(link)
+    inside = Path(target).is_absolute() and Path(target).is_relative_to(root)
+    return _printable(os.path.relpath(target, link.parent) if inside else target)
+
+
+def _relative(path: Path, root: Path) -> str:
+    return _printable(path.relative_to(root).as_posix())
+
+
+def _printable(path: str) -> str:
+    """Return a path as valid Unicode; names on disk are bytes and need not be UTF-8."""
+    return os.fsencode(path).decode("utf-8", errors="replace")
+
+
+def _read(path: str) -> Iterator[bytes]:
+    # Since it was listed, a file may have become a link or a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece

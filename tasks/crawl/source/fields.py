@@ -1,0 +1,76 @@
+"""Reads the fields of a marketplace row: texts, times and counts in the forms that sources write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_MILLISECONDS_FROM = 1e12  # seconds would be the year 33658
+_COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[km]?)", re.I)
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+_LARGEST = 2**63 - 1  # what a column of 64-bit integers holds
+
+
+def time_of(value: object) -> datetime | None:
+    """Return an `updatedAt` in UTC, None where it cannot be told.
+
+    Seconds since 1970 as a number or as text, milliseconds where they exceed 10^12, and ISO 8601, taken for
+    UTC where it names no zone.
+    """
+    if isinstance(value, str):
+        number = _number(value)
+        return _from_iso(value.strip()) if number is None else _from_epoch(number)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _from_epoch(value)
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _from_epoch(value: float) -> datetime | None:
+    # Nothing was updated at 1970's first second: a zero stands for unknown.
+    if not value > 0:
+        return None
+    try:
+        return datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _from_iso(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def count_of(value: object) -> int | None:
+    """Return a number of stars, `"137.1k"` and `"1,241"` too; None where it is no count."""
+    if isinstance(value, str):
+        match = _COUNT.fullmatch(value.strip().replace(",", ""))
+        return _in_range(float(match["number"]) * _UNITS[match["unit"].lower()]) if match else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _in_range(value)
+    return None
+
+
+def _in_range(value: float) -> int | None:
+    return round(value) if 0 <= value < _LARGEST else None
+
+
+def text_of(value: object) -> str | None:
+    """Return text without blanks around it, a whole number as text, and None for anything else or nothing.
+
+    Half of a surrogate pair, which JSON may hold and no file can, becomes a replacement character.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if abs(value) <= _LARGEST else None
+    if not isinstance(value, str) or not value.strip():
+        return None
+    return value.strip().encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,172 @@
+"""`parquet:PATH`: a corpus that someone gathered before, a row a skill."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storage.errors import SourceError
+from storage.schemas import Dropped, RawDocument
+from tasks.crawl.source.content import Limits, consume, too_large
+from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.protocol import WholeSource
+
+_OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars")
+
+
+class ParquetSource(WholeSource):
+    """The rows of a Parquet file with `id` (or `doc_id`) and `content`, in the file's order.
+
+    Args:
+        path: The file.
+        limits: What is taken of one document at most.
+        batch_rows: Rows that are held at a time.
+    """
+
+    def __init__(self, path: str, *, limits: Limits = Limits(), batch_rows: int = 64) -> None:  # noqa: B008 - frozen
+        self.spec = f"parquet:{path}"
+        self._path = Path(path).expanduser()
+        self._limits = limits
+        self._batch_rows = batch_rows
+
+    def version(self) -> str:
+        """Return the file's SHA-256.
+
+        Raises:
+            SourceError: There is no such file (`missing`), or it may not be read (`unreadable`).
+        """
+        self._check_exists()
+        try:
+            with self._path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise SourceError(self.spec, "unreadable", error.strerror or str(error)) from error
+
+    def read(self) -> Iterator[RawDocument | Dropped]:
+        """Yield a document a row; one without content or id, or whose id was seen, is dropped with a reason.
+
+        Raises:
+            SourceError: `missing`, `not-parquet`, `columns` (which are missing, which were found), `damaged`.
+        """
+        self._check_exists()
+        seen: dict[str, str] = {}
+        with self._open() as file:
+            columns = self._columns(file.schema_arrow)
+            for number, row in enumerate(self._rows(file, columns), start=1):
+                yield self._row(row, number, seen)
+
+    def _check_exists(self) -> None:
+        if not self._path.is_file():
+            raise SourceError(self.spec, "missing", "there is no such file; check the path")
+
+    @contextmanager
+    def _open(self) -> Iterator[pq.ParquetFile]:
+        try:
+            # Without the map Arrow reads the chosen columns whole before it gives the first row.
+            file = pq.ParquetFile(self._path, memory_map=True)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise SourceError(
+                self.spec, "not-parquet", f"this is no Parquet file ({_line(error)})"
+            ) from error
+        with file:
+            yield file
+
+    def _columns(self, schema: pa.Schema) -> dict[str, str]:
+        """Return which column of the file each field is read from."""
+        names = set(schema.names)
+        missing = [] if names & {"id", "doc_id"} else ["id (or doc_id)"]
+        missing += [] if "content" in names else ["content"]
+        if missing:
+            found = ", ".join(sorted(names)) or "none"
+            raise SourceError(
+                self.spec, "columns", f"columns missing: {', '.join(missing)}; columns found: {found}"
+            )
+        if not _is_text(schema.field("content").type):
+            kind = schema.field("content").type
+            raise SourceError(self.spec, "columns", f"column content is {kind}; it must be text or binary")
+        identifier = "id" if "id" in names else "doc_id"
+        return {"id": identifier, "content": "content"} | {c: c for c in _OPTIONAL if c in names}
+
+    def _rows(self, file: pq.ParquetFile, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
+        try:
+            batches = file.iter_batches(batch_size=self._batch_rows, columns=sorted(columns.values()))
+            for batch in batches:
+                values = {field: _values(batch.column(name), field) for field, name in columns.items()}
+                for cells in zip(*values.values(), strict=True):
+                    yield dict(zip(values, cells, strict=True))
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                self.spec, "damaged", f"the file cannot be read to its end ({_line(error)})"
+            ) from error
+
+    def _row(self, row: dict[str, Any], number: int, seen: dict[str, str]) -> RawDocument | Dropped:
+        doc_id, content = _text(row["id"]), row["content"]
+        if doc_id is None:
+            return Dropped("", self.spec, "missing_id", f"row {number} has no id")
+        if content is None:
+            return Dropped(doc_id, self.spec, "empty", f"row {number} has no content")
+        first = seen.setdefault(doc_key(doc_id), f"{number} {doc_id}")
+        if first != f"{number} {doc_id}":
+            return Dropped(
+                doc_id, self.spec, "duplicate_id", f"row {number}", lost_to=first.partition(" ")[2]
+            )
+        return self._document(doc_id, content, row)
+
+    def _document(self, doc_id: str, content: bytes, row: dict[str, Any]) -> RawDocument:
+        text = consume([content])
+        fits = text.size <= self._limits.document_bytes
+        owner, repo = _text(row.get("owner")), _text(row.get("repo"))
+        return RawDocument(
+            doc_id=doc_id,
+            source=self.spec,
+            content=content if fits else None,
+            size=text.size,
+            raw_hash=text.sha256,
+            repo=f"{owner}/{repo}" if owner and repo else repo,
+            ref=_text(row.get("branch")),
+            path=_text(row.get("path")),
+            url=_text(row.get("source_url")),
+            author=owner,
+            stars=_number(row.get("stars")),
+            findings=() if fits else (too_large(text.size, self._limits.document_bytes),),
+        )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return plain in {
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+    }
+
+
+def _values(column: pa.Array, field: str) -> list[Any]:
+    """Return a column's values; content as its bytes, since text columns may hold what is no UTF-8."""
+    if field != "content":
+        return list(column.to_pylist())
+    plain = pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return list(pc.cast(plain, pa.large_binary()).to_pylist())
+
+
+def _text(value: object) -> str | None:
+    return None if value is None or not str(value).strip() else str(value)
+
+
+def _number(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,66 @@
+"""Which skills of a root requests are written about: spread over namespaces, the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+from storage.lance import SKILLS, connect, open_at, quoted
+from storage.root import Root
+from storage.served import require_licences, require_served
+from tasks.retrieve.routing.skill import Skill
+
+SEED = 42
+_SKILL = "kind = 'skill'"
+_IDS_PER_READ = 500
+
+
+def namespace_of(doc_id: str) -> str:
+    """Return whose skill it is: `owner/repo` of `owner/repo/folder`, `host/owner/repo` where a host leads."""
+    parts = doc_id.split("/")
+    return "/".join(parts[: 3 if "." in parts[0] else 2])
+
+
+def stratified(doc_ids: Iterable[str], count: int, seed: int = SEED) -> list[str]:
+    """Return `count` ids, or all where there are fewer: one of each namespace before a second of any.
+
+    Namespaces come in an order drawn by the seed, and so do the ids of each; a smaller sample is the
+    beginning of a larger one, so that a bench can grow. The order of `doc_ids` does not matter.
+    """
+    strata: dict[str, list[str]] = {}
+    for doc_id in sorted(set(doc_ids)):
+        strata.setdefault(namespace_of(doc_id), []).append(doc_id)
+    chance = random.Random(seed)  # noqa: S311 (a sample, no secret)
+    names = list(strata)
+    chance.shuffle(names)
+    ranked: list[tuple[int, int, str]] = []
+    for place, name in enumerate(names):
+        chance.shuffle(strata[name])
+        ranked += [(turn, place, doc_id) for turn, doc_id in enumerate(strata[name])]
+    return [doc_id for _, _, doc_id in sorted(ranked)[:count]]
+
+
+def served_skill_ids(root: Root) -> list[str]:
+    """Return the ids of all skills served whose licence lets their text be shown.
+
+    Raises:
+        NotPublished: Nothing is served.
+        StorageError: The table or the file of licences' classes is damaged or missing.
+    """
+    licences = require_licences(root)
+    table = open_at(connect(root), SKILLS, require_served(root).skills)
+    rows = table.search().where(_SKILL).select(["doc_id", "licence"]).to_arrow().to_pylist()
+    return [row["doc_id"] for row in rows if licences.class_of(row["licence"]) == "allow"]
+
+
+def served_skills(root: Root, doc_ids: Sequence[str]) -> list[Skill]:
+    """Return served skills in the order of their ids; errors as `served_skill_ids`."""
+    table = open_at(connect(root), SKILLS, require_served(root).skills)
+    found: dict[str, Skill] = {}
+    for first in range(0, len(doc_ids), _IDS_PER_READ):
+        where = f"doc_id IN ({quoted(doc_ids[first : first + _IDS_PER_READ])})"
+        columns = ["doc_id", "name", "description", "text", "body_start"]
+        for row in table.search().where(where).select(columns).to_arrow().to_pylist():
+            body = row["text"][row["body_start"] :]
+            found[row["doc_id"]] = Skill(row["doc_id"], row["name"], row["description"], body)
+    return [found[doc_id] for doc_id in doc_ids if doc_id in found]

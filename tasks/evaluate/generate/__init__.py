@@ -1,0 +1,1 @@
+"""Benches that an LLM writes: skills come in, requests or distractors go out; begin with `requests`."""

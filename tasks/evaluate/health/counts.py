@@ -1,0 +1,66 @@
+"""What a version holds, counted: size, what was dropped for which reason, who typed the nodes as what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from storage.lance import NODES, SKILLS, connect, open_at, size_of
+from storage.root import Root
+from storage.served import Served
+from storage.state import corpus_counts, nodes_table
+
+
+def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the counts of a version as rows of the history, in a stable order.
+
+    Args:
+        root: Where the tables lie.
+        served: The version.
+        dropped: Documents that its run left out, by reason.
+
+    Returns:
+        `size` (rows and bytes of each table), `dropped` (documents a reason), `classifier mix` and `node type
+        mix` (shares of the nodes, 0 to 1; of the corpus where no nodes are served).
+    """
+    db, rows, nodes = connect(root), [], None
+    for name, version in ((SKILLS, served.skills), (NODES, served.nodes)):
+        if version is None:
+            continue
+        table = open_at(db, name, version)
+        rows += [_count("size", name, "rows", table.count_rows())]
+        rows += [_count("size", name, "bytes", size_of(table)[0])]
+        if name == NODES:
+            nodes = table.search().select(["classifier", "node_type"]).to_arrow()
+    rows += [_count("dropped", reason, "documents", n) for reason, n in sorted(dropped.items())]
+    columns = ["classifier", "node_type"]
+    typed = nodes_table(root).read(columns=columns) if nodes is None else pl.DataFrame(nodes)
+    return [
+        *rows,
+        *_shares("classifier mix", typed["classifier"]),
+        *_shares("node type mix", typed["node_type"]),
+    ]
+
+
+def dropped_of(root: Root, served: Served) -> dict[str, int]:
+    """Return how many documents are in none of a version's tables, by reason, as its run counted them.
+
+    Compaction, forgetting and a backfill publish without a run's record: for these the root is counted now.
+    """
+    record = root.read_json(f"state/runs/{served.run_id}.json")
+    return corpus_counts(root).dropped if record is None else dict(record.get("dropped") or {})
+
+
+def _shares(mix: str, values: Iterable[str]) -> list[dict[str, Any]]:
+    counts = pl.Series("v", list(values), dtype=pl.String).value_counts(sort=True, name="n").sort("v")
+    total = int(counts["n"].sum())
+    return [{**_count(mix, v, "share", n / total), "queries": total} for v, n in counts.iter_rows()]
+
+
+def _count(what: str, of: str, measure: str, value: float) -> dict[str, Any]:
+    return {
+        "probe": what, "leg": of, "queries": 0, "measure": measure, "value": float(value), "low": None,
+        "high": None,
+    }  # fmt: skip

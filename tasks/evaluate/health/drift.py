@@ -1,0 +1,180 @@
+"""Drift: an evaluation beside those of other versions, and whether it fell below what is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import polars as pl
+
+from tasks.evaluate.measures.statistics import holm_bonferroni
+
+_KEY = ["probe", "leg", "measure"]
+# Of these, less is worse; what else is measured is shown, and judged by nobody but its reader.
+_QUALITY = ("hit@", "mrr@", "sufficient", "coverage")
+# The legs that answer users: one of these that finds little is no service, however it was before.
+_ANSWERING = ("fused", "served")
+# Of evaluations that are as good as those before, at most so many may be taken for worse.
+LEVEL = 0.05
+_NOT_ASKED = (
+    "no skill could be asked for as users ask: none is found by its id, licences withhold all that are "
+    "probed, or none has a sentence left to ask for it by"
+)
+Verdict = Literal["new", "steady", "rose", "fell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What an evaluation must reach.
+
+    Args:
+        min_found: Least hit@10 of the legs that answer users, 0 to 1.
+        max_fall: How far, 0 to 1, a measure of quality may lie below the median of other versions; further
+            is a shortcoming where it is beyond chance too.
+        max_ms: Most milliseconds of the 95th percentile of a search; None: any.
+        compared: Other versions that are looked back at.
+    """
+
+    min_found: float = 0.5
+    max_fall: float = 0.05
+    max_ms: float | None = None
+    compared: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One measure now, and how it was: `before` is the median of other versions, None without any.
+
+    `change` is `value - before`. The verdict is `steady` while the 95 % interval of `value` holds `before`; a
+    measure without an interval is steady within a tenth. `chance`, of measures of quality alone, is how
+    likely quality that is the same would fall so far, corrected for how many measures are looked at.
+    """
+
+    probe: str
+    leg: str
+    measure: str
+    value: float
+    before: float | None
+    change: float | None
+    verdict: Verdict
+    chance: float | None = None
+
+
+def drift_of(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) -> list[Drift]:
+    """Compare one evaluation of a history with those of other versions; a measure that is gone is not listed.
+
+    A fall's `chance` is a one-sided test of two proportions, pooled and with a correction for continuity: no
+    value between 0 and 1 varies more than a share of hits does, so it holds for reciprocal ranks and coverage
+    too. The median counts as one evaluation. Chances are corrected by Holm's method: of some twenty measures
+    one would seem to fall every other night. It holds however much the measures hang together, as legs that
+    are asked the same do, and it alarms as seldom as Bonferroni's but then names more of what fell.
+
+    Args:
+        history: Rows of the evaluation history.
+        evaluated_at: Which evaluation; by a clock that was set back, others may be dated later.
+        compared: How many other versions are looked back at.
+    """
+    now = history.filter(pl.col("evaluated_at") == evaluated_at)
+    earlier = compared_with(history, evaluated_at, compared=compared)
+    before = earlier.group_by(_KEY).agg(before=pl.col("value").median(), asked=pl.col("queries").median())
+    rows = now.join(before, on=_KEY, how="left", maintain_order="left").to_dicts()
+    judged = [i for i, row in enumerate(rows) if is_quality(row["measure"]) and row["before"] is not None]
+    chances = dict(zip(judged, holm_bonferroni([_chance(rows[i]) for i in judged]), strict=True))
+    return [_drift(row, chances.get(i)) for i, row in enumerate(rows)]
+
+
+def compared_with(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) -> pl.DataFrame:
+    """Return the rows of the evaluations that one is compared with: the last of each of the other versions.
+
+    A version that is evaluated every day so never becomes what it is measured by. Where no other version has
+    been evaluated, it is compared with the first evaluation of its own.
+
+    Args:
+        history: Rows of the evaluation history.
+        evaluated_at: Which evaluation is compared.
+        compared: How many versions are looked back at, the last ones.
+    """
+    own = history.filter(pl.col("evaluated_at") == evaluated_at)["version"].unique()
+    rest = history.filter(pl.col("evaluated_at") != evaluated_at)
+    others = rest.filter(~pl.col("version").is_in(own.implode()))
+    last = others.group_by("version").agg(pl.col("evaluated_at").max()).sort("evaluated_at", "version")
+    if last.is_empty():
+        return rest.filter(pl.col("evaluated_at") == pl.col("evaluated_at").min())
+    return others.join(last.tail(compared), on=["version", "evaluated_at"], how="semi")
+
+
+def _chance(row: dict[str, Any]) -> float:
+    """Return how likely quality that is the same would be measured so much lower than before, or more so."""
+    now, before = max(1, row["queries"]), max(1.0, row["asked"])
+    share = (row["value"] * now + row["before"] * before) / (now + before)
+    spread = math.sqrt(max(0.0, share * (1 - share) * (1 / now + 1 / before)))
+    fall = row["before"] - row["value"] - (1 / now + 1 / before) / 2
+    return 0.5 * math.erfc(fall / spread / math.sqrt(2)) if spread and fall > 0 else 1.0
+
+
+def _drift(row: dict[str, Any], chance: float | None) -> Drift:
+    before, value = row["before"], row["value"]
+    change = None if before is None else value - before
+    probe, leg, measure = (str(row[name]) for name in _KEY)
+    return Drift(probe, leg, measure, value, before, change, _verdict(row, before, value), chance)
+
+
+def _verdict(row: dict[str, Any], before: float | None, value: float) -> Verdict:
+    if before is None:
+        return "new"
+    margin = 0.1 * abs(before)
+    low, high = (value - margin, value + margin) if row["low"] is None else (row["low"], row["high"])
+    if high < before:
+        return "fell"
+    return "rose" if low > before else "steady"
+
+
+def shortcomings(drifts: Sequence[Drift], thresholds: Thresholds) -> list[str]:
+    """Return what fell below the thresholds, a line each with its figures; none: all is well."""
+    found = []
+    for d in drifts:
+        name = f"{d.probe}, {d.leg}: {d.measure} is {d.value:.3f}"
+        if d.measure == "hit@10" and d.leg in _ANSWERING and d.value < thresholds.min_found:
+            found.append(f"{name}, must be at least {thresholds.min_found:g}")
+        elif d.change is not None and -d.change > thresholds.max_fall and _beyond_chance(d):
+            found.append(f"{name}, was {d.before:.3f}: it may fall by {thresholds.max_fall:g}")
+        elif _slow(d, thresholds.max_ms):
+            found.append(f"{name}, may be at most {thresholds.max_ms:g}")
+    return found
+
+
+def _beyond_chance(drift: Drift) -> bool:
+    return drift.chance is not None and drift.chance < LEVEL
+
+
+def unasked(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) -> list[str]:
+    """Return a line where nothing is known of what users get, though there are skills to ask for; else none.
+
+    There are where the tables' own legs were probed, and where the versions compared with were asked: a
+    corpus of servers alone, or of skills without a sentence that fits, never was. Arguments as `drift_of`.
+    """
+    now = history.filter(pl.col("evaluated_at") == evaluated_at)
+    known = pl.concat([now, compared_with(history, evaluated_at, compared=compared)])
+    to_ask = "sentence to skill" in known["probe"]
+    return [_NOT_ASKED] if to_ask and "served" not in now["leg"] else []
+
+
+def is_quality(measure: str) -> bool:
+    """Tell whether less of a measure is worse."""
+    return measure.startswith(_QUALITY)
+
+
+def _slow(drift: Drift, max_ms: float | None) -> bool:
+    is_search = (drift.probe, drift.leg, drift.measure) == ("latency", "search", "p95_ms")
+    return max_ms is not None and is_search and drift.value > max_ms
+
+
+def drift_rows(drifts: Sequence[Drift]) -> list[dict[str, Any]]:
+    """Return drifts as rows of a table a person reads, numbers to four digits."""
+    return [
+        {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in asdict(drift).items()}
+        for drift in drifts
+    ]

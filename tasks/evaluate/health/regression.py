@@ -1,0 +1,211 @@
+"""The gate's look back at quality: no leg of a new version may find less than the one served does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lancedb
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.partitions import PARTITIONS
+from storage.root import Root
+from storage.served import Served, read_served
+from storage.state import nodes_table
+from tasks.evaluate.health.probes import Probe, draw_probes
+from tasks.evaluate.measures.statistics import paired_bootstrap
+from tasks.evaluate.paging.bench import Remembering
+from tasks.models.encoder import load_encoder
+from tasks.models.protocols import Encoder, Vectors
+from tasks.retrieve.index.gate import Check
+from tasks.retrieve.routing.router import Router
+from tasks.retrieve.routing.search import Searcher, rank_lexical
+from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
+
+LEVEL = 0.99
+_K = 10
+_FETCH, _MOST = 100, 1000  # candidates of a leg, the latter where the corpus has grown much
+_FEWEST = 10  # probes: of fewer, chance alone may lower every one
+_SKILLS_PER_PROBE = 3  # drawn from: some skills have no sentence that fits
+Ranks = dict[str, list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A version as it would be served: its tables, its router, its encoder's vectors of the probes."""
+
+    skills: lancedb.table.Table
+    nodes: lancedb.table.Table | None
+    router: Router
+    doc_ids: list[str]
+    vectors: Vectors
+
+
+def check_regression(
+    root: Root,
+    candidate: Served,
+    *,
+    encoder: Encoder,
+    count: int,
+    max_loss: float,
+    corpus: Root | None = None,
+) -> list[Check]:
+    """Ask both versions for sentences of skills that both hold, and compare leg by leg.
+
+    Of skills that both hold as they are, where there are enough; else of all that both hold: rules that
+    change every text a little would otherwise let any model pass.
+
+    A leg fails where its mean reciprocal rank at 10 falls by more than `max_loss` and the noise: half the
+    99 % interval of a paired bootstrap over probes. Skills that one version alone holds take no rank, so that
+    a corpus may grow. The candidate's routing index is made here, and goes if it fails.
+
+    Args:
+        root: Where the tables lie.
+        candidate: The version built, under the name that it is to be published by.
+        encoder: The one it was made with; the served one is asked by its own.
+        count: Probes at most, one a skill.
+        max_loss: What a leg may lose, 0 to 1; 1: anything.
+        corpus: Where the sentences lie, if not in `root`.
+
+    Returns:
+        `probes.asked`, which always passes and says how many were; and a check a leg (`dense`, `lexical`,
+        `fused` as `search` answers, `nodes` where both versions have them), unless fewer than ten can be
+        asked. None where nothing is served.
+
+    Raises:
+        StorageError: A version's tables or its encoder cannot be opened.
+    """
+    served = read_served(root)
+    if served is None:
+        return []
+    shared = _shared(root, served, candidate)
+    sentences = _sentences(corpus or root, shared["doc_id"], _SKILLS_PER_PROBE * count)
+    probes = draw_probes(sentences, shared, count=count)
+    # Said also where it is nothing: a gate that compared nothing must not look like one that was passed.
+    asked = Check("probes.asked", passed=True, value=len(probes), limit=count, bound="may be at most")
+    if len(probes) < _FEWEST:
+        return [asked]
+    prepare_routing(root, candidate)
+    asking = Remembering(encoder)  # both versions are asked the same
+    ids, before = set(shared["doc_id"]), _encoder_of(root, served, candidate, asking)
+    new = _ranks(_side(root, candidate, asking, probes), probes, ids)
+    old = _ranks(_side(root, served, before, probes), probes, ids)
+    checks = [_check(leg, new[leg], old[leg], max_loss) for leg in new if leg in old]
+    if not all(check.passed for check in checks):
+        drop_routing(root, candidate)
+    return [asked, *checks]
+
+
+def _check(leg: str, new: Sequence[float], old: Sequence[float], max_loss: float) -> Check:
+    mean, _, high, _ = paired_bootstrap(new, old, level=LEVEL)
+    lost, limit = max(0.0, -mean), max_loss + high - mean
+    return Check(f"probes.{leg}_loss", -mean <= limit, round(lost, 4), round(limit, 4), "may be at most")
+
+
+def _encoder_of(root: Root, served: Served, candidate: Served, encoder: Encoder) -> Encoder:
+    return (
+        encoder
+        if served.model == candidate.model
+        else Remembering(load_encoder(str(root.fetch(served.model["path"]))))
+    )
+
+
+def _shared(root: Root, served: Served, candidate: Served) -> pl.DataFrame:
+    """Return doc_id, name and description of the skills whose content is the same in both versions.
+
+    Where these are too few to ask for, of all skills that both versions hold.
+    """
+    columns, db = ["doc_id", "name", "description", "content_hash"], connect(root)
+    new, old = (
+        pl.DataFrame(open_at(db, SKILLS, version.skills).search().select(columns).to_arrow())
+        for version in (candidate, served)
+    )
+    same = new.join(old, on=["doc_id", "content_hash"], how="semi")
+    return same if same.height >= _FEWEST else new.join(old, on="doc_id", how="semi")
+
+
+def _sentences(corpus: Root, doc_ids: pl.Series, enough: int) -> pl.DataFrame:
+    """Return nodes of at least so many of these skills, or of all: a few partitions are a fair sample."""
+    table, found, held = nodes_table(corpus), [], 0
+    columns = ["node_id", "doc_id", "block", "text"]
+    for partition in range(PARTITIONS):
+        rows = table.read([partition], columns).filter(pl.col("doc_id").is_in(doc_ids.implode()))
+        found.append(rows)
+        held += rows["doc_id"].n_unique()
+        if held >= enough:
+            break
+    return pl.concat(found)
+
+
+def _side(root: Root, version: Served, encoder: Encoder, probes: Sequence[Probe]) -> _Side:
+    db, index = connect(root), open_routing(root, version)
+    skills = open_at(db, SKILLS, version.skills)
+    nodes = None if version.nodes is None else open_at(db, NODES, version.nodes)
+    router = Searcher(skills, index, encoder).router
+    return _Side(skills, nodes, router, index.doc_ids, encoder.encode([p.text for p in probes]))
+
+
+def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
+    """Return each probe's reciprocal rank at 10 by leg, among the skills shared."""
+    allowed = np.array([doc_id in shared for doc_id in side.doc_ids], dtype=np.bool_)
+    fetch = min(_MOST, math.ceil(_FETCH * len(allowed) / max(1, int(allowed.sum()))))
+    found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared), "lexical": [], "fused": []}
+    for probe in probes:
+        ranked = side.router.rank(probe.text, _K, allowed=allowed)
+        groups = [(r.doc_id, *r.folded) for r in ranked]
+        found["fused"].append(_reciprocal([probe.doc_id in group for group in groups]))
+        ids = rank_lexical(side.skills, probe.text, fetch)
+        found["lexical"].append(_reciprocal([d == probe.doc_id for d in ids if d in shared]))
+    return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
+
+
+def _reciprocal(found: Sequence[bool]) -> float:
+    return 1 / (found.index(True) + 1) if True in found[:_K] else 0.0
+
+
+def _vector_ranks(
+    table: lancedb.table.Table, side: _Side, probes: Sequence[Probe], shared: set[str]
+) -> list[float]:
+    """Return how well each probe's skill is found by the vectors of its row, or of its other nodes.
+
+    All rows are read once for all probes: an exact search a probe would read them as often as there are
+    probes.
+    """
+    own = _best_of_own(table, probes, side.vectors)
+    nearer = np.zeros(len(probes), dtype=np.int64)
+    doc_of = np.array([p.doc_id for p in probes])
+    for batch in table.search().select(["doc_id", "vector"]).to_batches():
+        ids = np.array(batch.column("doc_id").to_pylist())
+        # A look-up each: numpy would sort all that are shared for every batch.
+        rows = np.array([doc_id in shared for doc_id in ids], dtype=np.bool_)
+        near = _matrix(batch)[rows] @ side.vectors.T > own + 1e-6
+        nearer += (near & (ids[rows][:, None] != doc_of)).sum(axis=0)
+    return [
+        1 / (n + 1) if n < _K and best > -1 else 0.0 for n, best in zip(nearer.tolist(), own, strict=True)
+    ]
+
+
+def _best_of_own(
+    table: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors
+) -> npt.NDArray[np.float32]:
+    """Return the cosine of each probe to the nearest row of its skill with another text; -2 for none."""
+    wanted = f"doc_id IN ({quoted([p.doc_id for p in probes])})"
+    rows = table.search().where(wanted).select(["doc_id", "text", "vector"]).to_arrow()
+    ids, texts = (np.array(rows.column(c).to_pylist(), dtype=object) for c in ("doc_id", "text"))
+    cosines = _matrix(rows) @ vectors.T
+    best = np.full(len(probes), -2, dtype=np.float32)
+    for i, probe in enumerate(probes):
+        others = cosines[(ids == probe.doc_id) & (texts != probe.text), i]
+        best[i] = others.max(initial=-2)
+    return best
+
+
+def _matrix(rows: Any) -> Vectors:  # noqa: ANN401 (a record batch or a table, whose columns read alike)
+    column = rows.column("vector")
+    column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    return np.asarray(column.flatten().to_numpy().reshape(len(rows), column.type.list_size))

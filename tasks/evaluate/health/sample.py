@@ -1,0 +1,84 @@
+"""The sample marketplace's own requests, asked of what is served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from storage.errors import UnknownDocument, Withheld
+from storage.schemas import Qrel
+from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_queries
+from tasks.evaluate.measures.ranking import per_query
+from tasks.evaluate.measures.statistics import bootstrap_interval
+from tasks.evaluate.paging.outcomes import Outcome, summarise
+from tasks.retrieve.page import DEFAULT_METHOD
+from tasks.retrieve.served_index import ServedIndex
+
+REQUESTS = Path(__file__).parents[1] / "data" / "marketplace_queries.jsonl"
+METHODS = ("full", "mmr", DEFAULT_METHOD)
+_PAGED = ("sufficient", "coverage", "token_reduction")
+_MEASURES = ("hit@1", "hit@10", "mrr@10")
+
+
+def sample_requests(index: ServedIndex) -> list[EvidenceQuery]:
+    """Return the requests whose skills' texts are served; none where the sample was not crawled."""
+    return [q for q in read_queries(REQUESTS) if _is_served(index, q.doc_id)]
+
+
+def _is_served(index: ServedIndex, doc_id: str) -> bool:
+    try:
+        index.find(doc_id)
+    except (UnknownDocument, Withheld):
+        return False
+    return True
+
+
+def page_sample(index: ServedIndex, requests: Sequence[EvidenceQuery]) -> list[dict[str, Any]]:
+    """Return a row a method: sufficiency, coverage and token reduction on the requests' evidence."""
+    rows = []
+    for method in METHODS:
+        answers = [index.page(q.doc_id, q.query, budget=None, method=method) for q in requests]
+        outcomes = [_outcome(q, a) for q, a in zip(requests, answers, strict=True)]
+        rows.append({"method": method, "budget": None, **summarise(outcomes)})
+    return rows
+
+
+def paging_rows(paging: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what `page_sample` measured as rows of the evaluation history."""
+    return [
+        {
+            "probe": "sample request paged", "leg": row["method"], "queries": row["queries"],
+            "measure": measure, "value": float(row[measure]),
+            "low": row["ci95"][measure][0], "high": row["ci95"][measure][1],
+        }
+        for row in paging
+        for measure in _PAGED
+    ]  # fmt: skip
+
+
+def _outcome(query: EvidenceQuery, answer: dict[str, Any]) -> Outcome:
+    return Outcome(
+        coverage=coverage(answer["context"], query.evidence),
+        tokens=answer["tokens"],
+        document_tokens=answer["document_tokens"],
+        nodes=len(answer["nodes"]),
+        milliseconds=answer["took_ms"],
+    )
+
+
+def route_sample(index: ServedIndex, requests: Sequence[EvidenceQuery]) -> list[dict[str, Any]]:
+    """Return rows as the probes have them: does search find the skill that each request was written from?"""
+    rankings = {q.query_id: [r["doc_id"] for r in index.search(q.query)["results"]] for q in requests}
+    # A skill that was folded into a copy of itself is found under its survivor's id.
+    qrels = [Qrel(q.query_id, index.find(q.doc_id), 1) for q in requests]
+    rows = []
+    for measure in _MEASURES:
+        values = list(per_query(measure, qrels, rankings).values())
+        low, high = bootstrap_interval(values)
+        value = sum(values) / len(values)
+        rows.append({
+            "probe": "sample request to skill", "leg": "fused", "queries": len(values), "measure": measure,
+            "value": value, "low": low, "high": high,
+        })  # fmt: skip
+    return rows

@@ -1,0 +1,196 @@
+"""How well a classifier of fragments agrees with people: accuracy, F1, confusion, calibration, thresholds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from storage.errors import WrongInput
+from storage.jsonl import read_lines
+from storage.schemas import NODE_TYPES
+from tasks.parse.classify.attribution import document_in
+from tasks.parse.classify.hybrid import hybrid_curve
+from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments
+
+THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+BINS = 10
+Confusion = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """Fragments that people have typed, in order.
+
+    Args:
+        fragments: What a classifier is given; the types are no part of it.
+        documents: The document of each, where it is known.
+        node_types: What people said.
+        sure: Whether those who said it were sure.
+    """
+
+    fragments: list[FragmentInContext]
+    documents: list[str | None]
+    node_types: list[str]
+    sure: list[bool]
+
+
+def read_gold(path: Path) -> Gold:
+    """Return the labelled fragments of a file of JSON lines.
+
+    Args:
+        path: Lines as `read_fragments` takes them, with `node_type`, and where known `doc_id` and
+            `agreed_confidence`, or `confidence` where one person alone spoke (`high` or `low`).
+
+    Raises:
+        WrongInput: As `read_fragments`; a type is not one of the six; there is no line.
+    """
+    fragments = list(read_fragments(path))
+    lines = list(read_lines(path, "{id, heading_path, block, previous, text, next, node_type}"))
+    for where, record in lines:
+        if record.get("node_type") not in NODE_TYPES:
+            msg = f"{where}: `node_type` is {record.get('node_type')!r}, not one of {', '.join(NODE_TYPES)}"
+            raise WrongInput(msg)
+    if not lines:
+        msg = f"{path}: holds no fragment; give a file of labelled ones, a JSON object a line"
+        raise WrongInput(msg)
+    records = [record for _, record in lines]
+    return Gold(
+        fragments,
+        [document_in(record, f) for record, f in zip(records, fragments, strict=True)],
+        [record["node_type"] for record in records],
+        [record.get("agreed_confidence", record.get("confidence")) == "high" for record in records],
+    )
+
+
+def confusion(labels: Sequence[str], answers: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return counts, `{what people said: {what was answered: n}}`, both in the order of `NODE_TYPES`."""
+    pairs = Counter(zip(labels, answers, strict=True))
+    return {label: {answer: pairs[label, answer] for answer in NODE_TYPES} for label in NODE_TYPES}
+
+
+def accuracy(labels: Sequence[str], answers: Sequence[str]) -> float:
+    """Return the share of answers that are what people said; 0 of none."""
+    return sum(a == b for a, b in zip(labels, answers, strict=True)) / max(len(labels), 1)
+
+
+def by_type(table: Confusion) -> dict[str, dict[str, float]]:
+    """Return for each type that occurs how often people and answers name it, precision, recall and F1."""
+    found = {}
+    for name in table:
+        said, answered = sum(table[name].values()), sum(row[name] for row in table.values())
+        if said or answered:
+            right = table[name][name]
+            found[name] = {
+                "gold": said,
+                "answered": answered,
+                "precision": right / max(answered, 1),
+                "recall": right / max(said, 1),
+                "f1": 2 * right / (said + answered),
+            }
+    return found
+
+
+def macro_f1(table: Confusion) -> float:
+    """Return the plain mean of the F1 of the types that occur in labels or answers."""
+    return fmean(row["f1"] for row in by_type(table).values())
+
+
+def calibration(confidences: Sequence[float], right: Sequence[bool]) -> list[dict[str, float]]:
+    """Return the bins of a reliability diagram: 10 of equal width, those without answers left out.
+
+    Args:
+        confidences: In [0, 1]; one on an edge belongs to the bin above it, 1 to the last.
+        right: Whether each answer is what people said.
+
+    Returns:
+        `from` (the bin's lower edge), `n`, mean `confidence`, and `accuracy`, a row a bin.
+    """
+    members: dict[int, list[tuple[float, bool]]] = {}
+    for pair in zip(confidences, right, strict=True):
+        members.setdefault(min(int(pair[0] * BINS), BINS - 1), []).append(pair)
+    return [
+        {
+            "from": place / BINS,
+            "n": len(rows),
+            "confidence": fmean(c for c, _ in rows),
+            "accuracy": fmean(r for _, r in rows),
+        }
+        for place, rows in sorted(members.items())
+    ]
+
+
+def calibration_error(bins: Sequence[Mapping[str, float]]) -> float:
+    """Return the expected calibration error (Guo et al. 2017, equation 3): mean gap, weighed by answers."""
+    total = sum(row["n"] for row in bins)
+    return sum(row["n"] * abs(row["accuracy"] - row["confidence"]) for row in bins) / max(total, 1)
+
+
+def agreement(gold: Gold, answers: Sequence[Typed]) -> dict[str, Any]:
+    """Return how answers agree with people.
+
+    Returns:
+        `fragments`, `accuracy`, `macro_f1`, `ece`, `sure` (the first three where people were sure; null where
+        they nowhere were), `types` (`by_type`), `confusion` and `calibration`.
+    """
+    given = [answer.node_type for answer in answers]
+    right = [a == b for a, b in zip(gold.node_types, given, strict=True)]
+    bins = calibration([answer.confidence for answer in answers], right)
+    sure = [k for k, is_sure in enumerate(gold.sure) if is_sure]
+    table = confusion(gold.node_types, given)
+    return {
+        **_figures(gold.node_types, given),
+        "ece": calibration_error(bins),
+        "sure": _figures([gold.node_types[k] for k in sure], [given[k] for k in sure]) if sure else None,
+        "types": by_type(table),
+        "confusion": table,
+        "calibration": bins,
+    }
+
+
+def threshold_table(
+    gold: Gold, local: Sequence[Typed], llm: Sequence[str] | None, assumed: float
+) -> list[dict[str, Any]]:
+    """Return, for each threshold, what share would go to a language model and how accurate all is then.
+
+    Args:
+        gold: What people said.
+        local: The local classifier's answers.
+        llm: The model's labels for all fragments; None: it has not been asked.
+        assumed: Its accuracy where it has not.
+
+    Returns:
+        `threshold`, `sent` (share), `kept_accuracy` (of the local answers that stay; null where none do),
+        `sent_accuracy` (of the local answers in place of which the model is asked; likewise), and `accuracy`,
+        measured or expected.
+    """
+    rows = []
+    points = hybrid_curve(gold.node_types, local, llm or [t.node_type for t in local], THRESHOLDS)
+    for point in points:
+        right: dict[bool, list[bool]] = {True: [], False: []}
+        for label, answer in zip(gold.node_types, local, strict=True):
+            right[answer.confidence < point.threshold].append(label == answer.node_type)
+        kept, sent = (fmean(right[k]) if right[k] else None for k in (False, True))
+        expected = (1 - point.sent) * (kept or 0.0) + point.sent * assumed
+        rows.append(
+            {
+                "threshold": point.threshold,
+                "sent": point.sent,
+                "kept_accuracy": kept,
+                "sent_accuracy": sent,
+                "accuracy": expected if llm is None else point.accuracy,
+            }
+        )
+    return rows
+
+
+def _figures(labels: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
+    table = confusion(labels, answers)
+    return {
+        "fragments": len(labels),
+        "accuracy": accuracy(labels, answers),
+        "macro_f1": macro_f1(table),
+    }

@@ -1,0 +1,145 @@
+"""Percentile bootstrap over queries (Efron, "Bootstrap methods", Annals of Statistics 1979)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+# Resamples are drawn this many numbers at a time, so that memory does not grow with the queries.
+_BLOCK = 2_000_000
+
+
+def bootstrap_interval(
+    values: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
+) -> tuple[float, float]:
+    """Return the percentile interval of the mean of `values`.
+
+    Args:
+        values: One value a query.
+        level: Share of the resampled means inside the interval, in (0, 1).
+        resamples: How often as many queries are drawn with replacement.
+        seed: Of the draws; the same values and seed give the same interval.
+
+    Raises:
+        ValueError: There are no values, or `level` or `resamples` is out of range.
+    """
+    sums = _resampled(_column(values), level, resamples, seed)
+    return _percentiles(sums[:, 0] / len(values), level)
+
+
+def bootstrap_ratio_interval(
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 42,
+) -> tuple[float, float]:
+    """Return the percentile interval of `sum(numerators) / sum(denominators)`; arguments as above.
+
+    Raises:
+        ValueError: As above, or the two differ in length, or a denominator is not positive.
+    """
+    _check_pairs(numerators, denominators)
+    if min(denominators, default=1) <= 0:
+        msg = f"denominators must be positive, got {min(denominators)}"
+        raise ValueError(msg)
+    pairs = np.hstack([_column(numerators), _column(denominators)])
+    sums = _resampled(pairs, level, resamples, seed)
+    return _percentiles(sums[:, 0] / sums[:, 1], level)
+
+
+def clustered_interval(
+    values: Sequence[float],
+    clusters: Sequence[str],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 42,
+) -> tuple[float, float]:
+    """Return the percentile interval of the mean of `values`, whole clusters drawn with replacement.
+
+    Values of one cluster (the queries of one document) are alike, so that this interval is the wider and
+    the more honest one for other documents. Arguments and errors as above; `clusters` names each value's.
+    """
+    _check_pairs(values, clusters)
+    sums: dict[str, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        total = sums.setdefault(cluster, [0.0, 0.0])
+        total[0] += value
+        total[1] += 1
+    pairs = np.array(list(sums.values())).reshape(len(sums), 2)
+    drawn = _resampled(pairs, level, resamples, seed)
+    return _percentiles(drawn[:, 0] / drawn[:, 1], level)
+
+
+def paired_bootstrap(
+    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
+) -> tuple[float, float, float, float]:
+    """Return the mean of `a - b` over queries, its percentile interval, and a two-sided p-value.
+
+    Queries are drawn with both their values. p is twice the smaller share of resampled differences on
+    either side of 0, at least `1 / resamples` and at most 1. Arguments and errors as above.
+    """
+    _check_pairs(a, b)
+    difference = _column(a) - _column(b)
+    means = _resampled(difference, level, resamples, seed)[:, 0] / max(len(a), 1)
+    low, high = _percentiles(means, level)
+    side = min(float((means <= 0).mean()), float((means >= 0).mean()))
+    return float(difference.mean()), low, high, min(1.0, max(2 * side, 1 / resamples))
+
+
+def _column(values: Sequence[float]) -> Array:
+    return np.asarray(values, dtype=np.float64).reshape(-1, 1)
+
+
+def _check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
+    if len(a) != len(b):
+        msg = f"both sides must have one value a query, got {len(a)} and {len(b)}"
+        raise ValueError(msg)
+
+
+def _resampled(columns: Array, level: float, resamples: int, seed: int) -> Array:
+    """Return the sums of each resample, shape `(resamples, m)`, of `columns` with shape `(n, m)`."""
+    if not len(columns):
+        msg = "there are no values to resample"
+        raise ValueError(msg)
+    if not 0 < level < 1 or resamples < 1:
+        msg = f"level must be in (0, 1) and resamples at least 1, got {level} and {resamples}"
+        raise ValueError(msg)
+    random = np.random.default_rng(seed)
+    n = len(columns)
+    sums = np.empty((resamples, columns.shape[1]))
+    step = max(1, _BLOCK // n)
+    for first in range(0, resamples, step):
+        drawn = random.integers(0, n, size=(min(step, resamples - first), n))
+        sums[first : first + step] = columns[drawn].sum(axis=1)
+    return sums
+
+
+def _percentiles(statistics: Array, level: float) -> tuple[float, float]:
+    low, high = np.quantile(statistics, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def holm_bonferroni(values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for how many they are, in their order (Holm 1979).
+
+    The i-th smallest of m, counted from 0, is multiplied by m - i; an adjusted value is no smaller than that
+    of a smaller p, and at most 1.
+
+    Raises:
+        ValueError: A value is not in [0, 1].
+    """
+    if not all(0 <= p <= 1 for p in values):
+        msg = f"p-values lie in [0, 1], got {list(values)}"
+        raise ValueError(msg)
+    adjusted = [1.0] * len(values)
+    least = 0.0
+    for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        least = max(least, min(1.0, (len(values) - rank) * values[i]))
+        adjusted[i] = least
+    return adjusted

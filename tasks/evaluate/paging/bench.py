@@ -1,0 +1,260 @@
+"""Paging measured by evidence: sufficiency, coverage and token reduction of each method and budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, product
+from typing import Any
+
+from storage.errors import WrongInput
+from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
+from tasks.evaluate.paging.input import nearest
+from tasks.evaluate.paging.outcomes import Outcome, summarise
+from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
+from tasks.models.token_states import encoded
+from tasks.parse.classify.protocol import Classifier
+from tasks.parse.document import parse_document
+from tasks.parse.edges import infer_edges
+from tasks.refine.frontmatter.frontmatter import parse_frontmatter
+from tasks.refine.text.boilerplate import strip_boilerplate
+from tasks.refine.text.canonical import canonical
+from tasks.retrieve.page import METHODS, page
+from tasks.retrieve.paging.chunks import encode_chunks
+from tasks.retrieve.paging.prepared import make_ready
+from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
+
+# A method, and a budget as `page` takes it; None: the method's own limit.
+Setting = tuple[str, float | None]
+
+
+@dataclass(slots=True)
+class Remembering:
+    """An encoder that encodes no text twice; `spared` adds up the seconds that its memory saved."""
+
+    encoder: Encoder
+    clock: Callable[[], float] = time.perf_counter
+    spared: float = 0.0
+    _known: dict[object, tuple[Vectors, float]] = field(default_factory=dict)
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector a text, as the encoder does."""
+        return self._remembered(tuple(texts), lambda: self.encoder.encode(texts))
+
+    def encode_parts(self, text: str, parts: Sequence[tuple[int, int]]) -> Vectors:
+        """Return the vectors of a text and of its parts, as the encoder does: in one pass, or one by one."""
+
+        def made() -> Vectors:
+            if isinstance(self.encoder, PartEncoder):
+                return self.encoder.encode_parts(text, parts)
+            return self.encoder.encode([text, *(text[start:end] for start, end in parts)])
+
+        return self._remembered((text, tuple(parts)), made)
+
+    def _remembered(self, key: object, made: Callable[[], Vectors]) -> Vectors:
+        if key in self._known:
+            vectors, seconds = self._known[key]
+            self.spared += seconds
+            return vectors
+        began = self.clock()
+        vectors = made()
+        self._known[key] = vectors, self.clock() - began
+        return vectors
+
+
+def evaluate_paging(
+    documents: Mapping[str, str],
+    queries: Sequence[EvidenceQuery],
+    *,
+    methods: Sequence[str],
+    budgets: Sequence[float | None],
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    classifier: Classifier,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
+    """Page every query by every method and budget and measure what the contexts contain.
+
+    Args:
+        documents: Text by doc_id, front matter included; each one is parsed and encoded once.
+        queries: The requests; a document that none asks for is left alone.
+        methods: Some of `tasks.retrieve.page.METHODS`.
+        budgets: None for each method's own limit; other values as `page` takes them.
+        encoder: For nodes, chunks and queries.
+        tokenizer: Counts tokens.
+        classifier: Types the nodes.
+        progress: Called with the pages done and their total.
+        clock: Seconds that only ever grow.
+
+    Returns:
+        `{methods: [...]}`, a row for each method and budget, as `summarise` has it.
+
+    Raises:
+        WrongInput: A query's document is missing, there is no query, or as `page` raises.
+    """
+    require_paging(documents, queries, methods)
+    ready = prepare_all(documents, queries, encoder=encoder, tokenizer=tokenizer, classifier=classifier)
+    bench = PagingBench(ready, queries, encoder, tokenizer, clock)
+    return evaluate_bench(bench, methods=methods, budgets=budgets, progress=progress)
+
+
+def evaluate_bench(
+    bench: PagingBench,
+    *,
+    methods: Sequence[str],
+    budgets: Sequence[float | None],
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> dict[str, Any]:
+    """Measure as `evaluate_paging` does, on documents that are ready."""
+    return {"methods": rows_of(measure(bench, list(product(methods, budgets)), progress))}
+
+
+def measure(
+    bench: PagingBench, settings: Sequence[Setting], progress: Callable[[int, int], None]
+) -> dict[Setting, list[Outcome]]:
+    """Return what each query got by each setting; `progress` is told the pages done and their total."""
+    total, steps = len(bench.queries) * len(settings), count(1)
+    return {s: bench.measured(*s, step=lambda: progress(next(steps), total)) for s in settings}
+
+
+def rows_of(measured: Mapping[Setting, Sequence[Outcome]]) -> list[dict[str, Any]]:
+    """Return a row for each method and budget, as `summarise` has it."""
+    return [{"method": m, "budget": b, **summarise(found)} for (m, b), found in measured.items()]
+
+
+@dataclass(slots=True)
+class PagingBench:
+    """Documents and queries to measure methods on; every query is encoded once.
+
+    Outcomes hold their contexts where `keep_contexts` says so: a judge is to read them. A reranker goes with
+    the default method alone.
+    """
+
+    documents: Mapping[str, PagedDocument]
+    queries: Sequence[EvidenceQuery]
+    encoder: Encoder
+    tokenizer: Tokenizer
+    clock: Callable[[], float] = time.perf_counter
+    keep_contexts: bool = False
+    reranker: Reranker | None = None
+
+    def measured(
+        self,
+        method: str,
+        budget: float | Sequence[float] | None,
+        *,
+        step: Callable[[], None] = lambda: None,
+    ) -> list[Outcome]:
+        """Return what each query got by a method, under one budget or each query's own.
+
+        A time includes encoding the query, as long as that took when it was encoded.
+        """
+        budgets = budget if isinstance(budget, Sequence) else [budget] * len(self.queries)
+        found = []
+        for query, limit in zip(self.queries, budgets, strict=True):
+            found.append(self._one(query, method, limit))
+            step()
+        return found
+
+    def _one(self, query: EvidenceQuery, method: str, budget: float | None) -> Outcome:
+        def paged(document: PagedDocument) -> Page:
+            return page(
+                document,
+                query.query,
+                encoder=self.encoder,
+                tokenizer=self.tokenizer,
+                method=method,
+                budget=budget,
+                reranker=self.reranker,
+            )
+
+        return self.outcome(query, paged)
+
+    def outcome(self, query: EvidenceQuery, paged: Callable[[PagedDocument], Page]) -> Outcome:
+        """Return what a query gets of its document by a way of paging, timed as `measured` is."""
+        document = self.documents[query.doc_id]
+        spared = getattr(self.encoder, "spared", 0.0)
+        began = self.clock()
+        answer = paged(document)
+        seconds = self.clock() - began + getattr(self.encoder, "spared", 0.0) - spared
+        found = _outcome(query, answer, seconds, document)
+        return replace(found, context=answer.context) if self.keep_contexts else found
+
+
+def prepare_all(
+    documents: Mapping[str, str],
+    queries: Iterable[EvidenceQuery],
+    *,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    classifier: Classifier,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> dict[str, PagedDocument]:
+    """Return each document that a query asks for, parsed, encoded and ready for every method."""
+    ready: dict[str, PagedDocument] = {}
+    asked = list(dict.fromkeys(query.doc_id for query in queries))
+    for doc_id in asked:
+        ready[doc_id] = prepare(
+            doc_id, documents[doc_id], encoder=encoder, tokenizer=tokenizer, classifier=classifier
+        )
+        progress(len(ready), len(asked))
+    return ready
+
+
+def prepare(
+    doc_id: str, content: str, *, encoder: Encoder, tokenizer: Tokenizer, classifier: Classifier
+) -> PagedDocument:
+    """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
+    body = body_of(content)
+    nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer)
+    vectors, states = encoded(encoder, [node.text for node in nodes])
+    document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0], states=states)
+    return replace(
+        document,
+        chunks=encode_chunks(body, encoder=encoder, tokenizer=tokenizer),
+        edges=infer_edges(nodes, vectors),
+        ready=make_ready(body, nodes, vectors, states, tokenizer) if nodes else None,
+    )
+
+
+def body_of(content: str) -> str:
+    """Return what stands below a document's front matter, as refine would keep it."""
+    return strip_boilerplate(canonical(parse_frontmatter(content).body)[0], "body")[0]
+
+
+def _outcome(query: EvidenceQuery, answer: Page, seconds: float, document: PagedDocument) -> Outcome:
+    return Outcome(
+        coverage=coverage(answer.context, query.evidence),
+        tokens=answer.tokens,
+        document_tokens=answer.document_tokens,
+        nodes=len(answer.nodes),
+        milliseconds=1000 * seconds,
+        node_tokens=sum(node.n_tokens for node in document.nodes),
+        query_id=query.query_id,
+        doc_id=query.doc_id,
+        breadth=query.breadth,
+        size=len(document.nodes),
+    )
+
+
+def require_paging(
+    documents: Mapping[str, str], queries: Sequence[EvidenceQuery], methods: Sequence[str]
+) -> None:
+    """Let documents, queries and methods pass that can be measured.
+
+    Raises:
+        WrongInput: There is no query, a method is not known, or a query's document is missing.
+    """
+    if not queries:
+        msg = "there are no queries to evaluate; give a file with at least one"
+        raise WrongInput(msg)
+    if unknown := [method for method in methods if method not in METHODS]:
+        msg = f"unknown paging method {unknown[0]!r}; choose one of {', '.join(METHODS)}"
+        raise WrongInput(msg)
+    for query in queries:
+        if query.doc_id not in documents:
+            near = nearest(query.doc_id, documents)
+            msg = f"query {query.query_id}: no document {query.doc_id!r} is given{near}; add it"
+            raise WrongInput(msg)

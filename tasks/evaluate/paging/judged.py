@@ -1,0 +1,135 @@
+"""What a language model says of contexts that were measured, beside their evidence and people's labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from storage.errors import TransientError
+from tasks.evaluate.judge.agreement import Label, agreement
+from tasks.evaluate.judge.judge import Case, Judged, LlmJudge, Verdict
+from tasks.evaluate.measures.evidence import EvidenceQuery
+from tasks.evaluate.measures.statistics import bootstrap_interval
+from tasks.evaluate.paging.bench import Setting, rows_of
+from tasks.evaluate.paging.outcomes import Outcome
+
+Speaker = Literal["evidence", "llm", "both"]
+Measured = Mapping[Setting, Sequence[Outcome]]
+
+
+class NothingJudged(TransientError):
+    """A language model was to judge, and has said nothing that could be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The verdicts on everything measured, setting by setting, in the order of the queries."""
+
+    of: Mapping[Setting, Sequence[Verdict]]
+    failed: Mapping[str, int]
+
+    def patterns(self) -> dict[str, int]:
+        """Return how often votes were split in which way."""
+        return dict(Counter(v.pattern for verdicts in self.of.values() for v in verdicts).most_common())
+
+
+def judge_measured(
+    measured: Measured,
+    queries: Sequence[EvidenceQuery],
+    judge: LlmJudge,
+    report: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Verdicts:
+    """Have a language model judge every context.
+
+    Args:
+        measured: Outcomes with their contexts, one a query.
+        queries: In the outcomes' order.
+        judge: Is asked about equal contexts once.
+        report: Called with the contexts done and their total.
+
+    Raises:
+        LlmDenied: The server lets nobody in, or has no such model.
+        NothingJudged: No context has a verdict: the budget was spent, or the server silent, before one had.
+    """
+    text = {query.query_id: query.query for query in queries}
+    cases = [Case(o.doc_id, text[o.query_id], o.context) for found in measured.values() for o in found]
+    judged: Judged = judge.judge(cases, report)
+    if all(verdict.sufficient is None for verdict in judged.verdicts):
+        why = ", ".join(f"{reason} {n}" for reason, n in judged.failed.items())
+        msg = f"the LLM judged none of {len(cases)} contexts (votes that failed: {why}); see its settings"
+        raise NothingJudged(msg)
+    verdicts = iter(judged.verdicts)
+    return Verdicts({s: [next(verdicts) for _ in found] for s, found in measured.items()}, judged.failed)
+
+
+def judged_rows(measured: Measured, verdicts: Verdicts, speaker: Speaker) -> list[dict[str, Any]]:
+    """Return a row for each method and budget, with what the language model says under `llm`.
+
+    Args:
+        measured: The outcomes.
+        verdicts: On the same.
+        speaker: With `llm` the row's own `sufficient` is the model's too, over the contexts that it judged
+            (a row of which it judged none is left out); else it is by evidence.
+    """
+    settings = [s for s in measured if speaker != "llm" or _judged(measured[s], verdicts.of[s])]
+    shown: Measured = measured
+    if speaker == "llm":
+        shown = {s: [o for o, _ in _judged(measured[s], verdicts.of[s])] for s in settings}
+    rows = rows_of({s: shown[s] for s in settings})
+    said = [_said(measured[s], verdicts.of[s]) for s in settings]
+    return [{**row, "llm": llm} for row, llm in zip(rows, said, strict=True)]
+
+
+def compare_judges(
+    measured: Measured, verdicts: Verdicts | None, labels: Sequence[Label]
+) -> dict[str, dict[str, Any]]:
+    """Return how judges agree, as `agreement` has it, by vote pattern where the language model is one.
+
+    Args:
+        measured: The outcomes.
+        verdicts: Of the language model; None: it did not judge.
+        labels: Of people, each on a context that was measured.
+
+    Returns:
+        Of `evidence_llm`, `people_evidence` and `people_llm` those for which there are cases; the first named
+        is `a`.
+    """
+    pairs = [] if verdicts is None else [p for s in measured for p in _judged(measured[s], verdicts.of[s])]
+    found = {}
+    if pairs:
+        by_evidence, by_llm = [o.coverage == 1.0 for o, _ in pairs], [o.sufficient for o, _ in pairs]
+        found["evidence_llm"] = agreement(by_evidence, by_llm, [pattern for _, pattern in pairs])
+    said = {label.key: label.sufficient for label in labels}
+    seen = [(said[k], o) for s in measured for o in measured[s] if (k := (o.query_id, *s)) in said]
+    if seen:
+        found["people_evidence"] = agreement([x for x, _ in seen], [o.coverage == 1.0 for _, o in seen])
+    both = [
+        (said[key], o.sufficient, pattern)
+        for s in (measured if verdicts is not None else {})
+        for o, pattern in _judged(measured[s], verdicts.of[s] if verdicts else ())
+        if (key := (o.query_id, *s)) in said
+    ]
+    if both:
+        people, model, patterns = (list(column) for column in zip(*both, strict=True))
+        found["people_llm"] = agreement(people, model, patterns)
+    return found
+
+
+def _judged(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[tuple[Outcome, str]]:
+    """Return the outcomes with a verdict, which now decides, and how its votes were split."""
+    pairs = zip(outcomes, verdicts, strict=True)
+    return [(replace(o, verdict=v.sufficient), v.pattern) for o, v in pairs if v.sufficient is not None]
+
+
+def _said(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    judged = _judged(outcomes, verdicts)
+    values = [float(outcome.sufficient) for outcome, _ in judged]
+    return {
+        "queries": len(judged),
+        "unjudged": len(outcomes) - len(judged),
+        "sufficient": sum(values) / len(values) if values else None,
+        "ci95": list(bootstrap_interval(values)) if values else None,
+        "patterns": dict(Counter(pattern for _, pattern in judged).most_common()),
+    }

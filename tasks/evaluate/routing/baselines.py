@@ -1,0 +1,190 @@
+"""The baselines of routing: one field and one leg at a time, and their untuned sums."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from storage.errors import WrongInput
+from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.retrieve.baselines.skillrouter import first_tokens
+from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
+
+Scores = npt.NDArray[np.float64]
+_WORD = re.compile(r"\w+")
+
+
+class Bm25:
+    """BM25 as Lucene has it, by the package bm25s; words as they stand, in lower case.
+
+    Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
+
+    Args:
+        texts: One a skill, at least one.
+        k1: How fast further occurrences of a word stop counting.
+        b: How much long texts are marked down, in [0, 1].
+
+    Raises:
+        WrongInput: bm25s is not installed.
+    """
+
+    def __init__(self, texts: Sequence[str], *, k1: float = 1.5, b: float = 0.75) -> None:
+        library = _library()
+        self._ids: dict[str, int] = {}
+        numbered = [[self._ids.setdefault(w, len(self._ids)) for w in _words(text)] for text in texts]
+        self._index = library.BM25(method="lucene", k1=k1, b=b, backend="numpy", csc_backend="numpy")
+        self._index.index(library.tokenization.Tokenized(numbered, self._ids), show_progress=False)
+        self._count = len(texts)
+
+    def scores(self, query: str) -> Scores:
+        """Return every text's score for a query, shape `(len(texts),)`; a word of the query counts once."""
+        known = sorted({i for word in _words(query) if (i := self._ids.get(word)) is not None})
+        if not known:
+            return np.zeros(self._count)
+        return np.asarray(self._index.get_scores_from_ids(known), dtype=np.float64)
+
+
+def require_bm25() -> None:
+    """Let pass where the library of the lexical baselines is installed; raises `WrongInput` otherwise."""
+    _library()
+
+
+def _library() -> Any:  # noqa: ANN401 (an optional package, loaded where a baseline is asked for)
+    try:
+        return importlib.import_module("bm25s")
+    except ModuleNotFoundError as error:
+        msg = "the lexical baselines need the package bm25s: pip install 'skillery[evaluate]'"
+        raise WrongInput(msg) from error
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+FULL_TOKENS = 254
+
+"""Tokens of the full text that MiniLM's window of 256 holds beside its two special ones."""
+
+_FULL_CHARACTERS = 1600  # no 254 tokens are longer in any but a pathological text, and none is read further
+_FUSED_DEPTH = 1000
+_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+_WORDS = re.compile(r"\w+")
+_SENTENCE_WORDS = 3
+
+
+class IndexedEncoder(Encoder, Tokenizer, Protocol):
+    """What makes the corpus's vectors, and cuts its texts."""
+
+
+class Baselines:
+    """Ranks skills by the plain methods; an index or a set of vectors is made when first asked for.
+
+    Args:
+        skills: Columns doc_id, name, description and body, at least one row.
+        encoder: Makes the skills' vectors; one that keeps them makes each once.
+        query_encoder: Makes the tasks' vectors, timed with each answer.
+    """
+
+    def __init__(self, skills: pl.DataFrame, encoder: IndexedEncoder, query_encoder: Encoder) -> None:
+        # Sorted, so that equal scores stand in the order of their ids.
+        self._skills = skills.sort("doc_id")
+        self._encoder, self._query_encoder = encoder, query_encoder
+        self._ids = self._skills["doc_id"].to_list()
+
+    def rank(self, method: str, task: str, k: int) -> list[str]:
+        """Return the ids of the `k` best skills for a task, best first; equal scores by ascending id.
+
+        Args:
+            method: One of `BASELINES`.
+            task: Its text.
+            k: At most so many.
+        """
+        if method == "rrf":
+            first = ("bm25-description", "bm25-full", "dense-description")
+            fused = reciprocal_rank_fusion([self.rank(leg, task, _FUSED_DEPTH) for leg in first])
+            return [doc_id for doc_id, _ in fused[:k]]
+        if method == "zsum":
+            legs = ("bm25-description", "bm25-full", "dense-description", "sentences")
+            return self._best(np.sum([standardised(self._scores(leg, task)) for leg in legs], axis=0), k)
+        return self._best(self._scores(method, task), k)
+
+    def prepare(self, method: str) -> None:
+        """Make what a method needs before it is timed."""
+        self.rank(method, "any task", 1)
+
+    def _scores(self, leg: str, task: str) -> Scores:
+        match leg:
+            case "bm25-description":
+                return self._lexical_head.scores(task)
+            case "bm25-full":
+                return self._lexical_full.scores(task)
+            case "dense-description":
+                return self._cosines(self._head_vectors, [task])
+            case "dense-full":
+                return self._cosines(self._full_vectors, [task])
+            case _:
+                return self._cosines(self._head_vectors, sentences(task))
+
+    def _best(self, scores: Scores, k: int) -> list[str]:
+        return [self._ids[i] for i in np.argsort(-scores, kind="stable")[:k].tolist()]
+
+    def _cosines(self, vectors: Vectors, texts: Sequence[str]) -> Scores:
+        """Return each skill's cosine to the text that it is nearest to."""
+        asked = self._query_encoder.encode(texts)
+        nearest: Scores = (vectors @ asked.T).max(axis=1).astype(np.float64)
+        return nearest
+
+    @functools.cached_property
+    def _heads(self) -> list[str]:
+        rows = self._skills.select("name", "description").iter_rows()
+        return [f"{name}\n{description}" for name, description in rows]
+
+    @functools.cached_property
+    def _lexical_head(self) -> Bm25:
+        return Bm25(self._heads)
+
+    @functools.cached_property
+    def _lexical_full(self) -> Bm25:
+        bodies = self._skills["body"].to_list()
+        return Bm25([f"{head}\n{body}" for head, body in zip(self._heads, bodies, strict=True)])
+
+    @functools.cached_property
+    def _head_vectors(self) -> Vectors:
+        return self._encoder.encode(self._heads)
+
+    @functools.cached_property
+    def _full_vectors(self) -> Vectors:
+        rows = self._skills.select("name", "description", "body").iter_rows()
+        texts = [f"{name} | {description} | {body[:_FULL_CHARACTERS]}" for name, description, body in rows]
+        return self._encoder.encode([first_tokens(text, FULL_TOKENS, self._encoder) for text in texts])
+
+
+BASELINES = (
+    "bm25-description", "bm25-full", "dense-description", "dense-full", "sentences", "rrf", "zsum",
+)  # fmt: skip
+
+"""Names of methods; `description` is name and description, `full` these and the body."""
+
+LEXICAL = frozenset({"bm25-description", "bm25-full", "rrf", "zsum"})
+
+"""Those that need BM25."""
+
+
+def sentences(task: str) -> list[str]:
+    """Return the sentences and lines of a task that have three words or more, else the task itself."""
+    found = [part.strip() for part in _BREAK.split(task) if len(_WORDS.findall(part)) >= _SENTENCE_WORDS]
+    return list(dict.fromkeys(found)) or [task]
+
+
+def standardised(scores: Scores) -> npt.NDArray[np.float64]:
+    """Return scores less their mean over all skills, in standard deviations; zeros where all are equal."""
+    spread = scores.std()
+    result: npt.NDArray[np.float64] = (scores - scores.mean()) / (spread if spread > 0 else 1.0)
+    return result

@@ -1,0 +1,193 @@
+"""Routing measured: what each method ranks for each task, copies folded and not, and how long it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from storage.schemas import Qrel
+from tasks.evaluate.measures.statistics import bootstrap_interval
+from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.measures import DEPTH, MEASURES, fold, measure_rankings
+from tasks.retrieve.baselines.stages import StageRanking
+
+GROUP_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
+
+"""What is said of groups of tasks."""
+
+
+class RoutingMethod(Protocol):
+    """Ranks skills for a task; the last stage's ranking is the method's answer."""
+
+    def __call__(self, task: str, depth: int, /) -> Sequence[StageRanking]:
+        """Return each stage's ranking, at least one, of `depth` skills where the method sets no limit."""
+
+
+class Spared(Protocol):
+    """An encoder that remembers: `spared` adds up the seconds that its memory saved."""
+
+    spared: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingBench:
+    """Tasks, their relevant skills, and the original of each copy."""
+
+    tasks: Sequence[RoutingQuery]
+    qrels: Sequence[Qrel]
+    copies: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        """How many skills a method is asked for, so that `DEPTH` are left when copies are folded."""
+        return DEPTH + len(self.copies)
+
+
+def whole(
+    rank: Callable[[str, int], Sequence[str]],
+    *,
+    encoder: Spared | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> RoutingMethod:
+    """Return a method of one stage.
+
+    Args:
+        rank: Gives the ids of at most so many skills for a task, best first.
+        encoder: Its task's encoding counts as long as it took when it was made.
+        clock: Seconds that only ever grow.
+    """
+
+    def run(task: str, depth: int) -> list[StageRanking]:
+        spared, began = _spared(encoder), clock()
+        ranking = rank(task, depth)
+        seconds = clock() - began + _spared(encoder) - spared
+        return [StageRanking("", ranking, 1000 * seconds)]
+
+    return run
+
+
+def measure_method(
+    bench: RoutingBench, name: str, method: RoutingMethod, step: Callable[[], None] = lambda: None
+) -> pl.DataFrame:
+    """Return what a method made of each task: a row a task, stage, and folding.
+
+    Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,
+    length, distinctive, relevant (how many skills the task needs), milliseconds and those of `MEASURES`.
+
+    Args:
+        bench: What is asked.
+        name: The method's.
+        method: Is asked each task once, after one that is not timed.
+        step: Called after each task.
+    """
+    method(bench.tasks[0].text, bench.depth)
+    answers: dict[str, Sequence[StageRanking]] = {}
+    for task in bench.tasks:
+        answers[task.query_id] = method(task.text, bench.depth)
+        step()
+    stages = next(iter(answers.values()))
+    last = len(stages) - 1
+    frames = []
+    for position, stage in enumerate(stages):
+        found = {query_id: answer[position] for query_id, answer in answers.items()}
+        if last:
+            frames.append(
+                _stage_rows(bench, found).with_columns(stage=pl.lit(stage.stage), position=position)
+            )
+        if position == last:
+            whole_time = {q: sum(part.milliseconds for part in answer) for q, answer in answers.items()}
+            rows = _stage_rows(bench, found, whole_time)
+            frames.append(rows.with_columns(stage=pl.lit(""), position=position))
+    columns = ("method", "stage", "position", "k", "folded", "query_id", "length", "distinctive", "relevant")
+    rows = pl.concat(frames).with_columns(method=pl.lit(name)).join(_about(bench), on="query_id", how="left")
+    return rows.select(*columns, "milliseconds", *MEASURES)
+
+
+def summarise_method(rows: pl.DataFrame) -> dict[str, Any]:
+    """Return a method's row of the table, from the rows of `measure_method`.
+
+    Means over tasks of all measures, copies folded; `ci95` holds percentile bootstrap intervals over tasks
+    (10,000 resamples, seed 42); `unfolded` the same without folding; `single` and `multi` are the tasks that
+    need one skill and several; `stages` what each stage kept, for methods of several.
+    """
+    answer = rows.filter(pl.col("stage") == "")
+    folded, unfolded = answer.filter("folded"), answer.filter(~pl.col("folded"))
+    several = pl.col("relevant") > 1
+    return {
+        "method": folded["method"][0],
+        "budget": None,
+        **_summary(folded, MEASURES),
+        **_latency(folded),
+        "unfolded": _summary(unfolded, MEASURES),
+        "single": _summary(folded.filter(~several), GROUP_MEASURES),
+        "multi": _summary(folded.filter(several), GROUP_MEASURES),
+        "by_length": _groups(folded, "length"),
+        "by_distinctive": _groups(folded, "distinctive"),
+        "stages": [
+            {"stage": stage, "k": part["k"][0], **_summary(part, MEASURES), **_latency(part)}
+            for (stage, _), part in rows.filter((pl.col("stage") != "") & pl.col("folded")).group_by(
+                "stage", "position", maintain_order=True
+            )
+        ],
+    }
+
+
+def _spared(encoder: Spared | None) -> float:
+    return 0.0 if encoder is None else encoder.spared
+
+
+def _stage_rows(
+    bench: RoutingBench, found: Mapping[str, StageRanking], times: Mapping[str, float] | None = None
+) -> pl.DataFrame:
+    frames = []
+    for folded in (True, False):
+        copies = bench.copies if folded else {}
+        rankings = {query_id: fold(stage.doc_ids, copies) for query_id, stage in found.items()}
+        frames.append(measure_rankings(bench.qrels, rankings).with_columns(folded=pl.lit(folded)))
+    limits = pl.DataFrame(
+        [
+            (query_id, stage.milliseconds if times is None else times[query_id], stage.k)
+            for query_id, stage in found.items()
+        ],
+        schema={"query_id": pl.String, "milliseconds": pl.Float64, "k": pl.Int64},
+        orient="row",
+    )
+    return pl.concat(frames).join(limits, on="query_id", how="left")
+
+
+def _about(bench: RoutingBench) -> pl.DataFrame:
+    relevant: dict[str, int] = {}
+    for query_id, _, relevance in bench.qrels:
+        relevant[query_id] = relevant.get(query_id, 0) + (relevance > 0)
+    schema: dict[str, Any] = dict.fromkeys(("query_id", "length", "distinctive"), pl.String)
+    rows = [(t.query_id, t.length, t.distinctive, relevant[t.query_id]) for t in bench.tasks]
+    return pl.DataFrame(rows, schema={**schema, "relevant": pl.Int64}, orient="row")
+
+
+def _summary(rows: pl.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
+    if rows.is_empty():
+        return {"queries": 0}
+    values = {measure: rows[measure].to_list() for measure in measures}
+    return {
+        "queries": rows.height,
+        **{measure: float(np.mean(column)) for measure, column in values.items()},
+        "ci95": {measure: list(bootstrap_interval(column)) for measure, column in values.items()},
+    }
+
+
+def _latency(rows: pl.DataFrame) -> dict[str, float]:
+    times = rows["milliseconds"].to_numpy()
+    return {"median_ms": float(np.median(times)), "p95_ms": float(np.quantile(times, 0.95))}
+
+
+def _groups(rows: pl.DataFrame, column: str) -> dict[str, Any]:
+    known = rows.drop_nulls(column).sort(column)
+    return {
+        str(name): _summary(part, GROUP_MEASURES)
+        for (name,), part in known.group_by(column, maintain_order=True)
+    }

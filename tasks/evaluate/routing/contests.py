@@ -1,0 +1,71 @@
+"""Methods compared with a baseline, task by task: differences, p-values, and who wins how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from storage.errors import WrongInput
+from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap
+
+CONTESTED = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingContest:
+    """A method against the baseline in one measure, copies folded, by paired bootstrap over tasks.
+
+    `difference` is the method's mean less the baseline's, `low` and `high` its 95 % interval; `p_adjusted` by
+    Holm and Bonferroni over the methods compared in that measure; `wins`, `losses` and `ties` count tasks.
+    """
+
+    method: str
+    baseline: str
+    measure: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_adjusted: float
+    wins: int
+    losses: int
+    ties: int
+
+
+def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
+    """Compare every other method with the baseline, in each of `CONTESTED`.
+
+    Args:
+        rows: Those of `measure_method`, of several methods on one bench.
+        baseline: The method that the others are compared with.
+
+    Raises:
+        WrongInput: The baseline was not measured.
+    """
+    answers = rows.filter((pl.col("stage") == "") & pl.col("folded")).sort("query_id")
+    methods = answers["method"].unique(maintain_order=True).to_list()
+    if baseline not in methods:
+        msg = f"baseline {baseline!r} was not measured; measured were {', '.join(sorted(methods))}"
+        raise WrongInput(msg)
+    order = [m for m in rows["method"].unique(maintain_order=True).to_list() if m != baseline]
+    found = []
+    for measure in CONTESTED:
+        values = {m: answers.filter(method=m)[measure].to_list() for m in methods}
+        found += _in_measure(measure, values, order, baseline)
+    return found
+
+
+def _in_measure(
+    measure: str, values: dict[str, list[float]], methods: Sequence[str], baseline: str
+) -> list[RoutingContest]:
+    base = values[baseline]
+    results = [paired_bootstrap(values[method], base) for method in methods]
+    adjusted = holm_bonferroni([p for *_, p in results])
+    found = []
+    for method, (difference, low, high, p), p_adjusted in zip(methods, results, adjusted, strict=True):
+        signs = [(a > b) - (a < b) for a, b in zip(values[method], base, strict=True)]
+        counts = signs.count(1), signs.count(-1), signs.count(0)
+        found.append(RoutingContest(method, baseline, measure, difference, low, high, p, p_adjusted, *counts))
+    return found

@@ -1,0 +1,87 @@
+"""The measures of routing, a row a query: ir_measures computes them, full coverage alone is ours."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+
+from storage.errors import WrongInput
+from storage.schemas import Qrel
+from tasks.evaluate.measures.ranking import full_coverage
+
+DEPTH = 1000
+
+"""How deep rankings are looked at: SkillFlow's first stage keeps as many."""
+
+RECALLS = (1, 5, 10, 20, 50, 100, 500, 1000)
+PRECISIONS = (1, 5, 10, 50, 100)
+# Our names, and those of ir_measures (Success is what others call hit).
+_LIBRARY = MappingProxyType({
+    "hit@1": "Success@1", "hit@10": "Success@10", "mrr@10": "RR@10", "mrr": "RR", "ndcg@10": "nDCG@10",
+    **{f"recall@{k}": f"R@{k}" for k in RECALLS},
+    **{f"precision@{k}": f"P@{k}" for k in PRECISIONS},
+})  # fmt: skip
+MEASURES = (*_LIBRARY, "fc@10")
+
+"""Every measure; those of `architecture.md`'s contract are among them."""
+
+
+def fold(ranking: Iterable[str], copies: Mapping[str, str]) -> list[str]:
+    """Return a ranking in which each copy stands as its original; later repeats fall away.
+
+    Args:
+        ranking: doc_ids, best first.
+        copies: The original's doc_id of each copy's.
+    """
+    return list(dict.fromkeys(copies.get(doc_id, doc_id) for doc_id in ranking))
+
+
+def measure_rankings(qrels: Sequence[Qrel], rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """Return the measures of every query that has a ranking: `query_id`, and a column of `MEASURES` each.
+
+    A query's ranking may be empty, and then has 0 throughout. Gains of nDCG are linear, as in trec_eval.
+    FC@10 is 1 where all relevant skills are among the first ten (SkillRouter, appendix A).
+
+    Args:
+        qrels: The judgements; each ranked query has at least one relevant document among them.
+        rankings: doc_ids a query, best first, each once; what stands below `DEPTH` does not count.
+
+    Raises:
+        WrongInput: ir_measures is not installed.
+    """
+    library = _library()
+    judged = [library.Qrel(*qrel) for qrel in qrels if qrel.query_id in rankings]
+    # Ties would be broken by id: so the score is the rank itself.
+    run = [
+        library.ScoredDoc(query_id, doc_id, float(-rank))
+        for query_id, ranking in rankings.items()
+        for rank, doc_id in enumerate(ranking[:DEPTH])
+    ]
+    named = {library.parse_measure(theirs): ours for ours, theirs in _LIBRARY.items()}
+    values: dict[str, dict[str, Any]] = {query_id: {"query_id": query_id} for query_id in rankings}
+    for found in library.iter_calc(list(named), judged, run):
+        values[found.query_id][named[found.measure]] = found.value
+    relevance: dict[str, dict[str, int]] = {}
+    for query_id, doc_id, grade in qrels:
+        relevance.setdefault(query_id, {})[doc_id] = grade
+    for query_id, ranking in rankings.items():
+        values[query_id]["fc@10"] = full_coverage(ranking, relevance[query_id], 10)
+    schema = {"query_id": pl.String, **dict.fromkeys(MEASURES, pl.Float64)}
+    return pl.DataFrame(list(values.values()), schema=schema)
+
+
+def require_measures() -> None:
+    """Let pass where the library is installed that measures; raises `WrongInput` where it is not."""
+    _library()
+
+
+def _library() -> Any:  # noqa: ANN401 (an optional package, loaded where something is measured)
+    try:
+        return importlib.import_module("ir_measures")
+    except ModuleNotFoundError as error:
+        msg = "routing is measured by the package ir-measures: pip install 'skillery[evaluate]'"
+        raise WrongInput(msg) from error

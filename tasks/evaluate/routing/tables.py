@@ -1,0 +1,121 @@
+"""The report on routing as Markdown: methods, folding, groups, contests, stages and latency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.evaluate.paging.tables import table
+from tasks.evaluate.routing.contests import RoutingContest
+from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
+
+_SHOWN = (
+    "hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "recall@100", "recall@1000", "fc@10",
+)  # fmt: skip
+_GROUPED = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
+_FIELDS = (
+    ("BM25", "bm25-description", "bm25-full"),
+    ("dense", "dense-description", "dense-full"),
+)
+
+
+def routing_markdown(rows: Sequence[dict[str, Any]], contests: Sequence[RoutingContest], skills: int) -> str:
+    """Return the whole report as one Markdown text.
+
+    Args:
+        rows: A row a method, as `summarise_method` makes them.
+        contests: Each method against the baseline; may be none.
+        skills: How many there are in the corpus.
+    """
+    said = f"{rows[0]['queries']} tasks over {skills:,} skills; means over tasks, 95 % bootstrap intervals."
+    parts = ["# Routing", said, "## Copies folded", _methods(rows)]
+    parts += ["## Copies not folded", _methods([{**row, **row["unfolded"]} for row in rows])]
+    parts += ["## Precision", _precision(rows)]
+    if contests:
+        parts += [f"## Against {contests[0].baseline}, task by task", contests_table(contests)]
+    if fields := _fields(rows):
+        parts += ["## Name and description against the full text", fields]
+    parts += ["## Groups of tasks", groups_table(rows)]
+    for row in rows:
+        if row["stages"]:
+            parts += [f"## Stages of {row['method']}", stages_table(row["stages"])]
+    parts += ["## Latency", _latency(rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def contests_table(contests: Sequence[RoutingContest]) -> str:
+    """Return a row a method and measure; p-values adjusted by Holm and Bonferroni within each measure."""
+    columns = ("Method", "Measure", "difference", "95% CI", "p", "p (Holm)", "wins", "losses", "ties")
+    rows = [
+        [
+            c.method, c.measure, f"{c.difference:+.3f}", f"[{c.low:+.3f}, {c.high:+.3f}]", f"{c.p:.4f}",
+            f"{c.p_adjusted:.4f}", c.wins, c.losses, c.ties,
+        ]
+        for c in contests
+    ]  # fmt: skip
+    return table(columns, rows)
+
+
+def groups_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return how each method does on tasks that need one skill and several, and by the bench's own groups."""
+    found = []
+    for row in rows:
+        groups = {"one skill": row["single"], "several skills": row["multi"]}
+        groups |= {f"length: {name}": part for name, part in row["by_length"].items()}
+        groups |= {f"distinctive: {name}": part for name, part in row["by_distinctive"].items()}
+        found += [
+            [row["method"], name, part["queries"], *(_with_interval(part, m) for m in _GROUPED)]
+            for name, part in groups.items()
+            if part["queries"]
+        ]
+    return table(("Method", "Group", "Tasks", *_GROUPED), found)
+
+
+def stages_table(stages: Sequence[dict[str, Any]]) -> str:
+    """Return recall and precision at each cut that a stage reaches, in the layout of SkillFlow's table 3."""
+    columns = ("Stage", "K", "Metric", *(f"@{k}" for k in RECALLS), "MRR", "median ms", "p95 ms")
+    rows = []
+    for stage in stages:
+        most = stage["k"] or RECALLS[-1]
+        for label, name, cuts in (("R", "recall", RECALLS), ("P", "precision", PRECISIONS)):
+            cells = [_with_interval(stage, f"{name}@{k}") if k in cuts and k <= most else "" for k in RECALLS]
+            ends = ["", "", ""]
+            if label == "R":
+                times = [f"{stage['median_ms']:.1f}", f"{stage['p95_ms']:.1f}"]
+                ends = [_with_interval(stage, "mrr"), *times]
+            rows.append([stage["stage"], stage["k"] or "", label, *cells, *ends])
+    return table(columns, rows)
+
+
+def _methods(rows: Sequence[dict[str, Any]]) -> str:
+    found = [[row["method"], *(_with_interval(row, measure) for measure in _SHOWN)] for row in rows]
+    return table(("Method", *_SHOWN), found)
+
+
+def _precision(rows: Sequence[dict[str, Any]]) -> str:
+    names = [f"precision@{k}" for k in PRECISIONS]
+    return table(("Method", *names), [[r["method"], *(_with_interval(r, n) for n in names)] for r in rows])
+
+
+def _fields(rows: Sequence[dict[str, Any]]) -> str:
+    """Return what leaving the body out costs, as SkillRouter's table 1 has it; empty where not measured."""
+    by_name = {row["method"]: row for row in rows}
+    found = []
+    for leg, head, full in _FIELDS:
+        if head in by_name and full in by_name:
+            for measure in _GROUPED:
+                a, b = by_name[head][measure], by_name[full][measure]
+                found.append([leg, measure, f"{a:.3f}", f"{b:.3f}", f"{b - a:+.3f}"])
+    columns = ("Leg", "Measure", "name and description", "full text", "difference")
+    return table(columns, found) if found else ""
+
+
+def _latency(rows: Sequence[dict[str, Any]]) -> str:
+    found = [[row["method"], f"{row['median_ms']:.1f}", f"{row['p95_ms']:.1f}"] for row in rows]
+    said = "One task, its encoding included, in a warm process with the corpus indexed."
+    return table(("Method", "median ms", "95th percentile ms"), found) + f"\n\n{said}"
+
+
+def _with_interval(row: dict[str, Any], measure: str) -> str:
+    low, high = row["ci95"][measure]
+    return f"{row[measure]:.3f} [{low:.2f}, {high:.2f}]"

@@ -1,0 +1,145 @@
+"""Asks what has not been answered before: checked answers are kept and used again."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from storage.answers import Answers, KeptAnswer
+from tasks.models.llm.budget import Ledger
+from tasks.models.llm.client import LlmClient
+from tasks.models.llm.dialect import Dialect
+from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.errors import CUT, FILTERED, TOO_LONG, ContextOverflow, Rejected
+from tasks.models.llm.question import Question
+from tasks.models.llm.reply import Reply
+
+T = TypeVar("T")
+_ENDS = {"length": CUT, "content_filter": FILTERED}
+_DIALECT = "dialect"
+
+
+class AnswerBook:
+    """An LLM that is asked each question once, whatever is killed in between.
+
+    An answer is kept as soon as it is there. One that passed its check is the answer from then on; one that
+    failed is never used, but it is known to have failed: the same question is not paid for again, and the
+    caller goes on to its next attempt. A question that got no answer leaves nothing behind.
+
+    Args:
+        client: Asks.
+        answers: Keeps.
+        clock: The time, aware; noted with each answer.
+    """
+
+    def __init__(
+        self,
+        client: LlmClient,
+        answers: Answers,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.client, self.answers, self._clock = client, answers, clock
+        self.model, self.ledger = client.endpoint.model, client.ledger
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Hold the client's connections of one event loop."""
+        return self.client.opened()
+
+    async def ask(self, question: Question, check: Callable[[str], T]) -> T:
+        """Return what `check` makes of the answer; several who ask the same at once share one request.
+
+        Args:
+            question: Where its key has been answered, nothing is sent.
+            check: Raises `Rejected` for an answer that is not what was asked for.
+
+        Raises:
+            Rejected: The answer, now or before, failed the check, was cut or held back.
+            ContextOverflow: The question is too long for the model, now or before.
+            BudgetSpent, LlmDenied, LlmRefused, LlmUnavailable: As `LlmClient.ask`.
+        """
+        key = question.key(self.model)
+        async with self._asking.setdefault(key, asyncio.Lock()):
+            kept = self.answers.find(key)
+            if kept is None:
+                return await self._fetch(question, key, check)
+        self.answers.keep(kept, question.doc_ids)
+        return self._again(kept, check)
+
+    def _again(self, kept: KeptAnswer, check: Callable[[str], T]) -> T:
+        self.ledger.counts["cached" if kept.rejected is None else "replayed"] += 1
+        if kept.rejected == TOO_LONG:
+            raise ContextOverflow(TOO_LONG)
+        if kept.rejected is not None:
+            raise Rejected(kept.rejected)
+        return check(kept.text)
+
+    async def _fetch(self, question: Question, key: str, check: Callable[[str], T]) -> T:
+        try:
+            reply = await self.client.ask(question)
+        except ContextOverflow:
+            self._keep(question, key, None, TOO_LONG)
+            raise
+        try:
+            if reply.finish in _ENDS:
+                raise Rejected(_ENDS[reply.finish])
+            checked = check(reply.text)
+        except Rejected as rejection:
+            self.ledger.counts["rejected"] += 1
+            self._keep(question, key, reply, rejection.reason)
+            raise
+        self.ledger.counts["accepted"] += 1
+        self._keep(question, key, reply, None)
+        return checked
+
+    def _keep(self, question: Question, key: str, reply: Reply | None, rejected: str | None) -> None:
+        usage = reply.usage if reply else None
+        answer = KeptAnswer(
+            key=key,
+            model=self.model,
+            prompt=question.prompt,
+            attempt=question.attempt,
+            text=reply.text.encode(errors="replace").decode() if reply else "",
+            rejected=rejected,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            completion_tokens=usage.completion_tokens if usage else None,
+            made_at=self._clock().isoformat(),
+        )
+        self.answers.keep(answer, question.doc_ids)
+
+
+def open_book(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerBook:  # noqa: ANN401
+    """Return the book of an endpoint; what it takes of the protocol is remembered beside the answers.
+
+    Args:
+        endpoint: Where and how to ask.
+        answers: Stays the caller's to close.
+        ledger: The run's.
+        options: `slot`, `clock`, `sleep` and `random` of `LlmClient`.
+    """
+    name = f"{endpoint.base_url}|{endpoint.model}"
+    known = answers.offered(name).get(_DIALECT)
+    client = LlmClient(
+        endpoint,
+        ledger,
+        dialect=Dialect.loads(known) if known else None,
+        learnt=lambda dialect: answers.learn(name, _DIALECT, dialect.dumps()),
+        **options,
+    )
+    return AnswerBook(client, answers)
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return a coroutine's result to code that is not asynchronous, be there a running event loop or not."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()

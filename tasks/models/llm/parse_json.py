@@ -1,0 +1,62 @@
+"""Finds the one JSON value in a model's answer, whatever stands around it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tasks.models.llm.errors import Rejected
+
+_THOUGHT_OVER = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+_START = re.compile(r"[{\[]")
+_LONGEST = 200_000  # characters of an answer that are looked at; what is longer is no answer
+_MOST_BRACKETS = 500  # where a value may begin: nonsense costs a bounded time
+
+
+def find_json(text: str) -> Any:  # noqa: ANN401
+    """Return the object or list in an answer: bare, in a fence, or in the midst of prose.
+
+    What stands before the end of a thought in tags of its own is passed over. Values inside the outermost
+    ones are part of these.
+
+    Raises:
+        Rejected: There is none, or several that differ; or a key twice in one object, or NaN, is in it.
+    """
+    found: list[Any] = []
+    said = _THOUGHT_OVER.split(text[:_LONGEST])[-1]
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_number)
+    position = 0
+    for _ in range(_MOST_BRACKETS):
+        if (start := _START.search(said, position)) is None:
+            break
+        try:
+            value, position = decoder.raw_decode(said, start.start())
+        except (json.JSONDecodeError, RecursionError):
+            position = start.end()
+            continue
+        # Brackets around nothing, or around a word of prose, are no answer.
+        if value and value not in found:
+            found.append(value)
+    if not found:
+        reason = "there is no complete JSON object in the answer"
+        raise Rejected(reason)
+    if len(found) > 1:
+        reason = f"there are {len(found)} JSON values in the answer instead of one"
+        raise Rejected(reason)
+    return found[0]
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        reason = f"the key {twice[:40]!r} occurs more than once"
+        raise Rejected(reason)
+    return record
+
+
+def _no_number(constant: str) -> float:
+    reason = f"{constant} is no JSON number"
+    raise Rejected(reason)

@@ -1,0 +1,108 @@
+"""Reads a chat completion off a body: one JSON object, or the events of a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.models.llm.budget import Usage
+from tasks.models.llm.errors import LlmUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model said.
+
+    Args:
+        text: Empty where it said nothing, or nothing but its thoughts.
+        finish: `stop`, `length`, `content_filter`, or what else the server calls its end.
+        usage: As the server counted; None: it did not.
+    """
+
+    text: str
+    finish: str
+    usage: Usage | None
+
+
+def read_reply(body: str, content_type: str) -> Reply:
+    """Return the completion in a body with status 200.
+
+    Some servers stream although nobody asked them to.
+
+    Raises:
+        LlmUnavailable: It holds no completion (`no-answer`), or only the beginning of one (`cut`).
+    """
+    streamed = "event-stream" in content_type or body.lstrip()[:5] == "data:"
+    return _streamed(body) if streamed else _whole(_object(body))
+
+
+def _whole(record: dict[str, Any]) -> Reply:
+    choice = _choice(record)
+    message = choice.get("message") if choice else None
+    if choice is None or not isinstance(message, dict):
+        raise _no_answer(f"no `choices` with a message in {json.dumps(record)[:200]}")
+    return Reply(_text(message), str(choice.get("finish_reason") or "stop"), _usage(record))
+
+
+def _streamed(body: str) -> Reply:
+    parts: list[str] = []
+    finish: str | None = None
+    usage: Usage | None = None
+    for event in _events(body):
+        if event == "[DONE]":
+            finish = finish or "stop"
+            continue
+        record = _object(event)
+        usage = _usage(record) or usage
+        if (choice := _choice(record)) is not None:
+            delta = choice.get("delta")
+            parts.append(_text(delta) if isinstance(delta, dict) else "")
+            finish = choice.get("finish_reason") or finish
+    if finish is None:
+        reason, detail = "cut", "the stream ended before the answer did"
+        raise LlmUnavailable(reason, detail)
+    return Reply("".join(parts), str(finish), usage)
+
+
+def _events(body: str) -> Iterator[str]:
+    lines = body.replace("\r\n", "\n").split("\n")
+    return (line.removeprefix("data:").strip() for line in lines if line.startswith("data:"))
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _no_answer(f"no JSON but {text[:200]!r}") from error
+    if not isinstance(record, dict):
+        raise _no_answer(f"no JSON object but {text[:200]!r}")
+    if record.get("error") and not record.get("choices"):
+        raise _no_answer(json.dumps(record["error"])[:200])
+    return record
+
+
+def _choice(record: dict[str, Any]) -> dict[str, Any] | None:
+    choices = record.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else None
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _usage(record: dict[str, Any]) -> Usage | None:
+    usage = record.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not (isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0):
+        return None
+    return Usage(prompt, completion)
+
+
+def _no_answer(detail: str) -> LlmUnavailable:
+    return LlmUnavailable("no-answer", f"the server did not answer as the OpenAI protocol says: {detail}")

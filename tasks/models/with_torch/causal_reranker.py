@@ -1,0 +1,118 @@
+"""A causal language model as reranker: how likely it says yes rather than no."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from storage.errors import ModelMismatch
+from tasks.models.with_torch.cross_encoder import PairScores, missing_model
+
+# How the Qwen3 rerankers were trained to be asked: marks of their chat, and a thought that is empty.
+_BEFORE = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the"
+    ' Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+_AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+class _Loaded(NamedTuple):
+    model: Any
+    tokenizer: Any
+    before: list[int]
+    after: list[int]
+    yes: int
+    no: int
+
+
+class CausalReranker:
+    """Scores by the logits of `yes` and `no` behind query and document, as SkillRouter has it.
+
+    The score is the probability of `yes` among the two. Loaded when first asked, through transformers. Marks
+    of the chat that stand in a query or a text are read as plain characters. Zhang et al., "Qwen3
+    Embedding", 2025.
+
+    Args:
+        name: A folder or a hub id, such as `pipizhao/SkillRouter-Reranker-0.6B`.
+        instruction: One sentence; a model does best with the one it was trained with.
+        max_tokens: A longer prompt is cut where the document ends.
+        batch: Pairs scored at a time.
+    """
+
+    def __init__(self, name: str, *, instruction: str, max_tokens: int = 6144, batch: int = 4) -> None:
+        self.name, self._instruction = name, instruction
+        self._max_tokens, self._batch = max_tokens, batch
+
+    def score(self, query: str, texts: Sequence[str]) -> PairScores:
+        """Return the probability of yes for each text, shape `(len(texts),)`.
+
+        Raises:
+            ModelMismatch: There is no such model, or its tokenizer has no single tokens `yes` and `no`.
+        """
+        prompts = [self._prompt(query, text) for text in texts]
+        # Batches of like lengths waste least on padding.
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        scores = np.zeros(len(prompts))
+        for start in range(0, len(order), self._batch):
+            some = order[start : start + self._batch]
+            scores[some] = self._probabilities([prompts[i] for i in some])
+        return scores
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, without special tokens."""
+        return [len(self.offsets(text)) for text in texts]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return each token's character span in `text`, in order."""
+        found = self._loaded.tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        return [(int(start), int(end)) for start, end in found["offset_mapping"]]
+
+    def _prompt(self, query: str, text: str) -> list[int]:
+        loaded = self._loaded
+        asked = f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {text}"
+        room = self._max_tokens - len(loaded.before) - len(loaded.after)
+        ids = loaded.tokenizer(asked, add_special_tokens=False, split_special_tokens=True, verbose=False)[
+            "input_ids"
+        ]
+        return [*loaded.before, *ids[:room], *loaded.after]
+
+    def _probabilities(self, prompts: list[list[int]]) -> PairScores:
+        import torch  # noqa: PLC0415 (seconds, megabytes)
+
+        loaded = self._loaded
+        width = max(map(len, prompts))
+        padding = loaded.tokenizer.pad_token_id or 0
+        # Padded on the left, so that the last place is the answer's in every row.
+        ids = torch.tensor([[padding] * (width - len(p)) + p for p in prompts])
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
+        with torch.no_grad():
+            logits = loaded.model(input_ids=ids, attention_mask=mask, logits_to_keep=1).logits[:, -1]
+        both = logits[:, [loaded.no, loaded.yes]].float().softmax(dim=-1)
+        return np.asarray(both[:, 1].numpy(), dtype=np.float64)
+
+    @functools.cached_property
+    def _loaded(self) -> _Loaded:
+        import transformers  # noqa: PLC0415 (torch: seconds, megabytes)
+
+        library: Any = transformers
+        try:
+            tokenizer = library.AutoTokenizer.from_pretrained(self.name)
+            model = library.AutoModelForCausalLM.from_pretrained(self.name).eval()
+        except (OSError, ValueError) as error:
+            raise missing_model(self.name, error) from error
+        yes, no = (_single(tokenizer, word, self.name) for word in ("yes", "no"))
+        before, after = (tokenizer(t, add_special_tokens=False)["input_ids"] for t in (_BEFORE, _AFTER))
+        return _Loaded(model, tokenizer, before, after, yes, no)
+
+
+def _single(tokenizer: Any, word: str, name: str) -> int:  # noqa: ANN401 (transformers has no common type)
+    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+        msg = f"{name} has no token of its own for {word!r}, by which pairs are scored: name a reranker"
+        raise ModelMismatch(msg)
+    return int(ids[0])

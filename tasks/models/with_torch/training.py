@@ -1,0 +1,217 @@
+"""Trains bi-encoders and cross-encoders on queries with hard negatives, by sentence-transformers."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.errors import WrongInput
+from tasks.models.onnx_export import resolve
+from tasks.models.with_torch.cross_encoder import missing_model
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """How a model is trained; the learning rate rises over 5 % of the steps and falls as a cosine.
+
+    `batch` counts the queries of an update, `tokens` what is read of each text, and `temperature` divides the
+    scores. `checkpoint` updates lie between two states on disk.
+    """
+
+    batch: int = 16
+    learning_rate: float = 5e-5
+    temperature: float = 0.05
+    tokens: int = 128
+    checkpoint: int = 25
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What training came to: updates made, seconds and tokens of this call, and the loss by update."""
+
+    steps: int
+    seconds: float
+    tokens: int
+    losses: list[tuple[int, float]]
+
+
+def require_training() -> None:
+    """Let pass where what the trainers need is installed; raises `WrongInput` otherwise."""
+    for package in ("datasets", "accelerate"):
+        if importlib.util.find_spec(package) is None:
+            msg = f"training needs the package {package}: pip install 'skillery[train]'"
+            raise WrongInput(msg)
+
+
+def train_bi_encoder(
+    name: str,
+    rows: Sequence[Sequence[str]],
+    how: TrainingSettings,
+    target: Path,
+    report: Report = lambda _done, _total: None,
+) -> Trained:
+    """Train a sentence encoder by InfoNCE with in-batch negatives, and save it to `target`.
+
+    Each query's positive is told from its own negatives and from all texts of the batch's other queries
+    (SkillRouter, equation 1; Karpukhin et al., "Dense Passage Retrieval", 2020). No text stands twice in a
+    batch. One pass over the rows; a pass that was cut off goes on from its last checkpoint beside `target`.
+
+    Args:
+        name: A folder, a packaged model's name or a hub id.
+        rows: Query, positive and negatives, as many in each row.
+        how: Batch, learning rate, temperature and seed.
+        target: A folder; what is there is replaced.
+        report: Called with the updates made and their total.
+
+    Raises:
+        ModelMismatch: There is no such model.
+        WrongInput: The trainers' packages are not installed.
+    """
+    require_training()
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer  # noqa: PLC0415 (torch)
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments  # noqa: PLC0415
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss  # noqa: PLC0415
+
+    try:
+        model = SentenceTransformer(resolve(name)[0], device="cpu")
+    except (OSError, ValueError) as error:
+        raise missing_model(name, error) from error
+    window, model.max_seq_length = model.max_seq_length, min(how.tokens, model.max_seq_length or how.tokens)
+    _leave_card(model)
+    loss = MultipleNegativesRankingLoss(model, scale=1 / how.temperature)
+    began, scratch = time.perf_counter(), _checkpoints(target)
+    arguments = Arguments(
+        **_arguments(how, len(rows), scratch, at_once=how.batch), batch_sampler="no_duplicates"
+    )
+    trainer = SentenceTransformerTrainer(model, arguments, train_dataset=_dataset(rows, how.seed), loss=loss)
+    losses = _run(trainer, scratch, report)
+    seconds = time.perf_counter() - began
+    model.max_seq_length = window
+    _save(model, target, scratch)
+    tokens = _tokens(model.tokenizer, [text for row in rows for text in row], how.tokens)
+    return Trained(trainer.state.global_step, seconds, tokens, losses)
+
+
+def train_cross_encoder(
+    name: str,
+    rows: Sequence[Sequence[str]],
+    how: TrainingSettings,
+    target: Path,
+    report: Report = lambda _done, _total: None,
+) -> Trained:
+    """Train a reranker by listwise cross-entropy over each query's candidates, and save it to `target`.
+
+    The softmax goes over the scores of a query's own candidates alone, over the temperature (SkillRouter,
+    equation 2). Otherwise as `train_bi_encoder`; `tokens` cuts query and text together.
+
+    Args:
+        name: A folder or a hub id of a sequence classifier with one output.
+        rows: Query, positive and other candidates, as many in each row.
+        how: Batch, learning rate, temperature and seed.
+        target: A folder; what is there is replaced.
+        report: Called with the updates made and their total.
+
+    Raises:
+        ModelMismatch: There is no such model.
+        WrongInput: The trainers' packages are not installed.
+    """
+    require_training()
+    from sentence_transformers import CrossEncoder  # noqa: PLC0415 (torch)
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer  # noqa: PLC0415
+    from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments as Arguments  # noqa: PLC0415
+    from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss  # noqa: PLC0415
+
+    try:
+        model = CrossEncoder(resolve(name)[0], device="cpu", max_length=how.tokens)
+    except (OSError, ValueError) as error:
+        raise missing_model(name, error) from error
+    _leave_card(model)
+    scale: Any = 1 / how.temperature  # whose type is said to be a whole number
+    # Read one list at a time there are no candidates of other queries, and what is left is equation 2.
+    loss = MultipleNegativesRankingLoss(model, num_negatives=None, scale=scale, activation_fn=None)
+    began, scratch = time.perf_counter(), _checkpoints(target)
+    arguments = Arguments(**_arguments(how, len(rows), scratch, at_once=1))
+    trainer = CrossEncoderTrainer(model, arguments, train_dataset=_dataset(rows, how.seed), loss=loss)
+    losses = _run(trainer, scratch, report)
+    seconds = time.perf_counter() - began
+    _save(model, target, scratch)
+    pairs = [f"{query} {text}" for query, *texts in rows for text in texts]
+    return Trained(trainer.state.global_step, seconds, _tokens(model.tokenizer, pairs, how.tokens), losses)
+
+
+def _arguments(how: TrainingSettings, rows: int, scratch: Path, *, at_once: int) -> dict[str, Any]:
+    steps = int(np.ceil(rows / how.batch))
+    return {
+        "output_dir": str(scratch), "num_train_epochs": 1, "per_device_train_batch_size": at_once,
+        "gradient_accumulation_steps": how.batch // at_once, "learning_rate": how.learning_rate,
+        "lr_scheduler_type": "cosine", "warmup_steps": round(0.05 * steps), "seed": how.seed,
+        "save_strategy": "steps", "save_steps": how.checkpoint, "save_total_limit": 1, "logging_steps": 1,
+        "report_to": "none", "disable_tqdm": True, "use_cpu": True, "dataloader_pin_memory": False,
+    }  # fmt: skip
+
+
+def _dataset(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401 (of an optional package)
+    from datasets import Dataset, disable_progress_bars  # noqa: PLC0415 (pandas: seconds)
+
+    disable_progress_bars()
+    # The trainers' samplers begin with the same seed whatever theirs is.
+    rows = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows)).tolist()]
+
+    names = ["query", "positive", *(f"negative_{n}" for n in range(1, len(rows[0]) - 1))]
+    return Dataset.from_dict(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def _run(trainer: Any, scratch: Path, report: Report) -> list[tuple[int, float]]:  # noqa: ANN401
+    """Train to the end, from the last checkpoint where there is one; return the loss by update."""
+    from transformers import PrinterCallback, TrainerCallback, trainer_utils  # noqa: PLC0415 (torch)
+
+    library: Any = trainer_utils
+
+    class _Reporting(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
+            report(state.global_step, state.max_steps)
+
+    # It prints to stdout, which holds the command's answer alone.
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_Reporting())
+    last = library.get_last_checkpoint(str(scratch)) if scratch.is_dir() else None
+    with warnings.catch_warnings():
+        # States that lie less than a second apart are told by their numbers, which is as good.
+        warnings.filterwarnings("ignore", "mtime may not be reliable", UserWarning)
+        trainer.train(resume_from_checkpoint=last)
+    return [(int(e["step"]), float(e["loss"])) for e in trainer.state.log_history if "loss" in e]
+
+
+def _checkpoints(target: Path) -> Path:
+    return target.with_name(f"{target.name}-checkpoints")
+
+
+def _leave_card(model: Any) -> None:  # noqa: ANN401
+    """Say that a model's card has examples: else they are made, with a bar, for a card that nobody writes."""
+    model.model_card_data.widget = [{"text": ""}]
+
+
+def _save(model: Any, target: Path, scratch: Path) -> None:  # noqa: ANN401
+    """Put a model in its place whole, and drop its checkpoints."""
+    unfinished = target.with_name(f".{target.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    model.save_pretrained(str(unfinished), create_model_card=False)
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _tokens(tokenizer: Any, texts: Sequence[str], most: int) -> int:  # noqa: ANN401
+    found = tokenizer(list(texts), truncation=True, max_length=most, padding=False)["input_ids"]
+    return sum(map(len, found))

@@ -1,0 +1,187 @@
+"""The context model: MiniLM with its upper half trained to tell node types, run with ONNX Runtime.
+
+Its graph is shipped without weights. The embeddings and lower layers are the packaged encoder's own; the
+upper layers and the head are shipped as 8-bit integers with a scale a row and become floats when loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from safetensors.numpy import load_file
+from tokenizers import Encoding, Tokenizer
+
+from storage.schemas import NODE_TYPES
+from tasks.models.onnx_export import resolve
+from tasks.parse.classify.local import softmax
+from tasks.parse.classify.protocol import FragmentInContext
+
+_HEADINGS, _BEFORE, _TEXT, _AFTER = 24, 32, 100, 24  # tokens
+_LONGEST = 16  # characters a token that are looked at, so that no text keeps the tokenizer busy
+
+
+class Window(NamedTuple):
+    """Token ids with their special tokens; the fragment's own are `ids[start:end]`."""
+
+    ids: list[int]
+    start: int
+    end: int
+
+
+def windows(fragments: Sequence[FragmentInContext], tokenizer: Tokenizer) -> list[Window]:
+    """Return one window a fragment, in order, of at most 185 tokens.
+
+    Args:
+        fragments: Texts, headings and neighbours of any length.
+        tokenizer: Of a BERT; it must neither truncate nor pad.
+    """
+    texts = [text for fragment in fragments for text in texts_read(fragment)]
+    encoded: list[Encoding] = tokenizer.encode_batch(texts, add_special_tokens=False)
+    ids = [one.ids for one in encoded]
+    first, between = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    found = []
+    for at in range(0, len(ids), 4):
+        headings, before = ids[at][-_HEADINGS:], ids[at + 1][-_BEFORE:]
+        text, after = ids[at + 2][:_TEXT], ids[at + 3][:_AFTER]
+        lead = [first, *headings, between, *before, between]
+        found.append(Window([*lead, *text, between, *after, between], len(lead), len(lead) + len(text)))
+    return found
+
+
+def texts_read(fragment: FragmentInContext) -> tuple[str, str, str, str]:
+    """Return headings, what precedes, the fragment with its block, what follows: cut to what may count."""
+    return (
+        " > ".join(fragment.heading_path)[-_LONGEST * _HEADINGS :],
+        (fragment.previous or "")[-_LONGEST * _BEFORE :],
+        f"{fragment.block}: {fragment.text[: _LONGEST * _TEXT]}",
+        (fragment.next or "")[: _LONGEST * _AFTER],
+    )
+
+
+BASE = "sentence-transformers/all-MiniLM-L6-v2"
+GRAPH, WEIGHTS = "data/context-2.onnx", "data/context-2.npz"
+INPUTS = ("ids", "mask", "inside")
+_OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
+_USED = ("embeddings.word", "embeddings.position_e", "embeddings.token", "embeddings.Layer", "encoder.layer.")
+_SCALE = ".scale"
+_AT_ONCE = 4096  # fragments whose windows are held at a time
+Floats = npt.NDArray[np.floating[Any]]
+
+
+class Probabilities(Protocol):
+    """Tells how likely each of `NODE_TYPES` is."""
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        """Return them, shape `(len(fragments), 6)`."""
+
+
+class ContextModel:
+    """Tells node types by reading fragments in their context.
+
+    Args:
+        graph: The ONNX graph, whose weights are all external.
+        tuned: The weights that differ from the base's, by their names in the graph.
+
+    Raises:
+        ModelMismatch: The packaged base weights are not those that this model was trained on.
+    """
+
+    def __init__(self, graph: bytes, tuned: Mapping[str, Floats]) -> None:
+        folder = Path(resolve(BASE)[0])
+        held = load_file(folder / "model.safetensors")
+        base = {f"{_OF_BASE}{name}": held[name] for name in held if name.startswith(_USED)}
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        # Held as long as the session, which reads them where they lie.
+        self._weights = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(value.astype(np.float32))
+            for name, value in {**base, **tuned}.items()
+        }
+        options = onnxruntime.SessionOptions()
+        # As in the encoder: threads that share one small inference wait for each other.
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        options.add_external_initializers(list(self._weights), list(self._weights.values()))
+        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
+        given = np.zeros((len(fragments), len(NODE_TYPES)))
+        for start in range(0, len(fragments), _AT_ONCE):
+            some = windows(fragments[start : start + _AT_ONCE], self._tokenizer)
+            given[start : start + len(some)] = self._read(some)
+        return given
+
+    def _read(self, some: Sequence[Window]) -> npt.NDArray[np.float64]:
+        # One window a pass: without padding it is no slower, and no answer hangs on what else is asked.
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(some))) as pool:
+            return softmax(np.stack(list(pool.map(self._infer, some))))
+
+    def _infer(self, one: Window) -> npt.NDArray[np.float32]:
+        found: npt.NDArray[np.float32] = self._session.run(
+            None, dict(zip(INPUTS, padded([one]), strict=True))
+        )[0][0]
+        return found
+
+
+def padded(some: Sequence[Window]) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return ids, which are no padding, and which are the fragment's own; `(windows, longest)` each."""
+    ids = np.zeros((len(some), max(len(window.ids) for window in some)), dtype=np.int64)
+    mask, inside = np.zeros_like(ids), np.zeros_like(ids)
+    for row, window in enumerate(some):
+        ids[row, : len(window.ids)] = window.ids
+        mask[row, : len(window.ids)] = 1
+        inside[row, window.start : window.end] = 1
+    return ids, mask, inside
+
+
+@functools.lru_cache(maxsize=1)
+def packaged_context_model() -> ContextModel:
+    """Return the context model that is shipped, loaded once a process."""
+    data = resources.files("tasks.parse")
+    return ContextModel(data.joinpath(GRAPH).read_bytes(), unpacked(data.joinpath(WEIGHTS).read_bytes()))
+
+
+@functools.lru_cache(maxsize=1)
+def packaged_identity() -> str:
+    """Return 16 hex digits that change with the context model that is shipped."""
+    data = resources.files("tasks.parse")
+    files = (data.joinpath(name).read_bytes() for name in (GRAPH, WEIGHTS))
+    return hashlib.sha256(b"".join(files)).hexdigest()[:16]
+
+
+def packed(weights: Mapping[str, Floats]) -> bytes:
+    """Return weights as a compressed NumPy archive: matrices as 8-bit integers, the rest with 16 bits."""
+    held: dict[str, npt.NDArray[Any]] = {}
+    for name, value in weights.items():
+        if value.ndim < 2:
+            held[name] = value.astype(np.float16)
+            continue
+        scale = np.maximum(np.abs(value).max(axis=1, keepdims=True), 1e-9) / 127
+        held[name] = np.round(value / scale).astype(np.int8)
+        held[name + _SCALE] = scale.astype(np.float32)
+    out = io.BytesIO()
+    np.savez_compressed(out, allow_pickle=False, **held)
+    return out.getvalue()
+
+
+def unpacked(content: bytes) -> dict[str, npt.NDArray[np.float32]]:
+    """Return what `packed` held, as single precision."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        return {
+            name: held[name].astype(np.float32) * held.get(name + _SCALE, 1)
+            for name in held.files
+            if not name.endswith(_SCALE)
+        }

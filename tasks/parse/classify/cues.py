@@ -1,0 +1,233 @@
+"""The rules of the local classifier: named cues in a fragment's shape, wording and place.
+
+A cue that is found votes for or against each type, as `tasks.parse.train.local_model` learned it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from tasks.parse.classify.lexicon import BEFORE_VERB, TOPICS, VERBS, as_words
+from tasks.parse.classify.patterns import CODE, HEADING, INSIDE, OPENINGS, TABLE
+from tasks.parse.classify.protocol import FragmentInContext
+
+# A type shows in how a fragment begins; reading on in long code and tables would only cost time.
+_READ = 400
+_LENGTHS = (3, 6, 12, 24, 48, 96, 192, 400)
+# What a definition list says after its term: `**Term**: this part`.
+_TERM = re.compile(r"(?:\*\*[^*\n]{1,80}\*\*|`[^`\n]{1,80}`|[^.:：\n]{1,40}(?=[:：]\s))\s*[:：–—-]*\s*(?=\S)")
+_AFTER_TERM = (
+    "code",
+    "quoted",
+    "gerund",
+    "third_person",
+    "if",
+    "article",
+    "lowercase",
+    "see",
+    "for",
+    "example",
+)
+_NOMINAL = re.compile(
+    r"[a-z-]+(?:tions?|ments?|ity|ities|ness|ances?|ences?|ers?|ors?|ures?|ics|ology|isms?)$"
+)
+_DETERMINERS = as_words(
+    """a all an and any at both by each every existing for from how if in into it its new no on only or our
+    out that the their them these this those to under up using what when where whether which with your"""
+)
+_MARKER = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_WORD = re.compile(r"[a-z]+(?:[.'’-][a-z]+)*")
+# Which cues of a neighbour tell something about the fragment beside it.
+_ECHOED_OPENINGS = (
+    "checkbox",
+    "bold_only",
+    "bold_term",
+    "bold",
+    "code_term",
+    "code",
+    "tick",
+    "cross",
+    "link",
+    "if",
+    "gerund",
+    "user_wants",
+    "third_person",
+    "lowercase",
+    "article",
+    "title",
+)
+_ECHOED = frozenset(
+    {
+        *(
+            "has:colon_end",
+            "has:stop_end",
+            "verb",
+            "verb_later",
+            "verbless",
+            "verb_object",
+            "nominal",
+            "finite",
+        ),
+        *(f"opens:{name}" for name in _ECHOED_OPENINGS),
+    }
+)
+
+
+class _Reading(NamedTuple):
+    """What a text shows by itself: the cues of its shape, and the topics of its wording."""
+
+    shape: tuple[str, ...]
+    topics: tuple[str, ...]
+
+
+def _vocabulary() -> tuple[dict[str, list[tuple[str, str]]], list[tuple[str, str]], list[tuple[str, str]]]:
+    """Split the lexicon into `first word -> (phrase, topic)`, stems and terms without word boundaries."""
+    phrases: dict[str, list[tuple[str, str]]] = {}
+    stems: list[tuple[str, str]] = []
+    foreign: list[tuple[str, str]] = []
+    for topic, terms in TOPICS.items():
+        for term in terms.split():
+            phrase = term.rstrip("*").replace("_", " ")
+            if not term.isascii():
+                foreign.append((term, topic))
+            elif " " not in phrase and term.endswith("*"):
+                stems.append((phrase, topic))
+            else:
+                phrases.setdefault(phrase.split()[0], []).append((phrase, topic))
+    return phrases, stems, foreign
+
+
+_PHRASES, _STEMS, _FOREIGN = _vocabulary()
+
+
+@lru_cache(maxsize=65536)
+def _topics_of_word(word: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Return the topics of a word, and the `(phrase, topic)` that begin with it."""
+    begun = _PHRASES.get(word, [])
+    topics = [topic for phrase, topic in begun if phrase == word]
+    topics += [topic for stem, topic in _STEMS if word.startswith(stem)]
+    return tuple(topics), tuple((phrase, topic) for phrase, topic in begun if phrase != word)
+
+
+def _wording(text: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the text's words in lower case, and its topics in the order of the lexicon."""
+    lowered = text.lower()
+    words = _WORD.findall(lowered)
+    found: set[str] = set()
+    for word in set(words):
+        topics, phrases = _topics_of_word(word)
+        found.update(topics)
+        found.update(topic for phrase, topic in phrases if phrase in lowered)
+    if not lowered.isascii():
+        found.update(topic for term, topic in _FOREIGN if term in lowered)
+    return words, tuple(topic for topic in TOPICS if topic in found)
+
+
+def _verbs(words: list[str]) -> Iterable[str]:
+    """Name the imperatives among words: one that opens the text, one that follows on."""
+    opening = next((word for word in words[:3] if word not in BEFORE_VERB), "")
+    if opening in VERBS:
+        yield "verb"
+    if any(word in VERBS and before in ("and", "then", "to") for before, word in pairwise(words)):
+        yield "verb_later"
+    if not any(word in VERBS for word in words):
+        yield "verbless"
+
+
+def _grammar(words: list[str]) -> Iterable[str]:
+    """Name what tells an instruction from a topic: what the first word looks like, and what follows it."""
+    if not words:
+        return
+    first, second = words[0], words[1] if len(words) > 1 else ""
+    if first in VERBS and second in _DETERMINERS:
+        yield "verb_object"
+    if first not in VERBS and second in ("the", "a", "an", "all", "your", "any", "each", "that"):
+        yield "object_second"
+    if _NOMINAL.match(first) and first not in VERBS:
+        yield "nominal"
+    if any(word in ("is", "are", "was", "has", "have", "does", "can", "will", "uses") for word in words[1:6]):
+        yield "finite"
+    yield f"words:{sum(len(words) > bound for bound in (1, 2, 3, 5, 8, 14, 25))}"
+
+
+def _after_term(text: str) -> Iterable[str]:
+    """Name how a definition goes on after its term."""
+    term = _TERM.match(text)
+    if not term:
+        return
+    rest = text[term.end() :]
+    words = _WORD.findall(rest[:80].lower())
+    yield from (f"after:{cue}" for cue in (*_verbs(words), *_grammar(words)))
+    yield from (f"after:{name}" for name, pattern in OPENINGS if name in _AFTER_TERM and pattern.match(rest))
+
+
+@lru_cache(maxsize=8192)
+def _read(text: str) -> _Reading:
+    text = _MARKER.sub("", text, count=1) if _MARKER.match(text) else text
+    words, topics = _wording(text)
+    shape = [f"opens:{name}" for name, pattern in OPENINGS if pattern.match(text)]
+    shape += [f"has:{name}" for name, pattern in INSIDE if pattern.search(text)]
+    length = sum(len(text) > bound for bound in _LENGTHS)
+    shape += [*_verbs(words), *_grammar(words), *_after_term(text), f"length:{length}"]
+    return _Reading(tuple(shape), topics)
+
+
+@lru_cache(maxsize=8192)
+def _read_heading(title: str) -> tuple[str, ...]:
+    words, topics = _wording(title)
+    return (*topics, *_verbs(words), *(name for name, pattern in HEADING if pattern.match(title)))
+
+
+def _block_of(text: str | None) -> str:
+    """Tell a neighbour's kind from its first characters, since nothing else of it is known."""
+    opening = text.lstrip()[:3] if text else ""
+    if not opening:
+        return "none"
+    if opening in ("```", "~~~"):
+        return "code"
+    return "table" if opening[0] == "|" else "text"
+
+
+@lru_cache(maxsize=8192)
+def _read_neighbour(text: str) -> tuple[str, ...]:
+    """Name what stands beside a fragment; one that ends in a colon leads into what comes after it."""
+    block = _block_of(text)
+    if block != "text":
+        return (block,)
+    reading = _read(text)
+    leads = "has:colon_end" in reading.shape
+    return (
+        *(cue for cue in reading.shape if cue in _ECHOED),
+        *(f"leads:{topic}" if leads else topic for topic in reading.topics),
+    )
+
+
+def _own(fragment: FragmentInContext) -> list[str]:
+    """Return the cues in a fragment's own text, which depend on the kind of block."""
+    if fragment.block in ("code", "table"):
+        patterns = CODE if fragment.block == "code" else TABLE
+        text = fragment.text.lstrip()[:_READ]
+        return [f"{fragment.block}:{name}" for name, pattern in patterns if pattern.search(text)]
+    reading = _read(fragment.text[:_READ])
+    return [*reading.shape, *(f"topic:{topic}" for topic in reading.topics)]
+
+
+def find_cues(fragment: FragmentInContext) -> list[str]:
+    """Return the names of the cues found in a fragment, in a fixed order, each once.
+
+    A block other than `list_item`, `code` and `table` is read as prose.
+    """
+    path = fragment.heading_path
+    block = fragment.block if fragment.block in ("list_item", "code", "table") else "prose"
+    found = ["any", f"block:{block}", f"depth:{min(len(path), 3)}", *_own(fragment)]
+    places = {"heading": path[-1:], "above": path[-2:-1], "top": path[:-2]}
+    for place, titles in places.items():
+        found += [f"{place}:{cue}" for title in titles for cue in _read_heading(title[:_READ])]
+    found += [f"previous:{cue}" for cue in _read_neighbour((fragment.previous or "")[:_READ])]
+    found += [f"next:{cue}" for cue in _read_neighbour((fragment.next or "")[:_READ])]
+    found += [f"path:{cue}" for title in path for cue in _read_heading(title[:_READ])]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,180 @@
+"""Fragment splitting: a Markdown body becomes the pieces to be typed, and the headings between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from storage.schemas import Block
+from tasks.parse.segment.blocks import Item, Leaf, read_blocks
+from tasks.parse.segment.headings import Heading, read_heading
+from tasks.parse.segment.sentences import opens, sentence_spans
+
+# Each fragment carries them, so that a hostile text could make them the bulk of the index.
+_LONGEST_TITLE = 300
+_LONGEST_LEAD_IN = 1000
+_BLANK_LINES = re.compile(r"(?:[^\S\r\n]*(?:\r\n?|\n))*")
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece of a body before it is typed: `text == body[start:end]`, in document order by `ordinal` from 0.
+
+    `heading_path` holds the titles of the enclosing headings, outermost first, each cut at 300 characters;
+    `lead_in` is the text that announces this fragment's list, code, table or HTML, its last 1,000 characters.
+    """
+
+    ordinal: int
+    heading_path: tuple[str, ...]
+    lead_in: str | None
+    block: Block
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segmentation:
+    """A body taken apart: every non-blank character lies in exactly one fragment or heading."""
+
+    fragments: tuple[Fragment, ...]
+    headings: tuple[Heading, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Draft:
+    block: Block
+    start: int
+    end: int
+    path: tuple[str, ...]
+    lead_in: str | None
+    item: Item | None
+
+
+@dataclass(slots=True)
+class _Composer:
+    """Takes leaf blocks in order; `last` and `opener` never reach back over a heading."""
+
+    body: str
+    drafts: list[_Draft] = field(default_factory=list)
+    headings: list[Heading] = field(default_factory=list)
+    stack: list[Heading] = field(default_factory=list)
+    path: tuple[str, ...] = ()
+    last: _Draft | None = None
+    opener: _Draft | None = None
+    held: tuple[int, int] | None = None
+    lead_ins: dict[int, str | None] = field(default_factory=dict)
+
+    def trimmed(self, start: int, end: int) -> tuple[int, int]:
+        text = self.body[start:end]
+        return end - len(text.lstrip()), start + len(text.rstrip())
+
+    def add(
+        self, block: Block, start: int, end: int, item: Item | None = None, lead: str | None = None
+    ) -> _Draft:
+        """Append a draft; a rule or quote marker that waits for text becomes its beginning."""
+        if self.held:
+            start, self.held = self.held[0], None
+        draft = _Draft(block, start, end, self.path, lead, item)
+        self.drafts.append(draft)
+        self.last = draft
+        return draft
+
+    def flush(self) -> None:
+        """Give a rule or quote marker that no text follows a fragment of its own."""
+        if self.held:
+            self.add("prose", *self.held)
+
+    def announce(self, draft: _Draft) -> None:
+        """Remember a draft that announces what follows."""
+        self.opener = draft if opens(self.body[max(draft.start, draft.end - 60) : draft.end]) else None
+
+    def lead_in(self, item: Item | None) -> str | None:
+        """Return what announces a block at this place: the text just before, else what announces its list."""
+        outer = self.list_lead_in(item) if item else None
+        if self.opener is None:
+            return outer
+        return self.body[max(self.opener.start, self.opener.end - _LONGEST_LEAD_IN) : self.opener.end]
+
+    def list_lead_in(self, item: Item) -> str | None:
+        """Return what announced the list of an item, settled when its first block is met."""
+        if item.siblings not in self.lead_ins:
+            self.lead_ins[item.siblings] = self.lead_in(item.parent)
+        return self.lead_ins[item.siblings]
+
+    def heading(self, leaf: Leaf) -> None:
+        self.flush()
+        heading = read_heading(self.body, leaf.start, leaf.end)
+        self.headings.append(heading)
+        self.stack = [h for h in self.stack if h.level < heading.level] + [heading]
+        self.path = tuple(h.title[:_LONGEST_TITLE] for h in self.stack if h.title)
+        self.last = self.opener = None
+
+    def rule(self, leaf: Leaf) -> None:
+        """Attach a thematic break or bare quote marker to the text before it, else to the text after it."""
+        start, end = self.trimmed(leaf.start, leaf.end)
+        if self.held is None and self.last and self.last.block in ("prose", "list_item", "html"):
+            self.last.end = end
+        else:
+            self.held = (self.held[0] if self.held else start, end)
+        if leaf.kind == "break":
+            self.opener = None
+
+    def item_text(self, leaf: Leaf, item: Item) -> None:
+        start, end = self.trimmed(leaf.start, leaf.end)
+        lead = self.list_lead_in(item)
+        if self.last and self.last.item is item and self.last.block == "list_item" and not self.held:
+            self.last.end = end
+        else:
+            self.add("list_item", start, end, item, lead)
+        if self.last:
+            self.announce(self.last)
+
+    def prose(self, leaf: Leaf) -> None:
+        """Add a paragraph's sentences; one that announces takes in the sentence after it."""
+        for start, end in sentence_spans(self.body[leaf.start : leaf.end]):
+            opener = self.opener
+            if opener and opener is self.last and opener.block == "prose" and not self.held:
+                opener.end = leaf.start + end
+            else:
+                opener = self.add("prose", leaf.start + start, leaf.start + end)
+            self.announce(opener)
+
+    def whole(self, leaf: Leaf, block: Block) -> None:
+        """Add code, a table or HTML uncut, with the indentation of its first line."""
+        lead = self.lead_in(leaf.item)
+        self.flush()
+        first = _BLANK_LINES.match(self.body, leaf.start, leaf.end)
+        start = first.end() if first else leaf.start
+        self.add(block, start, self.trimmed(start, leaf.end)[1], leaf.item, lead)
+        self.opener = None
+
+    def take(self, leaf: Leaf) -> None:
+        match leaf.kind:
+            case "heading":
+                self.heading(leaf)
+            case "break" | "margin":
+                self.rule(leaf)
+            case "text":
+                self.item_text(leaf, leaf.item) if leaf.item else self.prose(leaf)
+            case "code" | "table" | "html":
+                self.whole(leaf, leaf.kind)
+
+
+def segment(body: str) -> Segmentation:
+    """Take a Markdown body apart, as SkillPager's section 3.1 splits fragments; any text is accepted.
+
+    Prose is cut into sentences; each list item is one fragment, up to its first nested block, and so is what
+    follows that block; code, tables and HTML stay whole. A sentence that ends in a colon or a conditional
+    opener takes in the prose that follows, and before anything else is that block's lead-in. A thematic break
+    belongs to the text before it. Time is linear in the length of the body.
+    """
+    composer = _Composer(body)
+    for leaf in read_blocks(body):
+        composer.take(leaf)
+    composer.flush()
+    fragments = tuple(
+        Fragment(i, d.path, d.lead_in, d.block, d.start, d.end, body[d.start : d.end])
+        for i, d in enumerate(composer.drafts)
+    )
+    return Segmentation(fragments, tuple(composer.headings))

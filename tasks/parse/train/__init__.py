@@ -1,0 +1,1 @@
+"""Training of the packaged classifiers, run by hand: labelled fragments come in, weights go out."""

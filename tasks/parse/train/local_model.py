@@ -1,0 +1,185 @@
+"""Trains the local classifier: `python -m tasks.parse.train.local_model TRAIN.jsonl`.
+
+With `--corpus` it also learns what it and the context model that is shipped say together of fragments that
+nobody labelled; so `tasks.parse.train.context_model` comes first.
+
+Chance enters by the folds and the columns that each node of a tree may ask about; both have fixed seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.schemas import NODE_TYPES
+from tasks.parse.classify.cascade import together
+from tasks.parse.classify.context_model import Probabilities, packaged_context_model
+from tasks.parse.classify.cues import find_cues
+from tasks.parse.classify.local import WEIGHTS, Features, Floats, Forest, LocalModel, save_model, softmax
+from tasks.parse.classify.protocol import FragmentInContext
+from tasks.parse.classify.words import find_words
+from tasks.parse.train.fit import Boosting, fit_forest, fit_linear
+from tasks.parse.train.labelled import Agreement, Labelled, agreement, read_labelled
+from tasks.parse.train.unlabelled import draw_by_type, draw_unlabelled
+
+# A label that its annotator doubted counts for less.
+DOUBTED = 0.6
+# How far rare types are weighed up: 0 not at all, 1 until all types weigh the same.
+BALANCE = 0.3
+RAREST_CUE, RAREST_WORD = 4, 2
+# The same where unlabelled fragments teach too, and what each of these counts beside a labelled one.
+RAREST_TAUGHT, TAUGHT = 8, 0.5
+# Forests differ by the columns they may ask about; their votes are averaged.
+FORESTS = 2
+FOLDS = 5
+_TEMPERATURES = np.linspace(0.5, 2.0, 61)
+
+
+class Answered(NamedTuple):
+    """Fragments that nobody labelled, and what a better model says of them: probabilities, shape `(n, 6)`."""
+
+    fragments: Sequence[FragmentInContext]
+    targets: npt.NDArray[np.float64]
+
+
+def fit_model(
+    rows: Sequence[Labelled], how: Boosting | None = None, seed: int = 0, answered: Answered | None = None
+) -> LocalModel:
+    """Return a model of these rows, with temperature 1.
+
+    Args:
+        rows: Should have some thousands; cues found in fewer than 4 rows and words in fewer than 2 are
+            left out.
+        how: How trees are grown; None takes the defaults.
+        seed: Decides which columns each node of a tree may ask about.
+        answered: To learn from as well; then cues and words found in fewer than 8 are left out.
+    """
+    fragments = [row.fragment for row in rows]
+    labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
+    target = np.eye(len(NODE_TYPES), dtype=np.float32)[labels]
+    weight = label_weights(rows, labels)
+    rarest = (RAREST_CUE, RAREST_WORD)
+    if answered is not None:
+        fragments += answered.fragments
+        target = np.concatenate([target, answered.targets.astype(np.float32)])
+        weight = np.concatenate([weight, np.full(len(answered.fragments), TAUGHT, np.float32)])
+        rarest = (RAREST_TAUGHT, RAREST_TAUGHT)
+    features = _features(fragments, *rarest)
+    found = [features.of(fragment) for fragment in fragments]
+    columns, values = [f[0] for f in found], [f[1] for f in found]
+    linear = fit_linear(columns, values, features.columns, target, weight)
+    present = np.zeros((len(fragments), len(features.cues)), dtype=np.bool_)
+    for row, (known, _, cues) in enumerate(found):
+        present[row, known[:cues]] = True
+    draws = [np.random.default_rng(seed + k) for k in range(FORESTS)]
+    grown = [fit_forest(present, target, weight, draw, how) for draw in draws]
+    return LocalModel(features, linear, _together(grown), 1.0)
+
+
+def _features(fragments: Sequence[FragmentInContext], rarest_cue: int, rarest_word: int) -> Features:
+    cues = Counter(name for fragment in fragments for name in find_cues(fragment))
+    words = Counter(name for fragment in fragments for name in find_words(fragment))
+    kept = sorted(name for name, count in cues.items() if count >= rarest_cue)
+    known = sorted(name for name, count in words.items() if count >= rarest_word)
+    return Features(
+        {name: k for k, name in enumerate(kept)}, {name: len(kept) + k for k, name in enumerate(known)}
+    )
+
+
+def label_weights(rows: Sequence[Labelled], labels: npt.NDArray[np.int64]) -> Floats:
+    """Return what each row counts, 1 on average: doubted ones less, rows of rare types more."""
+    share = np.bincount(labels, minlength=len(NODE_TYPES)) / len(rows)
+    doubt = np.array([DOUBTED if row.doubted else 1.0 for row in rows])
+    weight = doubt * share[labels] ** -BALANCE
+    return np.asarray(weight / weight.mean(), dtype=np.float32)
+
+
+def _together(forests: Sequence[Forest]) -> Forest:
+    """Return one forest whose scores are the mean of theirs."""
+    columns = np.concatenate([forest.columns for forest in forests])
+    leaves = np.concatenate([forest.leaves for forest in forests]) / len(forests)
+    return Forest(columns, leaves.astype(np.float32), forests[0].start)
+
+
+def held_out(
+    rows: Sequence[Labelled], how: Boosting | None = None, *, folds: int = FOLDS, seed: int = 0
+) -> npt.NDArray[np.float64]:
+    """Return each row's probabilities by a model that saw nothing of its document, shape `(len(rows), 6)`."""
+    fold, given = folds_of(rows, folds, seed), np.zeros((len(rows), len(NODE_TYPES)))
+    for k in range(folds):
+        model = fit_model([rows[place] for place in np.flatnonzero(fold != k).tolist()], how)
+        places = np.flatnonzero(fold == k).tolist()
+        if places:
+            given[places] = model.probabilities([rows[place].fragment for place in places])
+    return given
+
+
+def folds_of(rows: Sequence[Labelled], folds: int = FOLDS, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Return each row's fold, from 0; rows of one document share theirs."""
+    documents = sorted({row.doc_id for row in rows})
+    shuffled = np.random.default_rng(seed).permutation(len(documents))
+    fold = {doc_id: place % folds for doc_id, place in zip(documents, shuffled.tolist(), strict=True)}
+    return np.array([fold[row.doc_id] for row in rows], dtype=np.int64)
+
+
+def fit_temperature(given: npt.NDArray[np.float64], rows: Sequence[Labelled]) -> float:
+    """Return the temperature, 0.5 to 2, under which held-out probabilities have the least log loss."""
+    labels = [NODE_TYPES.index(row.node_type) for row in rows]
+
+    def loss(temperature: float) -> float:
+        scaled = softmax(np.log(given + 1e-9) / temperature)
+        return -float(np.log(scaled[np.arange(len(rows)), labels] + 1e-12).mean())
+
+    return float(min(_TEMPERATURES.tolist(), key=loss))
+
+
+def answers_of(first: LocalModel, second: Probabilities, fragments: Sequence[FragmentInContext]) -> Answered:
+    """Return what both models together say of fragments, some of each type."""
+    given = first.probabilities(fragments)
+    drawn = draw_by_type(given).tolist()
+    shown = [fragments[k] for k in drawn]
+    return Answered(shown, together(given[drawn], second.probabilities(shown), temperature=1.0))
+
+
+def report(measured: Agreement, rows: int, temperature: float) -> str:
+    """Return what labels alone reach, by cross-validation over documents, as JSON.
+
+    `tasks.parse.train.context_model` measures what unlabelled fragments add: its network never saw the fold.
+    """
+    return json.dumps(
+        {"learned from": "labels alone", "rows": rows, "temperature": temperature, **measured._asdict()},
+        indent=2,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Cross-validate over documents, report on standard output, fit on all rows and write the weights."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("train", type=Path, help="labelled fragments, JSON lines")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / WEIGHTS)
+    parser.add_argument("--corpus", type=Path, help="Parquet of skills that nobody labelled")
+    parser.add_argument("--without", type=Path, help="JSON lines with the doc_id of skills not to learn from")
+    parser.add_argument("--rounds", type=int, default=Boosting().rounds, help="of boosting")
+    options = parser.parse_args(arguments)
+    rows, how = read_labelled(options.train), Boosting(rounds=options.rounds)
+    given = held_out(rows, how)
+    temperature = fit_temperature(given, rows)
+    measured = agreement(rows, softmax(np.log(given + 1e-9) / temperature))
+    sys.stdout.write(report(measured, len(rows), temperature) + "\n")
+    model = fit_model(rows, how)
+    if options.corpus:
+        fragments = draw_unlabelled(options.corpus, rows, options.without)
+        model = fit_model(rows, how, answered=answers_of(model, packaged_context_model(), fragments))
+    save_model(options.out, LocalModel(model.features, model.linear, model.forest, temperature))
+
+
+if __name__ == "__main__":
+    main()

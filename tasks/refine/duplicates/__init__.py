@@ -1,0 +1,1 @@
+"""Duplicates, exact and near: documents come in, folds onto survivors go out; begin with `exact`."""

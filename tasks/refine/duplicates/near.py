@@ -1,0 +1,200 @@
+"""Near-duplicates among texts: candidates that share a band, verified on their true shingle sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.refine.duplicates.minhash import Bands
+from tasks.refine.duplicates.shingles import Hashes, jaccard, jaccards
+
+Index = npt.NDArray[np.int64]
+
+
+def survivors(pairs: Index, n: int, *, max_cluster: int) -> Index:
+    """Return for each text the one that it folds onto: itself, where it survives.
+
+    Texts are numbered by rank, 0 the best. In that order each text that is not folded yet survives, and each
+    lesser one near it folds onto it: so a text always is near its own survivor, however long the chain of
+    texts that resemble each other, and which survive depends on neither the order nor the number of pairs
+    known between folded texts (they are the lexicographically first maximal independent set). Texts that no
+    chain of pairs connects have no influence on each other.
+
+    Args:
+        pairs: Shape (m, 2): two near texts each, the better first.
+        n: How many texts there are.
+        max_cluster: So many fold onto one survivor at most; the next best survives beside it.
+    """
+    onto = list(range(n))
+    taken: dict[int, int] = {}
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    for better, worse in pairs[order].tolist():
+        if onto[better] == better and onto[worse] == worse and taken.get(better, 0) < max_cluster:
+            onto[worse] = better
+            taken[better] = taken.get(better, 0) + 1
+    return np.array(onto, dtype=np.int64)
+
+
+SetsOf = Callable[[Index], Mapping[int, Hashes]]
+Similarities = npt.NDArray[np.float64]
+# With how many of its best the texts of a large bucket are compared, round by round; the last as a reserve.
+_HUBS = (1, 4, 16, 64, 256, 1024, 2048, 2048)
+# From so many sets on a table pays; so many are looked up in it at once.
+_FEW, _SETS_AT_ONCE = 8, 1000
+# Shingles of texts held at once while pairs are verified: 8 bytes each.
+_SHINGLES_AT_ONCE = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NearLimits:
+    """What counts as a near-duplicate.
+
+    `threshold` is the Jaccard similarity of word 5-shingles, 0 to 1, from which a text folds; `max_cluster`
+    how many fold onto one survivor at most; `max_bucket` how many texts that share a band are all compared
+    with each other at once.
+    """
+
+    threshold: float = 0.85
+    max_cluster: int = 1000
+    max_bucket: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NearFolds:
+    """Which text folds onto which, numbered by rank.
+
+    `onto` has a text's survivor, itself where it survives; `pairs` (m, 2) are all that were compared, better
+    first, with `similarity` (m,); `uncompared` is how many texts share a bucket with so many survivors that
+    they were not compared with all of them.
+    """
+
+    onto: Index
+    pairs: Index
+    similarity: Similarities
+    uncompared: int
+
+
+def near_folds(
+    bands: Bands, sizes: Index, sets_of: SetsOf, known: tuple[Index, Similarities], limits: NearLimits
+) -> NearFolds:
+    """Fold near-duplicates onto survivors.
+
+    A bucket, the texts that share a band, may hold a template's thousands of copies. The texts of a large one
+    are first compared with its best only, those that survive with the best four, and so on: up to 2,048
+    survivors of a bucket are all compared with each other. Where no bucket has more, the survivors are those
+    that comparing all with all would give; else `uncompared` says so.
+
+    Args:
+        bands: Shape (n, 20), a row a text, best rank first.
+        sizes: Shape (n,), distinct shingles; texts of none are near none.
+        sets_of: Gives the shingle sets of texts by their numbers.
+        known: Pairs (m, 2), better first, that need not be compared again, and their similarity.
+        limits: What counts as near.
+    """
+    n, (pairs, similarity), uncompared = sizes.size, known, 0
+    shared = _shared(bands, np.flatnonzero(sizes > 0))
+    for hubs in _HUBS:
+        onto = survivors(pairs[similarity >= limits.threshold], n, max_cluster=limits.max_cluster)
+        codes, uncompared = _candidates(shared, sizes, onto == np.arange(n), hubs, limits)
+        codes = np.union1d(codes, _better_survivors(shared, sizes, onto, limits))
+        new = _decoded(np.setdiff1d(codes, pairs[:, 0] * n + pairs[:, 1], assume_unique=True), n)
+        if not len(new) and not uncompared:
+            break
+        pairs = np.concatenate([pairs, new])
+        similarity = np.concatenate([similarity, verified(new, sizes, sets_of)])
+    onto = survivors(pairs[similarity >= limits.threshold], n, max_cluster=limits.max_cluster)
+    return NearFolds(onto, pairs, similarity, uncompared)
+
+
+def verified(pairs: Index, sizes: Index, sets_of: SetsOf) -> Similarities:
+    """Return the true Jaccard similarity of each pair (m, 2) of texts, of which one text's stand together."""
+    found = np.zeros(len(pairs))
+    for block in _blocks(np.arange(len(pairs)), pairs, sizes):
+        sets = sets_of(np.unique(pairs[block]))
+        for rows in np.split(block, np.flatnonzero(np.diff(pairs[block, 0])) + 1):
+            for some in np.array_split(rows, -(-rows.size // _SETS_AT_ONCE)):
+                one, others = sets[int(pairs[some[0], 0])], [sets[int(at)] for at in pairs[some, 1]]
+                few = some.size < _FEW
+                found[some] = [jaccard(one, other) for other in others] if few else jaccards(one, others)
+    return found
+
+
+def _blocks(rows: Index, pairs: Index, sizes: Index) -> Iterator[Index]:
+    """Cut rows of pairs into runs whose texts' shingles can be held at once; none where there are none."""
+    if not rows.size:
+        return
+    if rows.size == 1 or sizes[np.unique(pairs[rows])].sum() <= _SHINGLES_AT_ONCE:
+        yield rows
+        return
+    for half in np.array_split(rows, 2):
+        yield from _blocks(half, pairs, sizes)
+
+
+def _shared(bands: Bands, texts: Index) -> list[tuple[Index, Bands]]:
+    """Return by band the texts that share its value with another, bucket by bucket, and those values."""
+    found = []
+    for band in range(bands.shape[1]):
+        values = bands[texts, band]
+        order = np.argsort(values, kind="stable")
+        ordered = values[order]
+        differs = np.diff(ordered, prepend=~ordered[:1], append=~ordered[-1:]) != 0
+        order = order[~(differs[:-1] & differs[1:])]
+        found.append((texts[order], values[order]))
+    return found
+
+
+def _candidates(
+    shared: list[tuple[Index, Bands]],
+    sizes: Index,
+    alive: npt.NDArray[np.bool_],
+    hubs: int,
+    limits: NearLimits,
+) -> tuple[Index, int]:
+    """Return pairs of texts to compare, as better * n + worse, and how many texts their bucket left out."""
+    found, left_out = [np.zeros(0, np.int64)], np.zeros(sizes.size, bool)
+    for everyone, values_of in shared:
+        members, values = everyone[alive[everyone]], values_of[alive[everyone]]
+        starts = np.flatnonzero(np.diff(values, prepend=~values[:1]) != 0)
+        count = np.diff(starts, append=members.size)
+        place = np.arange(members.size) - np.repeat(starts, count)
+        most = np.repeat(np.where(count <= max(limits.max_bucket, hubs), count, hubs), count)
+        partners = np.minimum(place, most)
+        left_out[members[place > most]] = True
+        worse = np.repeat(np.arange(members.size), partners)
+        nth = np.arange(worse.size) - np.repeat(np.cumsum(partners) - partners, partners)
+        found.append(_codes(members[worse - place[worse] + nth], members[worse], sizes, limits))
+    return np.unique(np.concatenate(found)), int(left_out.sum())
+
+
+def _better_survivors(
+    shared: list[tuple[Index, Bands]], sizes: Index, onto: Index, limits: NearLimits
+) -> Index:
+    """Return pairs of a folded text and a survivor better than its own, the best few of each bucket."""
+    n, found = sizes.size, [np.zeros(0, np.int64)]
+    for members, values in shared:
+        bucket = np.cumsum(np.diff(values, prepend=values[:1]) != 0) * n
+        lives = onto[members] == members
+        alive, places = members[lives], (bucket + members)[lives]
+        folded, bucket = members[~lives], bucket[~lives]
+        first = np.searchsorted(places, bucket)
+        partners = np.searchsorted(places, bucket + onto[folded]) - first
+        partners = np.minimum(partners, limits.max_bucket)
+        nth = np.arange(partners.sum()) - np.repeat(np.cumsum(partners) - partners, partners)
+        better = alive[np.repeat(first, partners) + nth]
+        found.append(_codes(better, np.repeat(folded, partners), sizes, limits))
+    return np.unique(np.concatenate(found))
+
+
+def _codes(better: Index, worse: Index, sizes: Index, limits: NearLimits) -> Index:
+    """Return pairs as better * n + worse, each once, without those whose sizes alone rule it out."""
+    # The smaller set over the larger bounds the similarity of two sets from above.
+    small, large = np.minimum(sizes[better], sizes[worse]), np.maximum(sizes[better], sizes[worse])
+    close = small >= limits.threshold * large
+    return np.unique(better[close] * sizes.size + worse[close])
+
+
+def _decoded(codes: Index, n: int) -> Index:
+    return np.stack(np.divmod(codes, max(n, 1)), axis=1)

@@ -1,0 +1,1 @@
+"""Front matter: a SKILL.md comes in, fields and findings go out; begin with `frontmatter`."""

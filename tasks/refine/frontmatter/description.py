@@ -1,0 +1,111 @@
+"""A skill's description: from its front matter, else the first prose of its body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from storage.schemas import Finding
+from tasks.refine.text.boilerplate import strip_boilerplate
+from tasks.refine.text.canonical import canonical, fenced
+from tasks.refine.text.findings import finding
+from tasks.refine.text.strict_yaml import Value
+
+MAX_DESCRIPTION_CHARS = 1024
+# Nobody's first prose stands further down, and a body may have megabytes.
+_PROSE_WITHIN_CHARS = 10_000
+_MIN_PROSE_CHARS = 20
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)|[ \t]*(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$")
+_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})")
+_MARKED = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|>|\||<)|(?: {4}|\t)")
+_LIST_MARK = re.compile(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?(?:\[[ xX]\][ \t]+)?")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:[ \t]+\"[^\"]*\")?\)")
+_EMPHASIS = re.compile(r"(\*{1,3}|__)(?=\S)(.+?)(?<=\S)\1")
+_SENTENCE_END = re.compile(r"[.!?。！？…][\"')\]*_”’]*$")
+
+
+def _paragraphs(body: str) -> Iterator[list[str]]:
+    """Yield runs of lines between blank lines, headings and code; a list, quote or table starts its own."""
+    lines = body.split("\n")
+    inside, _ = fenced(lines)
+    run: list[str] = []
+    for line, in_code in zip(lines, inside, strict=True):
+        is_text = line.strip() and not in_code and not _HEADING.match(line) and not _FENCE.match(line)
+        starts = bool(run) and _MARKED.match(line) and not _MARKED.match(run[-1])
+        if run and (starts or not is_text):
+            yield run
+            run = []
+        if is_text:
+            run.append(line)
+    if run:
+        yield run
+
+
+def _plain(lines: list[str]) -> str:
+    """Return a paragraph on one line, without its list marks, link targets, emphasis and code marks."""
+    text = " ".join(_LIST_MARK.sub("", line, count=1).strip() for line in lines)[: 4 * MAX_DESCRIPTION_CHARS]
+    return " ".join(_EMPHASIS.sub(r"\2", _LINK.sub(r"\1", text)).replace("`", "").split())
+
+
+def _cut(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> str:
+    """Cut a text to `limit` characters at a word's end; in the middle where no space is near."""
+    if len(text) <= limit:
+        return text
+    at = text.rfind(" ", limit - 100, limit + 1)
+    return text[: at if at > 0 else limit].rstrip()
+
+
+def _candidates(body: str) -> Iterator[str]:
+    """Yield plain texts that could stand for a description, the best first."""
+    paragraphs = [p for p in _paragraphs(body) if re.search(r"\w", "".join(p))]
+    plain = [_plain(p) for p in paragraphs]
+    prose = [i for i, p in enumerate(paragraphs) if not _MARKED.match(p[0])]
+    long = [i for i in prose if len(plain[i]) >= _MIN_PROSE_CHARS]
+    yield from (plain[i] for i in long if _SENTENCE_END.search(plain[i]))
+    yield from (plain[i] for i in long if not plain[i].endswith((":", "：")))
+    # What only leads in says more with what it leads to.
+    yield from (" ".join(plain[i : i + 2]) for i in prose if plain[i].endswith((":", "：")))
+    yield from (text for text in plain if len(text) >= _MIN_PROSE_CHARS)
+    headings = [line.lstrip("# \t") for line in body.split("\n") if re.search(r"\w", line)]
+    yield _plain(headings[:2])
+
+
+def first_prose(body: str) -> str:
+    """Return a body's first prose as plain text on one line, at most 1,024 characters, cut at a word's end.
+
+    A paragraph that ends as a sentence and is no list, table, quote, code or HTML comes first, then one that
+    does not end in a colon, then a lead-in with what follows it, then text of any other kind, and at last the
+    first lines whatever they are. Empty where the first 10,000 characters have no letter or digit.
+    """
+    return _cut(next((text for text in _candidates(body[:_PROSE_WITHIN_CHARS]) if text), ""))
+
+
+def _joined(value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ", ".join(map(_joined, value))
+    return "; ".join(f"{key}: {_joined(item)}" for key, item in value.items())
+
+
+def description_of(value: Value | None, body: str) -> tuple[str, bool, tuple[Finding, ...]]:
+    """Return a skill's description, whether it had to be inferred from the body, and findings on it.
+
+    Lists and mappings are joined to text, known boilerplate is removed; a stated description is never cut.
+
+    Args:
+        value: The front matter's `description`.
+        body: The canonical body.
+    """
+    found: list[Finding] = []
+    if isinstance(value, (list, dict)):
+        found.append(finding("description.not-text"))
+    stated, removed = strip_boilerplate(canonical(_joined(value or ""))[0], "description")
+    found.extend(removed)
+    if len(stated) > MAX_DESCRIPTION_CHARS:
+        found.append(
+            finding("description.too-long", f"{len(stated):,} characters, at most {MAX_DESCRIPTION_CHARS:,}")
+        )
+    if stated:
+        return stated, False, tuple(found)
+    return first_prose(body), True, (*found, finding("description.missing"))

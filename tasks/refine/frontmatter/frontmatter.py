@@ -1,0 +1,158 @@
+"""Front matter, read as leniently as it is written: strict YAML, then values quoted, then single lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storage.schemas import Finding
+from tasks.refine.frontmatter.lenient_yaml import leading_run, read_lines, requote
+from tasks.refine.text.findings import finding
+from tasks.refine.text.strict_yaml import StrictYamlError, Value, load_strict
+
+# Agent Skills specification, section "Frontmatter": these six keys and no others.
+SPEC_KEYS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
+MAX_FRONTMATTER_CHARS = 64 * 1024
+_OPENING = re.compile(r"\A(?:[ \t]*\n)*---[ \t]*(?:\n|\Z)")
+_DESCRIPTION = re.compile(r"^description:[ \t]+(?P<value>\S.*)$", re.MULTILINE)
+# Only a line of its own closes; three dashes inside a value do not.
+_CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """What stands before a document's body: fields (strings, lists, mappings of strings), body, findings."""
+
+    fields: dict[str, Value]
+    body: str
+    findings: tuple[Finding, ...]
+
+
+class _Read(NamedTuple):
+    fields: dict[str, Value]
+    findings: tuple[Finding, ...]
+
+
+def _mapping(text: str) -> _Read:
+    value, duplicates = load_strict(text)
+    if not isinstance(value, dict):
+        raise StrictYamlError("not a mapping")
+    return _Read(value, tuple(finding("frontmatter.duplicate-key", key) for key in duplicates))
+
+
+def _with_rest(read: _Read, block: str) -> _Read:
+    """Give a description back what YAML takes for a comment: whoever writes `issue #12` means a number."""
+    line = _DESCRIPTION.search(block)
+    value = line["value"].rstrip() if line else ""
+    cut = value.find(" #")
+    if cut < 0 or not value[cut + 2 :].strip(" #") or value[cut + 2] in " #":
+        return read
+    if read.fields.get("description") != value[:cut].rstrip():
+        return read
+    fields = {**read.fields, "description": value}
+    return _Read(fields, (*read.findings, finding("frontmatter.comment", value[cut + 1 : cut + 81])))
+
+
+def _read_yaml(block: str) -> _Read:
+    """Read a block as YAML: as it stands, then with its values quoted; raise the first complaint."""
+    try:
+        return _with_rest(_mapping(block), block)
+    except StrictYamlError as refused:
+        complaint = str(refused)
+    requoted = requote(block)
+    try:
+        read = _mapping(requoted.text)
+    except StrictYamlError as refused:
+        raise StrictYamlError(complaint) from refused
+    # Quoting makes a mapping of prose that happens to hold a colon, too.
+    if not SPEC_KEYS & read.fields.keys():
+        raise StrictYamlError(complaint)
+    indicated = tuple(finding("frontmatter.block-indicator", key) for key in requoted.indicated)
+    return _Read(read.fields, (finding("frontmatter.requoted", complaint), *indicated, *read.findings))
+
+
+def _read_lines(block: str, *found: Finding) -> _Read | None:
+    """Read single lines; None where they name no key of the specification, for then it is prose."""
+    fields: dict[str, Value] = dict(read_lines(block))
+    return _Read(fields, found) if SPEC_KEYS & fields.keys() else None
+
+
+def _not_mapping(text: str, complaint: str) -> FrontMatter:
+    return FrontMatter({}, text, (finding("frontmatter.not-mapping", complaint),))
+
+
+def _unclosed(text: str, start: int) -> FrontMatter | None:
+    """Read front matter that runs into the body: its end is guessed where lines stop to look like it."""
+    run = leading_run(text[start : start + MAX_FRONTMATTER_CHARS])
+    if not run.strip():
+        return None
+    try:
+        read: _Read | None = _read_yaml(run)
+    except StrictYamlError as refused:
+        read = _read_lines(run, finding("frontmatter.lines", str(refused)))
+    if read is None or not SPEC_KEYS & read.fields.keys():
+        return None
+    return FrontMatter(
+        read.fields, text[start + len(run) :], (finding("frontmatter.unclosed"), *read.findings)
+    )
+
+
+def _closed(text: str, start: int, closing: re.Match[str]) -> FrontMatter:
+    block, body = text[start : closing.start()], text[closing.end() :]
+    if len(block) > MAX_FRONTMATTER_CHARS:
+        size = finding(
+            "frontmatter.too-large", f"{len(block):,} characters, {MAX_FRONTMATTER_CHARS:,} allowed"
+        )
+        read = _read_lines(block[:MAX_FRONTMATTER_CHARS], size)
+        return FrontMatter(read.fields, body, read.findings) if read else _not_mapping(text, size.message)
+    if all(not line.strip() or line.lstrip().startswith("#") for line in block.split("\n")):
+        return FrontMatter({}, body, (finding("frontmatter.empty"),))
+    try:
+        read = _read_yaml(block)
+    except StrictYamlError as refused:
+        # A rule further down may have been taken for the closing mark.
+        unclosed = _unclosed(text, start) if "\n\n" in block else None
+        if unclosed:
+            return unclosed
+        read = _read_lines(block, finding("frontmatter.lines", str(refused)))
+        if read is None:
+            return _not_mapping(text, str(refused))
+    return FrontMatter(read.fields, body, read.findings)
+
+
+def _parsed(text: str) -> FrontMatter:
+    """Read the first front matter of a text whose newlines are LF."""
+    opening = _OPENING.match(text)
+    if not opening:
+        return FrontMatter({}, text, (finding("frontmatter.missing"),))
+    closing = _CLOSING.search(text, opening.end())
+    if closing:
+        return _closed(text, opening.end(), closing)
+    return _unclosed(text, opening.end()) or FrontMatter({}, text, (finding("frontmatter.missing"),))
+
+
+def _with_nested(front: FrontMatter) -> FrontMatter:
+    """Take the author's own front matter, where whoever passed the file on put another above it."""
+    if not _OPENING.match(front.body):
+        return front
+    nested = _parsed(front.body)
+    if not SPEC_KEYS & nested.fields.keys() or any(f.code == "frontmatter.unclosed" for f in nested.findings):
+        return front
+    stated = {key: value for key, value in nested.fields.items() if value}
+    found = (*front.findings, finding("frontmatter.nested"), *nested.findings)
+    return FrontMatter({**front.fields, **stated}, nested.body, found)
+
+
+def parse_frontmatter(text: str) -> FrontMatter:
+    """Split a SKILL.md into front matter and body; every problem is a finding, nothing is ever raised.
+
+    The opening mark is the first line that is not blank; `---` or `...` on a line of its own closes. Strict
+    YAML comes first (strings only; anchors, aliases and repeated documents refused; at most 65,536
+    characters), then the same with single-line values quoted, then `key: value` lines. Text between marks
+    that holds no key stays in the body. A second front matter right below the first
+    overrides it. Newlines come back as LF.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    front = _parsed(text)
+    return _with_nested(front) if front.fields else front

@@ -1,0 +1,60 @@
+"""A skill's name: from its front matter, else its folder, and what the specification says of it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from storage.schemas import Finding, RawDocument
+from tasks.refine.text.canonical import canonical
+from tasks.refine.text.findings import finding
+from tasks.refine.text.strict_yaml import Value
+
+MAX_NAME_CHARS = 64
+_ASCII_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def folder_of(raw: RawDocument) -> str:
+    """Return the name of the folder that holds the skill; its repository's where it lies at the root.
+
+    From `path` (the folder or the file, as the source wrote it), else from the last part of `doc_id`, where
+    ids joined by double hyphens, which no valid name holds, are taken apart too.
+    """
+    parts = [part for part in (raw.path or "").replace("\\", "/").split("/") if part not in {"", "."}]
+    if parts and parts[-1].casefold().endswith(".md"):
+        parts.pop()
+    if parts:
+        return parts[-1]
+    return re.split(r"--", raw.doc_id.rstrip("/").rpartition("/")[2])[-1] or raw.doc_id
+
+
+def _is_unicode_name(name: str) -> bool:
+    """Tell whether the reference validator accepts a name: NFKC, lower case of any script, hyphens."""
+    normal = unicodedata.normalize("NFKC", name)
+    return normal == normal.lower() and all(part.isalnum() for part in normal.split("-"))
+
+
+def _judged(name: str, folder: str) -> tuple[Finding, ...]:
+    found = []
+    if len(name) > MAX_NAME_CHARS:
+        found.append(finding("name.too-long", f"{len(name)} characters, at most {MAX_NAME_CHARS}"))
+    if not _ASCII_NAME.fullmatch(name):
+        found.append(finding("name.not-ascii" if _is_unicode_name(name) else "name.pattern", name))
+    if unicodedata.normalize("NFKC", name) != unicodedata.normalize("NFKC", folder):
+        found.append(finding("name.folder", f"{name!r} in folder {folder!r}"))
+    return tuple(found)
+
+
+def name_of(value: Value | None, folder: str) -> tuple[str, bool, tuple[Finding, ...]]:
+    """Return a skill's name, whether it had to be inferred from the folder, and findings on it.
+
+    A name that is present is judged by the specification's rules but kept as written, on one line.
+
+    Args:
+        value: The front matter's `name`; anything but text counts as missing.
+        folder: See `folder_of`.
+    """
+    name = " ".join(canonical(value)[0].split()) if isinstance(value, str) else ""
+    if name:
+        return name, False, _judged(name, folder)
+    return " ".join(canonical(folder)[0].split()) or folder, True, (finding("name.missing"),)

@@ -1,0 +1,161 @@
+"""What may be done with a text: a class by its licence, for answering here and for passing on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import polars as pl
+from boolean import Expression
+from license_expression import AND, OR, ExpressionError, LicenseWithExceptionSymbol
+
+from storage.errors import WrongInput
+from storage.served import CLASSES, LicenceClass
+from tasks.refine.licences.names import PROPRIETARY, spdx_licensing
+
+# Passing on needs a notice at most. Copyleft, non-commercial and no-derivatives terms ask for more than a
+# mixed corpus can promise: they are not listed here, so that they are `other` licences.
+PERMISSIVE = (
+    "MIT", "MIT-0", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD", "Zlib", "BSL-1.0",
+    "Unlicense", "CC0-1.0", "CC-BY-4.0",
+)  # fmt: skip
+REFUSING = (PROPRIETARY, "LicenseRef-Source-Available")
+
+
+def require_classes(names: Iterable[str]) -> frozenset[LicenceClass]:
+    """Return names of licence classes as a set.
+
+    Raises:
+        WrongInput: One is no class.
+    """
+    given = frozenset(names)
+    if strange := sorted(given - set(CLASSES)):
+        msg = f"licence class {strange[0]!r} is not known: choose one of {', '.join(CLASSES)}"
+        raise WrongInput(msg)
+    return cast("frozenset[LicenceClass]", given)
+
+
+@dataclass(frozen=True, slots=True)
+class LicencePolicy:
+    """The class of each licence.
+
+    Args:
+        allow: SPDX identifiers; any sequence will do (JSON has lists only).
+        deny: As `allow`.
+        unknown: The class where no licence is known.
+        other: The class of a known licence that is in neither list.
+
+    Raises:
+        WrongInput: A licence is both allowed and denied, or `unknown` or `other` is no class.
+    """
+
+    allow: tuple[str, ...] = PERMISSIVE
+    deny: tuple[str, ...] = REFUSING
+    unknown: LicenceClass = "metadata-only"
+    other: LicenceClass = "metadata-only"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "allow", tuple(self.allow))
+        object.__setattr__(self, "deny", tuple(self.deny))
+        if both := sorted(set(self.allow) & set(self.deny)):
+            msg = f"licence {both[0]} is both allowed and denied: name it once"
+            raise WrongInput(msg)
+        require_classes((self.unknown, self.other))
+
+
+# What nobody has licensed may not be passed on, nor the text of what asks for more than a notice. Answering
+# on the machine that fetched it, source and licence beside every answer, passes nothing on: only terms that
+# refuse use keep a text back. Were unknown ones kept back too, little could be answered: of 61,452 skills
+# 0.7 % state a licence.
+EXPORT_POLICY = LicencePolicy()
+SERVE_POLICY = LicencePolicy(unknown="allow", other="allow")
+
+
+def licence_policy(
+    allow: Sequence[str] | None, deny: Sequence[str] | None, *, unknown: LicenceClass, other: LicenceClass
+) -> LicencePolicy:
+    """Return the policy that settings name, its identifiers checked and spelt as SPDX spells them.
+
+    Args:
+        allow: SPDX identifiers, or one with its exception; None: the default list but for what `deny` names.
+        deny: As `allow`, the other way round.
+        unknown: The class where no licence is known.
+        other: The class of any other known licence.
+
+    Raises:
+        WrongInput: An identifier is not known to SPDX and no LicenseRef, or stands in both lists.
+    """
+    allowed = None if allow is None else [_spdx("licences_allow", name) for name in allow]
+    denied = None if deny is None else [_spdx("licences_deny", name) for name in deny]
+    if allowed is None:
+        allowed = [name for name in PERMISSIVE if name not in (denied or ())]
+    if denied is None:
+        denied = [name for name in REFUSING if name not in allowed]
+    return LicencePolicy(tuple(allowed), tuple(denied), unknown, other)
+
+
+def _spdx(setting: str, name: str) -> str:
+    licensing = spdx_licensing()
+    try:
+        tree = licensing.parse(name)
+        unknown = [key for key in licensing.unknown_license_keys(tree) if not key.startswith("LicenseRef-")]
+    except ExpressionError:
+        tree, unknown = None, []
+    if tree is None or unknown or isinstance(tree, AND | OR):
+        msg = f"{setting}: {name!r} is no SPDX identifier; those are listed at https://spdx.org/licenses"
+        raise WrongInput(msg)
+    return str(tree)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(licence: str) -> Expression | None:
+    return spdx_licensing().parse(licence)
+
+
+def _rank(licence_class: LicenceClass) -> int:
+    return CLASSES.index(licence_class)
+
+
+def _of_symbol(key: str, policy: LicencePolicy) -> LicenceClass:
+    if key in policy.deny:
+        return "deny"
+    return "allow" if key in policy.allow else policy.other
+
+
+def _of_tree(tree: Expression, policy: LicencePolicy) -> LicenceClass:
+    """Class an expression: of several terms that all apply the strictest counts, of a choice the mildest."""
+    if isinstance(tree, AND | OR):
+        classes = [_of_tree(part, policy) for part in tree.args]
+        return max(classes, key=_rank) if isinstance(tree, AND) else min(classes, key=_rank)
+    if isinstance(tree, LicenseWithExceptionSymbol):
+        listed = str(tree) in (*policy.allow, *policy.deny)
+        return _of_symbol(str(tree) if listed else tree.license_symbol.key, policy)
+    return _of_symbol(tree.key, policy)
+
+
+def licence_class(licence: str | None, policy: LicencePolicy) -> LicenceClass:
+    """Return the class of a document's licence (an SPDX expression, None: unknown) under a policy.
+
+    What is no SPDX expression counts as unknown.
+    """
+    if not licence:
+        return policy.unknown
+    try:
+        tree = _parsed(licence)
+    except ExpressionError:
+        return policy.unknown
+    return policy.unknown if tree is None else _of_tree(tree, policy)
+
+
+def licence_classes(licences: pl.Series, policy: LicencePolicy) -> pl.Series:
+    """Return the class of each licence of a series of SPDX expressions, null: unknown."""
+    known = {licence: licence_class(licence, policy) for licence in licences.unique()}
+    return pl.Series("licence_class", [known[licence] for licence in licences], dtype=pl.String)
+
+
+def count_classes(licences: pl.Series, policy: LicencePolicy) -> dict[LicenceClass, int]:
+    """Return how many of these licences are of each class; every class is there."""
+    counts = dict(licence_classes(licences, policy).value_counts().iter_rows())
+    return {name: int(counts.get(name, 0)) for name in CLASSES}

@@ -1,0 +1,150 @@
+"""A document's licence, from its own folder outwards; every contradiction is a finding."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from storage.schemas import Finding, LicenceFile, RawDocument
+from tasks.refine.licences.names import Stated, licence_tables, spdx_expression, stated_licence
+from tasks.refine.licences.texts import Recognised, recognise
+from tasks.refine.text.findings import finding
+from tasks.refine.text.strict_yaml import Value
+
+LicenceRule = Literal["folder-file", "frontmatter", "parent-file", "repository"]
+# LICENSE, LICENSE.md, LICENSE-MIT, COPYING.LESSER; not license_check.py.
+_LICENCE_NAME = re.compile(r"(?:licen[cs]e|copying)(?:[-_. ][\w.+-]*)?", re.IGNORECASE)
+_NO_TEXT = re.compile(r"\.(?:py|js|ts|sh|json|ya?ml|toml|go|rs|html?|png|svg|pdf)$", re.IGNORECASE)
+# What an author states is meant, if loosely; what a forge detected may be about other parts of a repository.
+_STATED, _FORGE = 0.9, 0.7
+_SPECIFIC = re.compile(r"-(?:only|or-later)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Licence:
+    """A document's licence: an SPDX expression or None, the rule that decided, how sure (0 to 1), findings.
+
+    A rule with no licence means that a file there sets terms which nobody has recognised.
+    """
+
+    licence: str | None
+    rule: LicenceRule | None
+    confidence: float
+    findings: tuple[Finding, ...]
+
+
+def skill_folder(path: str | None) -> str:
+    """Return the folder of a skill within its repository (empty: its root) from the path its source gave."""
+    parts = [part for part in (path or "").replace("\\", "/").split("/") if part not in {"", "."}]
+    if parts and parts[-1].casefold().endswith(".md"):
+        parts.pop()
+    return "/".join(parts)
+
+
+def nearest_licence_files(path: str | None, files: Sequence[LicenceFile]) -> list[LicenceFile]:
+    """Return the licence files of a skill's folder, or of the nearest folder above it that has some.
+
+    Args:
+        path: Of the skill, as its source gave it.
+        files: Licence files of its repository.
+    """
+    return next((found for found in _files_by_distance(path, files) if found), [])
+
+
+def _files_by_distance(path: str | None, files: Sequence[LicenceFile]) -> list[list[LicenceFile]]:
+    """Return licence files, a list a folder that has some: the skill's own (maybe empty), then upwards."""
+    named = [f for f in files if _is_licence(posixpath.basename(f.path))]
+    here = skill_folder(path)
+    own = [f for f in named if posixpath.dirname(f.path) == here]
+    above = {posixpath.dirname(f.path) for f in named if f not in own}
+    above = {folder for folder in above if not folder or here.startswith(f"{folder}/")}
+    outwards = sorted(above, key=len, reverse=True)
+    return [own, *([f for f in named if posixpath.dirname(f.path) == folder] for folder in outwards)]
+
+
+def _is_licence(name: str) -> bool:
+    return bool(_LICENCE_NAME.fullmatch(name)) and not _NO_TEXT.search(name)
+
+
+def _of_files(files: Sequence[LicenceFile]) -> tuple[Recognised, tuple[Finding, ...]]:
+    """Return what the licence files of one folder say together; all of several apply."""
+    found = []
+    known: dict[str, float] = {}
+    unknown = False
+    for file in files:
+        read = recognise(file.text)
+        if read.licence is None:
+            unknown = True
+            found.append(finding("licence.unrecognised", f"{file.path}: {read.note}"))
+            continue
+        known[read.licence] = max(read.confidence, known.get(read.licence, 0.0))
+        found.append(
+            finding("licence.recognised", f"{file.path}: {read.licence}, confidence {read.confidence:.2f}")
+        )
+    refused = sorted(set(known) & set(licence_tables()["refusals"]))
+    if refused:
+        return Recognised(refused[0], known[refused[0]]), tuple(found)
+    if unknown or not known:
+        return Recognised(None), tuple(found)
+    joined = " AND ".join(sorted(known))
+    return Recognised(spdx_expression(joined) or joined, min(known.values())), tuple(found)
+
+
+def _conflict(licence: str, rule: str, place: str, other: str | None) -> tuple[Finding, ...]:
+    """Return a finding where another place names another licence; "or later" alone is no other."""
+    if not other or _SPECIFIC.sub("", other) == _SPECIFIC.sub("", licence):
+        return ()
+    return (finding("licence.conflict", f"{licence} by {rule}, {other} by {place}"),)
+
+
+def _declared(value: Value | None, stated: Stated) -> tuple[Finding, ...]:
+    if not value:
+        return ()
+    shown = " ".join(str(value).split())[:300]
+    found = [finding("licence.declared", shown)]
+    if stated.licence is None and not stated.points_to_file:
+        found.append(finding("licence.unknown-name", f"{shown}: no licence that SPDX or the table knows"))
+    return tuple(found)
+
+
+def resolve_licence(raw: RawDocument, declared: Value | None) -> Licence:
+    """Return a document's licence by the first of four rules that decides.
+
+    `folder-file`: a licence file in the skill's folder. `frontmatter`: the declared value. `parent-file`: the
+    nearest folder above with a licence file. `repository`: what the forge says of the whole repository. A
+    file whose text is not recognised ends the search with no licence: terms are there, so those further out
+    do not count, nor what the author declares, unless that refuses what licences grant; nor does the forge's
+    word where the author points to a file that is not at hand. What is declared stays a finding as written.
+
+    Args:
+        raw: The document with its `licence_files` and `repo_licence`.
+        declared: The front matter's `license`.
+    """
+    stated = stated_licence(declared)
+    own, *above = _files_by_distance(raw.path, raw.licence_files)
+    here, on_here = _of_files(own)
+    found = (*_declared(declared, stated), *on_here)
+    if here.licence:
+        against = _conflict(here.licence, "folder-file", "frontmatter", stated.licence)
+        return Licence(here.licence, "folder-file", here.confidence, (*found, *against))
+    if stated.licence and (not own or stated.licence in licence_tables()["refusals"]):
+        return Licence(stated.licence, "frontmatter", _STATED, found)
+    if own:
+        return Licence(None, "folder-file", 0.0, found)
+    further = _further_out(raw, above[0] if above else [], points_to_file=stated.points_to_file)
+    return replace(further, findings=(*found, *further.findings))
+
+
+def _further_out(raw: RawDocument, nearest: list[LicenceFile], *, points_to_file: bool) -> Licence:
+    """Apply the rules `parent-file` and `repository`."""
+    forge = spdx_expression(raw.repo_licence) if raw.repo_licence else None
+    if nearest:
+        read, found = _of_files(nearest)
+        against = _conflict(read.licence, "parent-file", "repository", forge) if read.licence else ()
+        return Licence(read.licence, "parent-file", read.confidence, (*found, *against))
+    if points_to_file:
+        return Licence(None, None, 0.0, (finding("licence.file-missing"),))
+    return Licence(forge, "repository", _FORGE, ()) if forge else Licence(None, None, 0.0, ())

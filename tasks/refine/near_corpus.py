@@ -1,0 +1,139 @@
+"""Folds the corpus' near-duplicate texts, with what earlier nights found out about them."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from storage.parquet import read_frame
+from storage.root import Root
+from storage.state import SIGNATURES, compared_table, signatures_table
+from tasks.refine.corpus_files import read_bodies
+from tasks.refine.duplicates.minhash import BANDS, Bands, SignatureRule, signatures
+from tasks.refine.duplicates.near import Index, NearFolds, NearLimits, Similarities, near_folds
+from tasks.refine.duplicates.shingles import SHINGLE_RULE, Hashes, shingle_sets
+from tasks.refine.plan import STAGED_SIGNATURES
+
+log = logging.getLogger(__name__)
+NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
+
+
+def near_texts(root: Root, texts: pl.DataFrame, limits: NearLimits) -> pl.DataFrame:
+    """Return which texts fold onto which; what was not known of them is computed and kept below the root.
+
+    Args:
+        root: Where signatures and comparisons of earlier nights lie, and the files that hold the texts.
+        texts: Columns body_hash (unique) and file, a row a text, best rank first.
+        limits: What counts as near.
+
+    Returns:
+        Columns body_hash, onto (the hash of its survivor) and similarity, a row for each text that folds.
+    """
+    signed = _signed(root, texts, SignatureRule.for_threshold(limits.threshold))
+    table, hashes = compared_table(root), texts["body_hash"]
+    held = table.read().filter(pl.col("rule") == SHINGLE_RULE)
+    known = _numbered(held, hashes)
+    sizes = signed["size"].cast(pl.Int64).to_numpy()
+    found = near_folds(_matrix(signed), sizes, partial(_sets, root, texts), known, limits)
+    if found.uncompared:
+        log.warning("refine: %d texts have more look-alikes than are compared", found.uncompared)
+    new = _compared(found.pairs[len(known[0]) :], found.similarity[len(known[0]) :], hashes)
+    keys = new["body_hash"].unique().to_list()
+    of_keys = held.filter(pl.col("body_hash").is_in(keys))
+    table.replace(keys, pl.concat([of_keys, new]))
+    return _folded(found, hashes)
+
+
+def nearest(root: Root, gone: pl.Series, held: pl.Series, threshold: float) -> pl.DataFrame:
+    """Return for each text gone (body_hash) the held text most like it (other), where one is near."""
+    near = compared_table(root).read().filter(pl.col("similarity") >= threshold)
+    both = pl.concat([
+        near.select("body_hash", "other", "similarity"),
+        near.select(body_hash="other", other="body_hash", similarity="similarity"),
+    ])  # fmt: skip
+    likely = both.filter(pl.col("body_hash").is_in(gone.implode()), pl.col("other").is_in(held.implode()))
+    best = likely.sort("similarity", "other", descending=[True, False])
+    return best.unique("body_hash", keep="first", maintain_order=True).select("body_hash", "other")
+
+
+def forget_texts(root: Root, held: pl.Series) -> None:
+    """Forget what is known of texts that the corpus holds no more; `held` are the hashes of those it does."""
+    table = signatures_table(root)
+    known = table.read(columns=["body_hash"])["body_hash"]
+    gone = known.filter(~known.is_in(held.implode()))
+    if gone.is_empty():
+        return
+    compared = compared_table(root)
+    rows = compared.read()
+    over = rows.filter(pl.any_horizontal(pl.col("body_hash", "other").is_in(gone.implode())))
+    keys = over["body_hash"].unique()
+    left = rows.join(over, on=["body_hash", "other"], how="anti")
+    compared.replace(keys.to_list(), left.filter(pl.col("body_hash").is_in(keys.implode())))
+    table.replace(gone.to_list(), pl.DataFrame(schema=SIGNATURES))
+
+
+def _signed(root: Root, texts: pl.DataFrame, rule: SignatureRule) -> pl.DataFrame:
+    """Return the signature of every text, in their order, after computing those that are missing."""
+    table = signatures_table(root)
+    held = table.read().filter(pl.col("rule") == rule.name)
+    staged = _staged_signatures(root).filter(pl.col("rule") == rule.name)
+    fresh = staged.join(held, on="body_hash", how="anti").join(texts, on="body_hash", how="semi")
+    known = pl.concat([held, fresh])
+    missing = texts.join(known, on="body_hash", how="anti")
+    made = [
+        frame.select("body_hash", rule=pl.lit(rule.name)).hstack(signatures(frame["body"], rule))
+        for frame in read_bodies(root, missing.select("body_hash", "file"))
+    ]
+    new = pl.concat([fresh, *made])
+    table.replace(new["body_hash"].to_list(), new)
+    return texts.select("body_hash").join(pl.concat([held, new]), on="body_hash", maintain_order="left")
+
+
+def _staged_signatures(root: Root) -> pl.DataFrame:
+    """Return the signatures that were made with the batches of this run, one a text."""
+    frames = [read_frame(root, f, SIGNATURES) for f in root.files(STAGED_SIGNATURES, ".parquet")]
+    return pl.concat([pl.DataFrame(schema=SIGNATURES), *frames]).unique("body_hash", maintain_order=True)
+
+
+def _matrix(signed: pl.DataFrame) -> Bands:
+    rows = b"".join(row or bytes(4 * BANDS) for row in signed["bands"])
+    return np.frombuffer(rows, np.dtype("<u4")).reshape(-1, BANDS)
+
+
+def _sets(root: Root, texts: pl.DataFrame, wanted: Index) -> dict[int, Hashes]:
+    where = texts.select("body_hash", "file").with_row_index("number")[wanted]
+    return {
+        number: found
+        for frame in read_bodies(root, where)
+        for number, found in zip(frame["number"], shingle_sets(frame["body"]), strict=True)
+    }
+
+
+def _numbered(compared: pl.DataFrame, hashes: pl.Series) -> tuple[Index, Similarities]:
+    """Return pairs of texts that are both there as numbers, better first, and their similarity."""
+    numbers = pl.DataFrame({"hash": hashes}).with_row_index("number").cast({"number": pl.Int64})
+    found = compared.join(numbers, left_on="body_hash", right_on="hash").join(
+        numbers, left_on="other", right_on="hash", suffix="_other"
+    )
+    pairs = found.select("number", "number_other").to_numpy().reshape(-1, 2)
+    return np.sort(pairs, axis=1), found["similarity"].to_numpy()
+
+
+def _compared(pairs: Index, similarity: Similarities, hashes: pl.Series) -> pl.DataFrame:
+    one, other = hashes[pairs[:, 0]], hashes[pairs[:, 1]]
+    rows = pl.DataFrame({"one": one, "two": other, "similarity": similarity})
+    return rows.select(
+        body_hash=pl.min_horizontal("one", "two"), other=pl.max_horizontal("one", "two"),
+        rule=pl.lit(SHINGLE_RULE), similarity="similarity",
+    )  # fmt: skip
+
+
+def _folded(found: NearFolds, hashes: pl.Series) -> pl.DataFrame:
+    folded = pl.DataFrame({"better": found.onto, "worse": np.arange(found.onto.size)})
+    pairs = pl.DataFrame(found.pairs, schema=["better", "worse"], orient="row")
+    rows = folded.join(pairs.with_columns(similarity=found.similarity), on=["better", "worse"])
+    columns = {"body_hash": hashes[rows["worse"]], "onto": hashes[rows["better"]]}
+    return pl.DataFrame({**columns, "similarity": rows["similarity"]}, schema=NEAR)

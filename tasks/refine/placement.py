@@ -1,0 +1,84 @@
+"""Puts staged documents in place, partition by partition: never more of them in memory than one holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+
+import polars as pl
+
+from storage.parquet import read_frame, write_frame
+from storage.partitions import partition_of
+from storage.root import Root
+from storage.schemas import DOCUMENTS
+from storage.state import documents_table, folded_table
+from tasks.refine.plan import STAGED
+
+SORTED = "state/staged/sorted"
+_MAX_BYTES = 200_000_000
+Partitioned = dict[int, set[str]]
+
+
+class Arrivals:
+    """Staged documents by the partition they belong to; what does not fit in memory is sorted into files."""
+
+    def __init__(self, root: Root) -> None:
+        self._root, self._written = root, defaultdict[int, list[str]](list)
+        root.delete(SORTED)
+        self._held = pl.DataFrame(schema=DOCUMENTS)
+        waiting, size = [self._held], 0
+        for number, file in enumerate(root.files(STAGED, ".parquet")):
+            waiting.append(read_frame(root, file, DOCUMENTS))
+            size += int(waiting[-1].estimated_size())
+            if size > _MAX_BYTES:
+                self._write(pl.concat(waiting), number)
+                waiting, size = [self._held], 0
+        self._held = pl.concat(waiting)
+        self._partition = self._partitions(self._held)
+
+    def of(self, partition: int) -> pl.DataFrame:
+        """Return the documents of a partition."""
+        files = self._written[partition]
+        held = self._held.filter(self._partition == partition)
+        return pl.concat([*(read_frame(self._root, file, DOCUMENTS) for file in files), held])
+
+    def _partitions(self, frame: pl.DataFrame) -> pl.Series:
+        return frame["doc_id"].map_elements(partition_of, return_dtype=pl.Int64)
+
+    def _write(self, frame: pl.DataFrame, number: int) -> None:
+        partitions = self._partitions(frame)
+        for partition in partitions.unique().sort():
+            file = f"{SORTED}/part-{partition:02d}/{number:06d}.parquet"
+            write_frame(self._root, file, frame.filter(partitions == partition), DOCUMENTS)
+            self._written[partition].append(file)
+
+
+def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str]) -> None:
+    """Make the corpus and the copies beside it hold what they should; arrivals first, departures after.
+
+    Args:
+        root: The root, with staged documents.
+        replaced: Documents that leave the corpus, or come to it from what is staged.
+        moved: Documents that a copy becomes, or that become a copy, unchanged.
+        copies: Documents that are copies now; all others of the corpus survive.
+    """
+    documents, folded, arrivals = documents_table(root), folded_table(root), Arrivals(root)
+    replacing, moving = _by_partition(replaced), _by_partition(moved)
+    all_copies = frozenset(copies)
+    for partition in sorted(replacing.keys() | moving.keys()):
+        rows = arrivals.of(partition)
+        if moving[partition]:
+            held = pl.concat([documents.read([partition]), folded.read([partition])]).unique("doc_id")
+            rows = pl.concat([rows, held.filter(pl.col("doc_id").is_in(list(moving[partition])))])
+        ids = replacing[partition] | moving[partition]
+        beside = ids & all_copies
+        folded.replace(beside, rows.filter(pl.col("doc_id").is_in(list(beside))))
+        documents.replace(ids, rows.filter(~pl.col("doc_id").is_in(list(beside))))
+        folded.replace(ids - beside, rows.clear())
+
+
+def _by_partition(doc_ids: Collection[str]) -> Partitioned:
+    found = defaultdict[int, set[str]](set)
+    for doc_id in doc_ids:
+        found[partition_of(doc_id)].add(doc_id)
+    return found

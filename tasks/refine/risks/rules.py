@@ -1,0 +1,134 @@
+"""The risk rules, read from data; a rule that cannot hold is refused when it is read."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from storage.errors import TerminalError
+from storage.schemas import Severity
+from tasks.refine.text.redact import secret_rules_text
+from tasks.refine.text.rules import parse_rules, rules_text
+
+# Raised when the code around the rules judges otherwise than before; the rules' own text counts by itself.
+RULES_VERSION = 2
+GROUPS = (
+    "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
+)  # fmt: skip
+Context = Literal["fence", "quote", "negation", "education"]
+_FILE = "risk_rules.yaml"
+
+
+class RiskRuleError(TerminalError):
+    """A rule of the data file cannot be used; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RiskRule:
+    """One rule of the data file, whose head describes the fields; patterns are compiled."""
+
+    id: str
+    severity: Severity
+    description: str
+    hits: tuple[str, ...]
+    near_misses: tuple[str, ...]
+    pattern: re.Pattern[str] | None = None
+    near: re.Pattern[str] | None = None
+    within: int = 0
+    order: Literal["before", "either"] = "before"
+    line: bool = False
+    named: bool = False
+    literals: tuple[str, ...] = ()
+    screen: str = ""
+    where: str = "document"
+    weighed_by: frozenset[Context] = frozenset()
+    hosts: bool = False
+    measure: str = ""
+    at_least: int = 0
+
+    @property
+    def group(self) -> str:
+        """The first part of the id."""
+        return self.id.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RiskRules:
+    """All rules, in the file's order, and what weighs: known hosts, words of security texts, negation."""
+
+    rules: tuple[RiskRule, ...]
+    known_hosts: frozenset[str]
+    education: tuple[str, ...]
+    education_terms: int
+    negation: re.Pattern[str]
+
+
+def pattern_of(given: str | list[str]) -> re.Pattern[str]:
+    """Compile a rule's pattern: a list is an alternation, a blank means one to eight white characters."""
+    joined = "|".join(given) if isinstance(given, list) else given
+    return re.compile(joined.replace(" ", r"(?:\s{1,8})"))
+
+
+def _rule(row: dict[str, Any]) -> RiskRule:
+    contexts = frozenset(row.get("weighed_by", ()))
+    given = {**row, "weighed_by": contexts}
+    given.update({key: pattern_of(row[key]) for key in ("pattern", "near") if key in row})
+    given.update({key: tuple(row[key]) for key in ("literals", "hits", "near_misses") if key in row})
+    rule = RiskRule(**given)
+    bad = (
+        rule.group not in GROUPS
+        or rule.severity not in get_args(Severity)
+        or not contexts <= set(get_args(Context))
+        or (rule.pattern is None) == (not rule.measure)
+        or bool(rule.literals) == bool(rule.screen)
+    )
+    if bad:
+        msg = (
+            f"{_FILE}: rule {rule.id} has an unknown group, severity or context, no pattern, or no cheap test"
+        )
+        raise RiskRuleError(msg)
+    return rule
+
+
+def rules_from(text: str) -> RiskRules:
+    """Read rules from YAML as the packaged file is written.
+
+    Raises:
+        RiskRuleError: A rule is incomplete, names what is not known, or its id is taken.
+    """
+    data = parse_rules(text)
+    try:
+        rules = tuple(_rule(row) for row in data["rules"])
+    except (TypeError, KeyError, re.error) as error:
+        msg = f"{_FILE}: a rule cannot be read ({error})"
+        raise RiskRuleError(msg) from error
+    if len({rule.id for rule in rules}) < len(rules):
+        msg = f"{_FILE}: two rules share an id"
+        raise RiskRuleError(msg)
+    return RiskRules(
+        rules,
+        frozenset(data["known_hosts"]),
+        tuple(data["education"]),
+        data["education_terms"],
+        re.compile("|".join(data["negation"])),
+    )
+
+
+def _text() -> str:
+    return rules_text(_FILE)
+
+
+@functools.cache
+def risk_rules() -> RiskRules:
+    """Return the packaged rules, read once a process."""
+    return rules_from(_text())
+
+
+@functools.cache
+def rules_digest() -> str:
+    """Return 12 hexadecimal digits that change with the rules of risks or of redaction, or their version."""
+    rules = f"{RULES_VERSION}\n{_text()}\n{secret_rules_text()}"
+    return hashlib.sha256(rules.encode()).hexdigest()[:12]

@@ -1,0 +1,1 @@
+"""Text of a document: bytes come in, a canonical, redacted body goes out; begin with `decode`."""

@@ -1,0 +1,54 @@
+"""What aggregators add to the skills they pass on, as rules in data; to add one, add a row and its test."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from storage.schemas import Finding
+from tasks.refine.text.findings import finding
+
+# Every pattern ends at the text's end, so only its last characters need be looked at.
+_WITHIN_CHARS = 1000
+Where = Literal["description", "body"]
+
+
+class BoilerplateRule(NamedTuple):
+    """A text to remove: the rule's name, the field it stands in, and its pattern."""
+
+    name: str
+    where: Where
+    pattern: re.Pattern[str]
+
+
+# Each pattern is anchored at the end: the same words in the middle of a text are its author's.
+RULES: tuple[BoilerplateRule, ...] = (
+    BoilerplateRule(
+        "tomevault-trailer",
+        "body",
+        re.compile(
+            r"(?:^-{3,}[ \t]*\n\s*)?^> Source: [^\n]*distributed by \[?TomeVault\b[^\n]*"
+            r"(?:\s*<!-- tomevault:[^\n]*-->)?\s*\Z",
+            re.MULTILINE,
+        ),
+    ),
+    BoilerplateRule("tomevault-comment", "body", re.compile(r"^<!-- tomevault:[^\n]*-->\s*\Z", re.MULTILINE)),
+    BoilerplateRule(
+        "tomevault-description",
+        "description",
+        re.compile(r"(?:\A|(?<=\s))Use when this capability is needed\.\s*\Z"),
+    ),
+)
+
+
+def strip_boilerplate(text: str, where: Where) -> tuple[str, tuple[Finding, ...]]:
+    """Return the text without that field's known boilerplate, and a finding for each rule that hit."""
+    found: list[Finding] = []
+    for rule in RULES:
+        if rule.where != where:
+            continue
+        hit = rule.pattern.search(text, max(0, len(text) - _WITHIN_CHARS))
+        if hit:
+            found.append(finding("boilerplate.removed", rule.name))
+            text = text[: hit.start()].rstrip()
+    return text, tuple(found)

@@ -1,0 +1,124 @@
+"""Canonical text: what two copies of one text have in common, whatever system they went through."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from storage.schemas import Finding
+from tasks.refine.text.findings import finding
+
+# Openers may stand in quotes and list items, at any depth; an info string holds no backtick.
+_OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
+_CLOSER = re.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*$")
+
+
+def _closes(line: str, opener: str) -> bool:
+    match = _CLOSER.match(line)
+    return match is not None and match["fence"].startswith(opener)
+
+
+def fenced(lines: Sequence[str]) -> tuple[list[bool], bool]:
+    """Tell which lines lie between a fence's marks, and whether the last fence is never closed.
+
+    Returns:
+        One bool a line (the marks themselves are False), and True where a fence runs to the end unclosed.
+    """
+    inside: list[bool] = []
+    opener = ""
+    for line in lines:
+        if "```" not in line and "~~~" not in line:
+            inside.append(bool(opener))
+            continue
+        if opener:
+            closing = _closes(line, opener)
+            inside.append(not closing)
+            opener = "" if closing else opener
+            continue
+        match = _OPENER.match(line)
+        opener = match["fence"] if match else ""
+        inside.append(False)
+    return inside, bool(opener)
+
+
+def has_open_fence(text: str) -> bool:
+    """Tell whether a code fence of `text` is never closed."""
+    return fenced([line for line in text.split("\n") if "```" in line or "~~~" in line])[1]
+
+
+# Control characters but tab and newline, and lone surrogates, which no UTF-8 file can hold.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# Composing takes time quadratic in the marks on one letter; no script needs more than a few.
+MAX_STACKED_MARKS = 100
+_MAYBE_STACKED = re.compile(
+    f"[^\x00-\u02ff\u3041-\u3096\u30a1-\u9fff\uac00-\ud7a3]{{{MAX_STACKED_MARKS + 1},}}"
+)
+_LEADING_BLANK = re.compile(r"\A(?:[ \t]*\n)+")
+
+
+def control_share(text: str) -> float:
+    """Return the share of control characters (0 to 1) among all; line ends and tabs are none."""
+    return len(_CONTROL.findall(text.replace("\r", "\n"))) / max(len(text), 1)
+
+
+def _unstacked(match: re.Match[str]) -> str:
+    kept = []
+    stacked = 0
+    for character in match[0]:
+        stacked = stacked + 1 if unicodedata.combining(character) else 0
+        if stacked <= MAX_STACKED_MARKS:
+            kept.append(character)
+    return "".join(kept)
+
+
+def _without_trailing_space(text: str) -> str:
+    """Drop trailing space outside code fences; a Markdown hard break becomes exactly two spaces.
+
+    Inside a fence space is content (a patch's empty context line is one space), so it stays.
+    """
+    if " \n" not in text and "\t\n" not in text:
+        return text
+    lines = text.split("\n")
+    inside, _ = fenced(lines)
+    for i, line in enumerate(lines):
+        bare = line.rstrip(" \t")
+        if inside[i] or bare == line:
+            continue
+        is_mark = bare.lstrip(" \t>")[:3] in {"", "```", "~~~"}
+        followed = i + 1 < len(lines) and lines[i + 1].strip(" \t")
+        lines[i] = bare + "  " if line.endswith("  ") and followed and not is_mark else bare
+    return "\n".join(lines)
+
+
+def canonical(text: str) -> tuple[str, tuple[Finding, ...]]:
+    """Return the canonical form of a text, and what had to be changed for it.
+
+    Newlines become LF; byte-order marks and control characters (but tab and newline) go; Unicode is
+    composed (NFC), with at most 100 marks on one letter; trailing space goes, except inside code fences and
+    in Markdown hard breaks, which become two spaces; blank lines at both ends go, the last newline with
+    them. Idempotent.
+    """
+    found: list[Finding] = []
+    if "\r" in text:
+        found.append(finding("document.crlf"))
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "\ufeff" in text:
+        found.append(finding("document.bom"))
+        text = text.replace("\ufeff", "")
+    if control := _CONTROL.findall(text):
+        found.append(
+            finding("document.control-characters", f"{len(control)} control characters were removed")
+        )
+        text = _CONTROL.sub("", text)
+    if "\ufffd" in text:
+        found.append(
+            finding("document.replacement-characters", f"{text.count(chr(0xFFFD))} characters were lost")
+        )
+    # Removing first, composing after: a removed character may have kept a letter and its accent apart.
+    if not text.isascii():
+        foreign = len(text) - len(text.encode("ascii", "ignore"))
+        unstacked = _MAYBE_STACKED.sub(_unstacked, text) if foreign > MAX_STACKED_MARKS else text
+        found.extend([finding("document.stacked-marks")] if unstacked != text else [])
+        text = unicodedata.normalize("NFC", unstacked)
+    return _LEADING_BLANK.sub("", _without_trailing_space(text)).rstrip(), tuple(found)

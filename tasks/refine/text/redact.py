@@ -1,0 +1,233 @@
+"""Key-like strings are taken out before a text goes on; the unredacted text stays where it was fetched to."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from storage.schemas import Finding
+from tasks.refine.text.rules import parse_rules, rules_text
+
+_FILE = "secret_rules.yaml"
+_BEFORE_CHARS = 80
+_LEAST_WORD = 10
+_LEAST_PIECE = 12
+_LEAST_DISTINCT = 8
+_PIECES = re.compile(r"[^A-Za-z0-9+/=]+|/(?=[a-z]{3})")
+_LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_CHAIN_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_DIGITS_INSIDE = re.compile(r"(?<=[A-Za-z])[0-9]{1,8}(?=[A-Za-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRule:
+    """One kind of secret; the head of the data file describes the fields."""
+
+    kind: str
+    literals: tuple[bytes, ...]
+    pattern: re.Pattern[str]
+    before: re.Pattern[str] | None = None
+    unless: re.Pattern[str] | None = None
+    fold: bool = False
+    mixed: bool = False
+    bits: float = 0.0
+    form: str = "key"
+    placeholders: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SecretRules:
+    rules: tuple[SecretRule, ...]
+    placeholders: tuple[str, ...]
+    placeholder_words: re.Pattern[str]
+    trivial_passwords: frozenset[str]
+
+
+def secret_rules_text() -> str:
+    """Return the packaged file of rules as it is written, for digests."""
+    return rules_text(_FILE)
+
+
+def _rule(row: dict[str, Any]) -> SecretRule:
+    given = {**row, "literals": tuple(_bytes(literal) for literal in row["literals"])}
+    given.update({key: re.compile(row[key]) for key in ("pattern", "before", "unless") if key in row})
+    given.update({key: tuple(row[key]) for key in ("placeholders",) if key in row})
+    return SecretRule(**given)
+
+
+def _starts_of_words(words: list[str]) -> re.Pattern[str]:
+    small, capital = "|".join(words), "|".join(word.capitalize() for word in words)
+    return re.compile(f"(?<![A-Za-z0-9])(?i:{small})|(?:{capital})(?=[A-Z][a-z]{{2}})")
+
+
+@functools.cache
+def _secret_rules() -> _SecretRules:
+    data = parse_rules(secret_rules_text())
+    return _SecretRules(
+        tuple(_rule(row) for row in data["rules"]),
+        tuple(str(word) for word in data["placeholders"]),
+        _starts_of_words(data["placeholder_words"]),
+        frozenset(data["trivial_passwords"]),
+    )
+
+
+def secret_kinds() -> tuple[str, ...]:
+    """Return every kind that can stand in `[redacted:<kind>]`."""
+    return tuple(rule.kind for rule in _secret_rules().rules)
+
+
+def _entropy(text: str) -> float:
+    """Return the Shannon entropy of a text's characters in bits a character."""
+    counts = Counter(text).values()
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts)
+
+
+def _is_mixed(secret: str) -> bool:
+    """Tell a key from names joined by dashes: one long piece holds letters and digits."""
+    if _UUID.fullmatch(secret) or _CHAIN_ADDRESS.fullmatch(secret):
+        return False
+    pieces = [piece for piece in _PIECES.split(secret) if len(piece) >= _LEAST_PIECE]
+    return any(_LETTER.search(piece) and _DIGIT.search(piece) for piece in pieces)
+
+
+def _is_placeholder(rule: SecretRule, secret: str) -> bool:
+    """Tell whether a secret holds a word that stands for one, as its kind has them.
+
+    The letters of a long key spell any short word by chance, so such a word counts at the start of a piece
+    only, and kinds that are longer still have words of their own.
+    """
+    known = _secret_rules()
+    lowered = secret.lower()
+    if rule.placeholders is not None:
+        return any(word in lowered for word in rule.placeholders)
+    return any(word in lowered for word in known.placeholders) or bool(known.placeholder_words.search(secret))
+
+
+def _is_password(secret: str) -> bool:
+    return secret.lower() not in _secret_rules().trivial_passwords and len(set(secret)) > 2
+
+
+def _is_strange_password(secret: str) -> bool:
+    """Tell a password that a person or a generator made up from a name: digits stand inside its letters."""
+    cases = secret != secret.lower() and secret != secret.upper()
+    return _is_password(secret) and cases and len(_DIGITS_INSIDE.findall(secret)) > 1
+
+
+def _is_login(rule: SecretRule, secret: str) -> bool:
+    """Tell whether Base64 holds `user:password` (RFC 7617), with a password that is somebody's."""
+    try:
+        login = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    password = login.partition(":")[2]
+    return bool(password) and not _is_placeholder(rule, login) and _is_password(password)
+
+
+def _is_key(rule: SecretRule, secret: str) -> bool:
+    if rule.mixed and not _is_mixed(secret):
+        return False
+    return len(set(secret)) >= _LEAST_DISTINCT and _entropy(secret) >= rule.bits
+
+
+def _is_live(rule: SecretRule, text: str, match: re.Match[str]) -> bool:
+    secret = match["secret"]
+    before = text[max(0, match.start() - _BEFORE_CHARS) : match.start()]
+    if (rule.before and not rule.before.search(before)) or (rule.unless and rule.unless.search(before)):
+        return False
+    if _is_placeholder(rule, secret):
+        return False
+    match rule.form:
+        case "password":
+            return _is_password(secret)
+        case "strange-password":
+            return _is_strange_password(secret)
+        case "login":
+            return _is_login(rule, secret)
+        case _:
+            return _is_key(rule, secret)
+
+
+def _long_words(text: str) -> str:
+    """Return the words that can hold a secret with the literal that tells it; all else goes unsearched."""
+    return " ".join(word for word in text.split() if len(word) >= _LEAST_WORD)
+
+
+def _applicable(text: str) -> list[SecretRule]:
+    words = _bytes(_long_words(text))
+    if not words:
+        return []
+    # What a secret is assigned to may stand in another word.
+    folded = _bytes(text.lower())
+    return [rule for rule in _secret_rules().rules if _holds(folded if rule.fold else words, rule)]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _holds(text: bytes, rule: SecretRule) -> bool:
+    return any(map(text.__contains__, rule.literals))  # a generator would take longer than the search
+
+
+def _live(rule: SecretRule, text: str) -> Iterator[tuple[int, int]]:
+    for match in rule.pattern.finditer(text):
+        if _is_live(rule, text, match):
+            yield match.span("secret")
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was redacted of one kind: where the first stood, how long it was, and how many there were."""
+
+    line: int
+    size: int
+    number: int = 0
+
+
+def _redacted_by(rule: SecretRule, text: str, found: dict[str, _Found]) -> str:
+    """Return the text without the rule's secrets, which are counted in what was found."""
+    pieces: list[str] = []
+    done = 0
+    for start, end in _live(rule, text):
+        if rule.kind not in found:
+            found[rule.kind] = _Found(text.count("\n", 0, start) + 1, end - start)
+        found[rule.kind].number += 1
+        pieces += [text[done:start], f"[redacted:{rule.kind}]"]
+        done = end
+    return "".join([*pieces, text[done:]]) if pieces else text
+
+
+def _finding(kind: str, of_kind: _Found) -> Finding:
+    also = f" (and {of_kind.number - 1:,} more)" if of_kind.number > 1 else ""
+    size = f"{of_kind.size:,} characters that look like a live {kind} were redacted{also}"
+    return Finding(f"risk.secret.{kind}", "warning", f"line {of_kind.line}: {size}")
+
+
+def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
+    """Return a text with every key-like string replaced by `[redacted:<kind>]`, and a finding for each kind.
+
+    Replaced are strings of a known issuer's form and of enough entropy, private keys between their marks,
+    passwords in addresses, logins in commands and headers, mixed strings of at least 16 characters that are
+    assigned to a name that says secret, and shorter ones with digits inside that are assigned to a password.
+    Placeholders, hashes, ids and encoded pictures are left. Idempotent; takes time linear in the text. A
+    finding names the line of the kind's first secret and says how many more there are.
+
+    Args:
+        text: Any text; lines of findings count from 1 in it.
+    """
+    found: dict[str, _Found] = {}
+    before = ""
+    # What is taken out may have kept its neighbour from being seen, and leaves a mark that rules read too.
+    while text != before:
+        before = text
+        for rule in _applicable(text):
+            text = _redacted_by(rule, text, found)
+    return text, tuple(_finding(kind, of_kind) for kind, of_kind in found.items())

@@ -1,0 +1,94 @@
+"""What a language model thinks of a document's nodes, beside the scorer of the default method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.errors import WrongInput
+from storage.schemas import Node
+from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.quoting import shortened
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
+from tasks.retrieve.paging.outline import Floats
+
+NEEDED = "page-needed-1"
+
+"""Name of the prompt; raised whenever a word of what is sent changes."""
+
+_MOST_SENT = 4_000  # characters of a request
+_HEADINGS = 120  # characters of the titles above a node, the last ones
+_SCHEMA = {
+    "type": "object",
+    "properties": {"needed": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["needed"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RerankNodes:
+    """How a language model is asked about nodes.
+
+    Args:
+        nodes: Shown at most, those with the best scores.
+        characters: Of each, its two ends.
+        accuracy: The share of nodes that it is expected to judge right, in (0.5, 1): how much it counts.
+
+    Raises:
+        WrongInput: A number is out of its range.
+    """
+
+    nodes: int = 80
+    characters: int = 240
+    accuracy: float = 0.8
+
+    def __post_init__(self) -> None:
+        if min(self.nodes, self.characters) < 1 or not 0.5 < self.accuracy < 1:
+            msg = f"rerank: nodes {self.nodes}, characters {self.characters}: at least 1 each; "
+            raise WrongInput(msg + f"accuracy {self.accuracy}: between 0.5 and 1")
+
+
+class LlmReranker:
+    """Asks a language model once which nodes a request needs, and weighs its answer by Bayes' rule.
+
+    A node that it takes gains the log-odds of its accuracy, every other one loses as much.
+    Where it gives no answer that can be used, the scores stay, and `llm.fallbacks` counts it.
+
+    Args:
+        llm: Asks; its answers are kept.
+        settings: As `RerankNodes`.
+    """
+
+    def __init__(self, llm: FlowLlm, settings: RerankNodes | None = None) -> None:
+        self.llm, self._settings = llm, settings or RerankNodes()
+
+    def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
+        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None: no answer.
+
+        Raises:
+            LlmDenied: The server lets nobody in, or has no such model.
+        """
+        shown = np.sort(np.argsort(-scores, kind="stable")[: self._settings.nodes])
+        taken = run_blocking(self._taken(doc_id, [nodes[n] for n in shown.tolist()], query))
+        if taken is None:
+            return None
+        gain = math.log(self._settings.accuracy / (1 - self._settings.accuracy))
+        found = np.full(len(nodes), -gain)  # what was not shown had less to say for itself than what was
+        found[shown[[number - 1 for number in taken]]] = gain
+        return found
+
+    async def _taken(self, doc_id: str, nodes: Sequence[Node], query: str) -> list[int] | None:
+        records: list[dict[str, object]] = [{"request": query[:_MOST_SENT]}]
+        for number, node in enumerate(nodes, start=1):
+            text = shortened(node.text, self._settings.characters)
+            headings = shortened(" > ".join(node.heading_path), _HEADINGS, "end")
+            records.append({"node": number, "headings": headings, "text": text})
+        request = f"Which of the {len(nodes)} nodes does the request need?"
+        messages = asked_of(written_rules("page_needed"), records, request)
+        async with self.llm.book.opened():
+            check = numbers_under("needed", len(nodes))
+            return await self.llm.ask(NEEDED, messages, check, schema=_SCHEMA, doc_ids=[doc_id])

@@ -1,0 +1,104 @@
+"""How a language model is asked for a choice: again, and hotter, where an answer is malformed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import resources
+from typing import Any, TypeVar
+
+from tasks.models.llm.answer_cache import AnswerBook
+from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
+from tasks.models.llm.parse_json import find_json
+from tasks.models.llm.question import Question, Sampling
+from tasks.models.llm.quoting import data_block, quoted
+
+T = TypeVar("T")
+RETRIES = 2
+HOTTER = 0.3
+
+"""Added to the temperature at each try: SkillFlow, appendix A.2."""
+
+
+class FlowLlm:
+    """A language model whose answers are kept, and what happened when it had none.
+
+    Args:
+        book: Asks, and keeps answers: what was killed goes on where it was.
+        sampling: How the first answer is drawn.
+    """
+
+    def __init__(self, book: AnswerBook, sampling: Sampling | None = None) -> None:
+        self.book, self.sampling = book, sampling or Sampling()
+        self.fallbacks: Counter[str] = Counter()
+
+    async def ask(
+        self,
+        prompt: str,
+        messages: tuple[tuple[str, str], ...],
+        check: Callable[[str], T],
+        *,
+        schema: dict[str, Any] | None = None,
+        doc_ids: Sequence[str] = (),
+        heat: float = 0.0,
+    ) -> T | None:
+        """Return what `check` makes of an answer; None where there was none after all tries.
+
+        A malformed answer is asked for again at a temperature higher by `HOTTER`, `RETRIES` times; why there
+        is none at last is counted in `fallbacks` by prompt and reason.
+
+        Args:
+            prompt: Name and version of the prompt.
+            messages: `(role, content)`.
+            check: Raises `Rejected`.
+            schema: Of a JSON answer.
+            doc_ids: Whose text is in the messages.
+            heat: Added to the temperature from the first try on.
+
+        Raises:
+            LlmDenied: The server lets nobody in, or has no such model.
+        """
+        reason = "malformed"
+        for attempt in range(RETRIES + 1):
+            hotter = replace(self.sampling, temperature=self.sampling.temperature + heat + attempt * HOTTER)
+            question = Question(prompt, messages, hotter, schema, doc_ids=tuple(doc_ids))
+            try:
+                return await self.book.ask(question, check)
+            except Rejected as rejection:
+                if rejection.final:
+                    break
+            except (LlmRefused, LlmUnavailable, BudgetSpent) as failure:
+                reason = {LlmUnavailable: "unavailable", BudgetSpent: "budget"}.get(type(failure), "refused")
+                break
+        self.fallbacks[f"{prompt}: {reason}"] += 1
+        return None
+
+
+def asked_of(
+    rules: str, records: Sequence[dict[str, object]], request: str
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the messages: the rules, then strangers' texts as data, then what is wanted of them."""
+    return ("system", rules), ("user", f"{data_block([quoted(record) for record in records])}\n\n{request}")
+
+
+def written_rules(name: str) -> str:
+    """Return the text of a prompt that comes with the program."""
+    return resources.files("tasks.retrieve").joinpath(f"data/{name}.txt").read_text(encoding="utf-8").strip()
+
+
+def numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
+    """Return a check of answers `{key: [numbers of 1 to most]}`; it gives each number once, ascending."""
+
+    def check(text: str) -> list[int]:
+        found = find_json(text)
+        numbers = found.get(key) if isinstance(found, dict) else found
+        if not isinstance(numbers, list) or not all(type(n) is int for n in numbers):
+            reason = f'an object {{"{key}": [whole numbers]}} is wanted'
+            raise Rejected(reason)
+        if wrong := [n for n in numbers if not 1 <= n <= most]:
+            reason = f"number {wrong[0]} is none of 1 to {most}"
+            raise Rejected(reason)
+        return sorted(set(numbers))
+
+    return check

@@ -1,0 +1,112 @@
+"""Retrieval in stages, each of which keeps fewer skills than the one before: SkillFlow, section 3."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from storage.errors import WrongInput
+from tasks.retrieve.routing.skill import Skill
+
+
+@dataclass(frozen=True, slots=True)
+class StageRanking:
+    """What a stage of a method kept for a task, best first, in its own milliseconds; `k` None: no limit."""
+
+    stage: str
+    doc_ids: Sequence[str]
+    milliseconds: float
+    k: int | None = None
+
+
+class Stage(Protocol):
+    """Keeps the skills that fit a task best."""
+
+    @property
+    def name(self) -> str:
+        """How the stage is called in reports."""
+
+    @property
+    def k(self) -> int:
+        """How many skills it keeps at most."""
+
+    def narrow(self, task: str, among: Sequence[int]) -> list[int]:
+        """Return positions of the skills kept, best first.
+
+        Args:
+            task: What is to be done.
+            among: Positions that the stage before has kept, best first.
+        """
+
+
+class Staged:
+    """Runs stages one after another.
+
+    Args:
+        skills: The corpus.
+        stages: At least one, in order.
+        clock: Seconds that only ever grow.
+
+    Raises:
+        WrongInput: There is no stage, or one keeps more than the stage before it.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[Skill],
+        stages: Sequence[Stage],
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        sizes = [stage.k for stage in stages]
+        if not sizes or sizes != sorted(sizes, reverse=True) or min(sizes) < 1:
+            listed = ", ".join(f"{stage.name} {stage.k}" for stage in stages) or "none"
+            msg = f"stages keep ever fewer skills, at least one; given are: {listed}"
+            raise WrongInput(msg)
+        self._skills, self._stages, self._clock = skills, stages, clock
+
+    def run(self, task: str) -> list[StageRanking]:
+        """Return what each stage kept; the last ranking is the answer.
+
+        Raises:
+            WrongInput: The task is blank.
+        """
+        if not task.strip():
+            msg = "the task is blank: say what is to be done"
+            raise WrongInput(msg)
+        among: Sequence[int] = range(len(self._skills))
+        found = []
+        for stage in self._stages:
+            began = self._clock()
+            among = stage.narrow(task, among)
+            took = 1000 * (self._clock() - began)
+            found.append(StageRanking(stage.name, [self._skills[i].doc_id for i in among], took, stage.k))
+        return found
+
+
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], *, k: int = 60) -> list[tuple[str, float]]:
+    """Merge rankings by the sum of `1 / (k + rank)` over those that contain an id, ranks from 1.
+
+    Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual rank
+    learning methods", SIGIR 2009.
+
+    Args:
+        rankings: Ids in descending order of preference; an id counts once a ranking, where it first stands.
+        k: Dampens the lead of the first ranks; at least 0.
+
+    Returns:
+        `(id, score)` with the highest score first, equal scores in ascending order of id.
+
+    Raises:
+        ValueError: `k` is negative.
+    """
+    if k < 0:
+        msg = f"k must be at least 0, got {k}"
+        raise ValueError(msg)
+    scores: dict[str, float] = {}
+    for ranking in rankings:
+        for rank, doc_id in enumerate(dict.fromkeys(ranking), start=1):
+            scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (k + rank)
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,144 @@
+"""Draws a skill's graph with matplotlib, which is loaded when something is drawn."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import TerminalError
+from storage.schemas import Edge
+from tasks.retrieve.graph.graph import SkillGraph
+from tasks.retrieve.graph.layout import LABEL_GAP, ROW, Layout, Row, lay_out, one_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("svg", "png", "pdf")
+# The colours of Okabe and Ito: they can be told apart whatever colours the reader sees.
+NODE_COLOURS = {
+    "step": "#0072B2", "example": "#56B4E9", "param": "#E69F00", "precondition": "#CC79A7",
+    "error_handling": "#D55E00", "concept": "#8A8A8A",
+}  # fmt: skip
+EDGE_STYLES: dict[str, tuple[str, Any]] = {
+    "sequence": ("#C8C8C8", "-"), "semantic": ("#009E73", ":"), "reference": ("#0072B2", "--"),
+    "condition": ("#D55E00", "-"),
+}  # fmt: skip
+_HEAD, _FOOT = 0.95, 0.25  # inches above and below the columns
+_LEAST_WIDTH = 8.0
+_ACROSS = 0.4  # opacity of edges between columns: they cross labels
+_BULGE = 0.55  # inches that an arc stands out from its chord at most
+_SETTINGS: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "skillery",
+    "font.size": 7,
+    "font.family": "sans-serif",
+}
+
+
+def draw(graph: SkillGraph, form: str) -> bytes:
+    """Return the picture of a graph: nodes in document order, coloured by type, edges by theirs, a legend.
+
+    The same graph gives the same bytes. Text stands in an SVG as text.
+
+    Args:
+        graph: What is drawn.
+        form: One of `FORMATS`.
+
+    Raises:
+        TerminalError: matplotlib is not installed.
+    """
+    layout = lay_out(graph.nodes)
+    width, height = max(layout.width, _LEAST_WIDTH), layout.height + _HEAD + _FOOT
+    with _matplotlib() as figure_class:
+        figure = figure_class(figsize=(width, height))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, width), ylim=(ROW - _FOOT, layout.height + _HEAD))
+        axes.axis("off")
+        _draw_edges(axes, graph, layout)
+        _draw_rows(axes, layout)
+        _draw_legend(axes, graph, layout.height + _HEAD)
+        buffer = io.BytesIO()
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+        figure.savefig(buffer, format=form, dpi=110, metadata=dates)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _matplotlib() -> Iterator[type[Figure]]:
+    """Give the class of figures, with our settings, and without a word on glyphs that its font lacks."""
+    try:
+        import matplotlib as mpl  # noqa: PLC0415 (seconds; only pictures need it)
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        msg = "pictures are drawn by the package matplotlib: pip install 'skillery[draw]'"
+        raise TerminalError(msg) from error
+
+    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
+        # In an SVG the reader's program has the font; elsewhere a box stands for the character.
+        warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph.*", category=UserWarning)
+        yield Figure
+
+
+def _draw_rows(axes: Axes, layout: Layout) -> None:
+    nodes = [row for row in layout.rows if row.node]
+    colours = [NODE_COLOURS[row.node.node_type] for row in nodes if row.node]
+    axes.scatter([r.x for r in nodes], [r.y for r in nodes], s=34, c=colours, linewidths=0, zorder=3)
+    for row in layout.rows:
+        colour, weight = ("#222222", "normal") if row.node else ("#555555", "bold")
+        axes.text(
+            row.x + LABEL_GAP, row.y, row.label, va="center", color=colour, fontweight=weight,
+            parse_math=False, zorder=4,
+        )  # fmt: skip
+
+
+def _draw_edges(axes: Axes, graph: SkillGraph, layout: Layout) -> None:
+    from matplotlib.patches import FancyArrowPatch  # noqa: PLC0415
+
+    places = {row.node.node_id: row for row in layout.rows if row.node}
+    for edge in graph.edges:
+        colour, style = EDGE_STYLES[edge.edge_type]
+        source, target = places[edge.src_id], places[edge.dst_id]
+        arrow = FancyArrowPatch(
+            (source.x, source.y), (target.x, target.y), arrowstyle="-|>", mutation_scale=6,
+            connectionstyle=f"arc3,rad={_bend(edge, source, target):.3f}", color=colour, linestyle=style,
+            linewidth=0.8, shrinkA=3.2, shrinkB=3.2, zorder=1 if edge.edge_type == "sequence" else 2,
+            alpha=1.0 if source.x == target.x else _ACROSS,
+        )  # fmt: skip
+        axes.add_patch(arrow)
+
+
+def _bend(edge: Edge, source: Row, target: Row) -> float:
+    """Return an arc's curvature: to the left of its column, out of the labels' way; none for a sequence."""
+    if edge.edge_type == "sequence":
+        return 0.0
+    length = math.dist((source.x, source.y), (target.x, target.y))
+    # An arc stands out by half its curvature times its chord.
+    bend = min(0.6, 2 * _BULGE / max(length, 1e-6))
+    return -bend if source.y < target.y else bend
+
+
+def _draw_legend(axes: Axes, graph: SkillGraph, top: float) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    title = f"{one_line(graph.doc_id, 120)}: {len(graph.nodes)} nodes, {len(graph.edges)} edges"
+    axes.text(0.3, top - 0.22, title, fontsize=11, fontweight="bold", va="center", parse_math=False)
+    dots = [
+        Line2D([], [], marker="o", linestyle="", color=NODE_COLOURS[kind], label=f"{kind} {count}")
+        for kind, count in graph.node_counts().items()
+    ]
+    lines = [
+        Line2D([], [], color=EDGE_STYLES[kind][0], linestyle=EDGE_STYLES[kind][1], label=f"{kind} {count}")
+        for kind, count in graph.edge_counts().items()
+    ]
+    for handles, below in ((dots, 0.36), (lines, 0.56)):
+        legend = axes.legend(
+            handles=handles, loc="upper left", bbox_to_anchor=(0.22, top - below), frameon=False,
+            bbox_transform=axes.transData, ncols=len(handles), borderaxespad=0, borderpad=0,
+            columnspacing=1.4, handletextpad=0.4,
+        )  # fmt: skip
+        axes.add_artist(legend)

@@ -1,0 +1,231 @@
+"""The gate: checks that a built version must pass before it is served."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import lancedb
+import numpy as np
+
+from storage.errors import GateRefused
+from storage.lance import NODES, SKILLS, connect, has_words, open_at, quoted
+from storage.root import Root
+from storage.served import read_served
+from storage.state import documents_table, parsed_table
+from tasks.models.protocols import IndexEncoder, Vectors
+from tasks.models.token_states import encoded, unpack
+from tasks.retrieve.index.build import INDEXED, Built
+from tasks.retrieve.index.rows import model_identity, nodes_identity
+from tasks.retrieve.index.stored_nodes import PLACED, misplaced
+from tasks.retrieve.routing.skill import TEMPLATE
+
+_UNIT = 1e-3  # how far a vector's length may be from 1
+_SAME_STATES = 0.9  # the mean over a text: four bits take away half of what is left from 0.95
+_SAME = 0.95  # cosine: coarse numbers make a text's vector differ with what it is encoded beside
+_SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and those of them that are searched for
+_SEED = 7
+_WORDS = re.compile(r"\w{3,}")
+_QUERY = 400  # characters of a row that its words are taken from
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of the gate: what was found, and what was asked (`bound`: `must be`, or `may be at most`)."""
+
+    check: str
+    passed: bool
+    value: float
+    limit: float
+    bound: str = "must be"
+
+
+def check_index(
+    root: Root, built: Built, *, encoder: IndexEncoder, corpus: Root | None = None
+) -> list[Check]:
+    """Check the built versions: row counts, unique ids, vectors, states, indices, and known rows found.
+
+    A seeded sample of rows is encoded again, and looked for by meaning alone and by words alone; a sample of
+    nodes is compared with the text of their skills.
+
+    Args:
+        root: Where the tables lie.
+        built: The versions to check.
+        encoder: The one the tables were made with.
+        corpus: Where the documents lie that they were made of, if not in `root`.
+    """
+    db, source = connect(root), corpus or root
+    expected = {SKILLS: documents_table(source).read(columns=["doc_id"]).height}
+    versions = {SKILLS: built.skills}
+    if built.nodes is not None:
+        versions[NODES] = built.nodes
+        expected[NODES] = int(parsed_table(source).read(columns=["n_nodes"])["n_nodes"].sum())
+    checks = []
+    for name, version in versions.items():
+        table = open_at(db, name, version)
+        key = "doc_id" if name == SKILLS else "node_id"
+        checks += _check_table(name, table, key, expected[name])
+        checks.append(_check_model(name, table, encoder))
+        if table.count_rows():
+            sample = _sample(table, key)
+            checks += _check_found(name, table, key, sample, encoder)
+            if name == NODES:
+                checks.append(_check_placed(table, sample, open_at(db, SKILLS, built.skills)))
+                checks.append(_check_states(table, sample, encoder))
+    return checks
+
+
+def require_passed(checks: list[dict[str, Any]]) -> None:
+    """Let a version through whose checks all passed.
+
+    Raises:
+        GateRefused: One did not; the message names each such check, what it found and what was asked.
+    """
+    failed = [c for c in checks if not c["passed"]]
+    if failed:
+        said = "; ".join(f"{c['check']} is {c['value']:g}, {c['bound']} {c['limit']:g}" for c in failed)
+        msg = f"the gate refused the new version, the old one stays served: {said}"
+        raise GateRefused(msg, checks)
+
+
+def _equal(check: str, value: float, limit: float) -> Check:
+    return Check(check, passed=value == limit, value=value, limit=limit)
+
+
+def _check_table(name: str, table: lancedb.table.Table, key: str, expected: int) -> list[Check]:
+    ids = table.search().select([key]).to_arrow().column(key)
+    # All indices of a table with no rows are missing, and nothing lacks them.
+    left = {column: len(ids) for columns in INDEXED[name] for column in columns}
+    for index in table.list_indices():
+        left[index.columns[0]] = int(index.num_unindexed_rows or 0)
+    return [
+        _equal(f"{name}.rows", len(ids), expected),
+        _equal(f"{name}.repeated_ids", len(ids) - len(ids.unique()), 0),
+        _equal(f"{name}.bad_vectors", _bad_vectors(table), 0),
+        _equal(f"{name}.unindexed_rows", max(left.values()), 0),
+    ]
+
+
+def _bad_vectors(table: lancedb.table.Table) -> int:
+    """Count vectors that are missing or not of unit length, in batches: all of them may be gigabytes."""
+    bad = 0
+    for batch in table.search().select(["vector"]).to_batches():
+        column = batch.column("vector")
+        vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+        # A NaN fails the comparison, so that what is not finite counts as bad too.
+        bad += int((~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < _UNIT)).sum()) + column.null_count
+    return bad
+
+
+def _check_model(name: str, table: lancedb.table.Table, encoder: IndexEncoder) -> Check:
+    says = json.loads((table.schema.metadata or {}).get(b"model", b"null"))
+    identity = nodes_identity if name == NODES else model_identity
+    return _equal(f"{name}.other_model", int(says != identity(encoder.card)), 0)
+
+
+def _check_found(
+    name: str, table: lancedb.table.Table, key: str, sample: list[str], encoder: IndexEncoder
+) -> list[Check]:
+    """Encode a sample of rows again, and look for some of them by their own text.
+
+    Rows that repeat a sentence tie with one another, so that the row need not be the first listed: none may
+    lie nearer than the row itself.
+    """
+    columns = [key, "vector", "text", *([] if name == NODES else ["name", "description"])]
+    rows = table.search().where(f"{key} IN ({quoted(sample)})").select(columns).to_arrow().to_pylist()
+    vectors = encoder.encode([_text(name, row) for row in rows])
+    pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
+    other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
+    found = sum(_is_nearest(table, own, vector) for own, vector in pairs[:_SEARCHED])
+    checks = [
+        _equal(f"{name}.other_vectors", other, 0),
+        _equal(f"{name}.found_by_own_text", found, len(pairs[:_SEARCHED])),
+    ]
+    return [*checks, _check_words(table, rows[:_SEARCHED])] if name == SKILLS else checks
+
+
+def _sample(table: lancedb.table.Table, key: str) -> list[str]:
+    ids = sorted(table.search().select([key]).to_arrow().column(key).to_pylist())
+    return random.Random(_SEED).sample(ids, min(_SAMPLE, len(ids)))  # noqa: S311 (a sample, no secret)
+
+
+def _check_placed(nodes: lancedb.table.Table, sample: list[str], skills: lancedb.table.Table) -> Check:
+    """Look whether nodes are of the text that would be served with them: the tables are brought up apart."""
+    rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(PLACED).to_arrow()
+    return _equal(f"{NODES}.other_text", sum(1 for _ in misplaced(skills, rows.to_batches())), 0)
+
+
+def _check_states(nodes: lancedb.table.Table, sample: list[str], encoder: IndexEncoder) -> Check:
+    """Look whether tokens' states are those that the encoder makes of the nodes' texts."""
+    rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(["text", "states"]).to_arrow()
+    texts, held = rows.column("text").to_pylist(), rows.column("states").to_pylist()
+    made = encoded(encoder, texts)[1]
+    return _equal(f"{NODES}.other_states", sum(not _alike(*two) for two in zip(held, made, strict=True)), 0)
+
+
+def _alike(held: bytes | None, made: bytes) -> bool:
+    if not held or len(held) != len(made):
+        return held == made
+    return float((unpack(held) * unpack(made)).sum(axis=1).mean()) >= _SAME_STATES
+
+
+def _check_words(table: lancedb.table.Table, rows: list[dict[str, Any]]) -> Check:
+    """Ask the full text alone for rows by words of theirs; the index, not the rows, has to know of them.
+
+    A row whose words all stand everywhere, which no full text takes up, is not asked for.
+    """
+    asked = {row["doc_id"]: " ".join(_WORDS.findall(row["text"][:_QUERY])) for row in rows}
+    asked = {doc_id: words for doc_id, words in asked.items() if words and has_words(words)}
+    found = 0
+    for doc_id, words in asked.items():
+        query: Any = table.search(words, query_type="fts", fts_columns="text")  # its class has no fast_search
+        query = query.where(f"doc_id IN ({quoted([doc_id])})").fast_search()
+        found += query.limit(1).select(["doc_id", "_score"]).to_arrow().num_rows
+    return _equal(f"{table.name}.found_by_own_words", found, len(asked))
+
+
+def _own(vector: list[float] | None, like: Vectors) -> Vectors:
+    """Return a row's vector, zeros where it has none."""
+    return np.zeros_like(like) if vector is None else np.asarray(vector, dtype=np.float32)
+
+
+def _text(name: str, row: dict[str, Any]) -> str:
+    return str(row["text"]) if name == NODES else TEMPLATE.format(**row)
+
+
+def _is_nearest(table: lancedb.table.Table, own: Vectors, vector: Vectors) -> bool:
+    query: Any = table.search(vector)
+    hits = query.distance_type("dot").limit(1).select(["_distance"]).to_arrow().to_pylist()
+    best = 1 - hits[0]["_distance"]  # LanceDB's dot distance is 1 - cosine for unit vectors
+    return bool(float(np.dot(own, vector)) >= best - _UNIT)
+
+
+def check_shrink(root: Root, built: Built, *, max_shrink: float, few: int) -> list[Check]:
+    """Compare the rows of the built tables with those of the version served; nothing served, no check.
+
+    Args:
+        root: Where the tables lie.
+        built: The versions to check.
+        max_shrink: The share of rows that may be lost, 0 to 1.
+        few: Losing no more rows than this is no shrink, whatever their share.
+
+    Raises:
+        StorageError: What is served cannot be opened.
+    """
+    served = read_served(root)
+    if served is None:
+        return []
+    db, checks = connect(root), []
+    for name, rows, before in (
+        (SKILLS, built.skills_rows, served.skills),
+        (NODES, built.nodes_rows, served.nodes),
+    ):
+        if before is not None and (name == SKILLS or built.nodes is not None):
+            held = open_at(db, name, before).count_rows()
+            share = max(0.0, (held - rows) / held) if held - rows > few else 0.0
+            passed = share <= max_shrink
+            checks.append(Check(f"{name}.shrink", passed, round(share, 4), max_shrink, "may be at most"))
+    return checks

@@ -1,0 +1,1 @@
+"""Paging: a document and a request come in, a sufficient context goes out; begin with `prepared`."""

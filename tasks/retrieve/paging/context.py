@@ -1,0 +1,160 @@
+"""From selected nodes back to text: document order, headings put back, gaps marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tasks.parse.segment.headings import Heading
+
+
+def ceiling_of(budget: float, document_tokens: int) -> int:
+    """Return a budget in tokens: up to 1 it is a share of the document's."""
+    return int(budget * document_tokens) if budget <= 1 else int(budget)
+
+
+Span = tuple[int, int]
+GAP_MARK = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Where a document's headings stand among its `n` nodes; headings are given by their index.
+
+    Args:
+        above: For each node, the headings it stands under, outermost first.
+        before: For each node, the headings between the node before it and itself; one more entry, the
+            last, holds those after the last node.
+    """
+
+    above: list[tuple[int, ...]]
+    before: list[tuple[int, ...]]
+
+
+def outline(spans: Sequence[Span], headings: Sequence[Heading]) -> Outline:
+    """Return where `headings` stand among the nodes with `spans`; both in document order."""
+    above: list[tuple[int, ...]] = []
+    before: list[tuple[int, ...]] = []
+    path: tuple[int, ...] = ()
+    following = 0
+    for start, _ in spans:
+        first = following
+        while following < len(headings) and headings[following].start < start:
+            level = headings[following].level
+            path = (*(h for h in path if headings[h].level < level), following)
+            following += 1
+        above.append(path)
+        before.append(tuple(range(first, following)))
+    before.append(tuple(range(following, len(headings))))
+    return Outline(above, before)
+
+
+def runs(selected: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and last ordinal of each run of consecutive ordinals, ascending."""
+    found: list[tuple[int, int]] = []
+    for ordinal in sorted(set(selected)):
+        if found and found[-1][1] == ordinal - 1:
+            found[-1] = (found[-1][0], ordinal)
+        else:
+            found.append((ordinal, ordinal))
+    return found
+
+
+def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], selected: Iterable[int]) -> str:
+    """Print the selected nodes as they stand in the document, each under its headings.
+
+    Consecutive nodes are one slice of the body, so that its layout and the headings between them stay. Before
+    a slice come the headings its first node stands under, each once in the whole context. Between two slices,
+    above the second one's headings, stands one line with the gap mark; a gap at the beginning or the end is
+    not marked. A slice with the first (last) node reaches to the body's beginning (end), so that all nodes
+    together give exactly the body, headings without nodes included; so does a body that has no nodes.
+
+    Args:
+        body: The document's text.
+        spans: `(start, end)` of every node of the document, ordered and disjoint.
+        headings: The document's headings in order; none leaves headings out, but for those inside a slice.
+        selected: Ordinals of the nodes to print, in any order; repeats count once.
+
+    Returns:
+        The context; empty where there are nodes and none is selected.
+
+    Raises:
+        ValueError: An ordinal is not below the number of spans.
+    """
+    chosen = runs(selected)
+    if chosen and not 0 <= chosen[0][0] <= chosen[-1][1] < len(spans):
+        msg = f"ordinals must be in [0, {len(spans)}), got {chosen[0][0]} to {chosen[-1][1]}"
+        raise ValueError(msg)
+    if not spans:
+        return body
+    where = outline(spans, headings)
+    printed: set[int] = set()
+    parts: list[str] = []
+    for first, last in chosen:
+        start, end = _extent(body, spans, first, last)
+        missing = [] if first == 0 else [h for h in where.above[first] if h not in printed]
+        printed.update(where.above[first], *where.before[first + 1 : last + 1])
+        parts += [GAP_MARK] * bool(parts)
+        parts += [body[headings[h].start : headings[h].end].strip() for h in missing]
+        parts.append(body[start:end])
+    return "\n\n".join(parts)
+
+
+def _extent(body: str, spans: Sequence[Span], first: int, last: int) -> Span:
+    """Return the slice of a run, its first line's indentation included: it bears the nesting of lists."""
+    line = body.rfind("\n", 0, spans[first][0]) + 1
+    start = spans[first][0] if body[line : spans[first][0]].strip() else line
+    return 0 if first == 0 else start, len(body) if last == len(spans) - 1 else spans[last][1]
+
+
+Pick = tuple[int, float]
+
+
+def fill(
+    ranked: Iterable[Pick],
+    *,
+    tokens: Sequence[int],
+    heading_tokens: Sequence[int],
+    mark_tokens: int,
+    where: Outline,
+    ceiling: int,
+) -> list[Pick]:
+    """Take nodes in the order of `ranked`, passing over those that do not fit, until none could.
+
+    Args:
+        ranked: `(ordinal, score)`, best first; consumed no further than needed.
+        tokens: Tokens of each node of the document.
+        heading_tokens: Tokens of each heading of the document.
+        mark_tokens: Tokens of one gap mark.
+        where: Where the headings stand among the nodes.
+        ceiling: The most tokens that nodes, their headings and the gap marks may sum up to.
+
+    Returns:
+        The nodes taken, in the order of `ranked`. The sum is that of parts counted one by one: what is
+        assembled from them must be counted before it is promised.
+    """
+    smallest = min(tokens, default=0)
+    taken: dict[int, float] = {}
+    printed: set[int] = set()
+    used = 0
+    for ordinal, score in ranked:
+        if used + smallest - mark_tokens > ceiling:
+            break
+        added = _headings_with(ordinal, taken, where) - printed
+        gaps = bool(taken) - (ordinal - 1 in taken) - (ordinal + 1 in taken)
+        cost = tokens[ordinal] + sum(heading_tokens[h] for h in added) + mark_tokens * gaps
+        if used + cost <= ceiling:
+            taken[ordinal] = score
+            printed |= added
+            used += cost
+    return list(taken.items())
+
+
+def _headings_with(ordinal: int, taken: dict[int, float], where: Outline) -> set[int]:
+    """Return the headings printed with a node: those above it and those its slice reaches over."""
+    headings = set(where.above[ordinal])
+    if ordinal == 0 or ordinal - 1 in taken:
+        headings.update(where.before[ordinal])
+    if ordinal + 1 == len(where.above) or ordinal + 1 in taken:
+        headings.update(where.before[ordinal + 1])
+    return headings

@@ -1,0 +1,117 @@
+"""The words of a request against the states of a document's tokens, unit by unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.schemas import Node
+from tasks.models.protocols import Tokenizer, Vectors
+from tasks.models.token_states import GROUP, project, unpack_all
+from tasks.retrieve.paging.outline import Floats, Integers, Prepared
+from tasks.retrieve.paging.similarity import standard, standard_sections
+from tasks.retrieve.paging.units import Units
+
+STATES = (
+    "state_mean", "state_mean_standard", "state_best", "state_mean_share", "state_three",
+    "state_section", "state_section_mean_share", "state_both_mean_share",
+)  # fmt: skip
+_BEST = 3
+_SECTION = np.float32(0.7)  # what a section counts beside a unit
+_LEAST = np.float32(1e-30)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStates:
+    """What is known of the tokens of a document's units.
+
+    Args:
+        rows: Unit vectors in the order of the units, at least one each, shape `(states, d)`.
+        first: The first row of each unit, shape `(units,)`.
+        projected: Whether what is laid beside them has to be brought to their dimensions before.
+    """
+
+    rows: Vectors
+    first: Integers
+    projected: bool
+
+
+def states_of(
+    nodes: Sequence[Node], units: Units, vectors: Vectors, packed: Sequence[bytes], tokenizer: Tokenizer
+) -> TokenStates:
+    """Return the states of a document's units; a node without any has its vector for the only one.
+
+    Args:
+        nodes: All of the document's, at least one.
+        units: What they are cut into.
+        vectors: The nodes' unit vectors.
+        packed: The nodes' states, as `tasks.models.token_states` packs them.
+        tokenizer: Of the encoder that made both.
+
+    Raises:
+        ValueError: Some bytes are no whole number of states.
+    """
+    projected = any(packed)
+    own = project(vectors) if projected else vectors
+    parts: list[Vectors] = []
+    for ordinal, (node, held) in enumerate(zip(nodes, unpack_all(packed), strict=True)):
+        states = held if len(held) else own[ordinal][None]
+        cuts = range(int(units.first[ordinal]), int(units.first[ordinal + 1]))
+        if len(cuts) == 1:
+            parts.append(states)
+        else:
+            parts += _cut(states, node, units, cuts, tokenizer)
+    sizes = [len(part) for part in parts]
+    first = np.cumsum([0, *sizes[:-1]])
+    # By column, so that the product with the words is fastest and comes out by word.
+    return TokenStates(np.asfortranarray(np.concatenate(parts)), first, projected)
+
+
+def _cut(states: Vectors, node: Node, units: Units, cuts: range, tokenizer: Tokenizer) -> Iterator[Vectors]:
+    """Yield the states of each part of a node; one on the border of two belongs to both."""
+    begins = np.array([start for start, _ in tokenizer.offsets(node.text)], dtype=np.int64) + node.start
+    last = len(states) - 1
+    for part in cuts:
+        start, end = np.searchsorted(begins, [units.start[part], units.end[part]])
+        first = min(int(start) // GROUP, last)
+        yield states[first : max(-(-int(end) // GROUP), first + 1)]
+
+
+def state_rows(states: TokenStates, words: Vectors, document: Prepared) -> Floats:
+    """Return `STATES`: the largest cosine of each word of the request to a unit's states, over the words.
+
+    Khattab and Zaharia, "ColBERT", SIGIR 2020, equation 3, what each word says of a unit in comparison with
+    others, and of its section.
+
+    Args:
+        states: Of the document's units.
+        words: Unit vectors of the request's words in their context, shape `(words, d)`; at least one.
+        document: The document made ready.
+    """
+    asked = project(words) if states.projected else words
+    largest = np.maximum.reduceat(asked @ states.rows.T, states.first, axis=1)
+    scores = standard(largest)
+    in_sections = np.maximum.reduceat(largest, document.sections, axis=1)
+    around = standard_sections(in_sections, np.diff(document.sections, append=largest.shape[1]))
+    best = np.partition(scores, max(len(scores) - _BEST, 0), axis=0)[-_BEST:]
+    rows = [
+        largest.mean(axis=0),
+        scores.mean(axis=0),
+        scores.max(axis=0),
+        _log_share(scores),
+        best.mean(axis=0),
+        around.mean(axis=0)[document.section],
+        _log_share(around)[document.section],
+        _log_share(scores + (_SECTION * around)[:, document.section]),
+    ]
+    return np.stack(rows)
+
+
+def _log_share(scores: Floats) -> Floats:
+    """Return the logarithm of what each column has of its rows' softmax, on average."""
+    # One of many thousands may lie a hundred deviations off, whose exponential is no number.
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    found: Floats = np.log(np.maximum((1 / shares.sum(axis=1)) @ shares / np.float32(len(scores)), _LEAST))
+    return found

@@ -1,0 +1,146 @@
+"""What can be known of a document before anything is asked: its units, sections and shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.schemas import Node
+from tasks.models.protocols import Vectors
+from tasks.parse.segment.headings import Heading, headings_between
+from tasks.retrieve.paging.context import Outline, outline
+from tasks.retrieve.paging.terms import WordIndex, index_words
+from tasks.retrieve.paging.units import Units, cut
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.int64]
+_ABOUT = re.compile(
+    r"\b(?:when to use|overview|introduction|references?|resources?|related|see also|licen[cs]e|version"
+    r"|changelog|authors?|about|purpose|description|triggers?)\b",
+    re.IGNORECASE,
+)
+_OPENING_NODES = 3
+_FLAGS = ("code", "table", "list_item", "step", "example", "param", "precondition", "error_handling")
+SHAPE = (
+    *_FLAGS, "log_tokens", "log_node_tokens", "in_parts", "position", "opening", "depth", "about", "top",
+    "announces", "log_document", "marked_code", "bold", "number", "typical", "part_position",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document made ready for any request.
+
+    Args:
+        units: What a page is made of.
+        headings: The document's headings in order.
+        where: Where the headings stand among the nodes.
+        section: Index of each unit's section, from 0 and ascending: nodes under the same heading.
+        sections: First unit of each section.
+        above: `above[:, s]`: the headings that section `s` stands under, filled up with `len(headings)`.
+        lead: Ordinal of the node that announces each node, or -1.
+        words: Of the units.
+        title_words: Of the headings.
+        shape: What `SHAPE` names of each unit, shape `(len(SHAPE), units)`.
+        section_vectors: Unit vector of the mean of each section's nodes.
+    """
+
+    units: Units
+    headings: tuple[Heading, ...]
+    where: Outline
+    section: Integers
+    sections: Integers
+    above: Integers
+    lead: Integers
+    words: WordIndex
+    title_words: WordIndex
+    shape: Floats
+    section_vectors: Vectors
+
+
+def prepare_pages(body: str, nodes: Sequence[Node], vectors: Vectors) -> Prepared:
+    """Make a document ready; `nodes` are all of its nodes, at least one, `vectors` theirs."""
+    spans = [(node.start, node.end) for node in nodes]
+    headings = headings_between(body, spans)
+    units = cut(body, nodes)
+    starts = np.array([h.start for h in headings], dtype=np.int64)
+    behind = np.searchsorted(starts, [node.start for node in nodes])
+    _, first, section = np.unique(behind, return_index=True, return_inverse=True)
+    where = outline(spans, headings)
+    texts = [body[a:b] for a, b in zip(units.start.tolist(), units.end.tolist(), strict=True)]
+    return Prepared(
+        units=units,
+        headings=headings,
+        where=where,
+        section=section[units.owner],
+        sections=units.first[first],
+        above=_padded([where.above[node] for node in first], len(headings)),
+        lead=_leads(nodes),
+        words=index_words(texts),
+        title_words=index_words(body[h.start : h.end] for h in headings),
+        shape=_shape(nodes, units, texts, vectors),
+        section_vectors=unit_means(vectors, section),
+    )
+
+
+def _padded(rows: Sequence[Sequence[int]], filler: int) -> Integers:
+    filled = np.full((len(rows), max(map(len, rows))), filler, dtype=np.int64)
+    for at, row in enumerate(rows):
+        filled[at, : len(row)] = row
+    return np.ascontiguousarray(filled.T)
+
+
+def unit_means(vectors: Vectors, groups: Integers) -> Vectors:
+    """Return the normalised mean vector of each group, groups numbered from 0 without gaps."""
+    sums = np.zeros((int(groups.max()) + 1, vectors.shape[1]), dtype=np.float32)
+    np.add.at(sums, groups, vectors)
+    means: Vectors = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
+    return means
+
+
+def _leads(nodes: Sequence[Node]) -> Integers:
+    """Find the nearest node before each whose text is what announces it."""
+    seen: dict[str, int] = {}
+    found = np.full(len(nodes), -1, dtype=np.int64)
+    for ordinal, node in enumerate(nodes):
+        if node.lead_in is not None:
+            found[ordinal] = seen.get(node.lead_in, -1)
+        seen[node.text[-1000:]] = ordinal
+    return found
+
+
+def _shape(nodes: Sequence[Node], units: Units, texts: Sequence[str], vectors: Vectors) -> Floats:
+    owner, n = units.owner, len(nodes)
+    parts = np.diff(units.first)
+    middle = unit_means(vectors, np.zeros(n, dtype=np.int64))[0]
+    sizes = np.array([node.n_tokens for node in nodes], dtype=np.float64)
+    by_node = [
+        *(np.array([flag in (node.block, node.node_type) for node in nodes]) for flag in _FLAGS),
+        np.log1p(sizes),
+        parts > 1,
+        np.arange(n) / max(n - 1, 1),
+        np.arange(n) < _OPENING_NODES,
+        np.array([len(node.heading_path) for node in nodes]),
+        np.array([bool(_ABOUT.search(" ".join(node.heading_path[-1:]))) for node in nodes]),
+        np.array([len(node.heading_path) <= 1 for node in nodes]),
+        np.array([node.text.endswith(":") for node in nodes]),
+        np.full(n, np.log1p(sizes.sum())),
+        vectors @ middle,
+    ]
+    named = dict(zip([name for name in SHAPE if name not in _OF_UNITS], by_node, strict=True))
+    columns = {name: column[owner] for name, column in named.items()} | {
+        "log_tokens": np.log1p(units.tokens),
+        "marked_code": np.array(["`" in text for text in texts]),
+        "bold": np.array(["**" in text for text in texts]),
+        "number": np.array([any(map(str.isdigit, text)) for text in texts]),
+        "part_position": (np.arange(len(owner)) - units.first[owner]) / parts[owner],
+    }
+    return np.stack([np.asarray(columns[name], dtype=np.float32) for name in SHAPE])
+
+
+_OF_UNITS = frozenset({"log_tokens", "marked_code", "bold", "number", "part_position"})

@@ -1,0 +1,73 @@
+"""A document made ready for the method `facets`, and what its pieces cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.schemas import Node
+from tasks.models.protocols import Tokenizer, Vectors
+from tasks.retrieve.paging.context import GAP_MARK
+from tasks.retrieve.paging.late_interaction import TokenStates, states_of
+from tasks.retrieve.paging.outline import Prepared, prepare_pages
+from tasks.retrieve.paging.render import Pieces, pieces_of
+from tasks.retrieve.paging.selection import Costs
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A document's units and sections, the nodes' vectors, what may be printed and what that costs.
+
+    Args:
+        prepared: Its units and sections.
+        vectors: Its nodes' vectors.
+        states: Those of its units' tokens.
+        pieces: What may be printed.
+        costs: The tokens of that.
+        additive: A text's tokens are the sum of those of its pieces, as they are for tokenizers that part
+            words at white space: what is printed need not be counted.
+    """
+
+    prepared: Prepared
+    vectors: Vectors
+    states: TokenStates
+    pieces: Pieces
+    costs: Costs
+    additive: bool
+
+
+def make_ready(
+    body: str, nodes: Sequence[Node], vectors: Vectors, states: Sequence[bytes], tokenizer: Tokenizer
+) -> Ready:
+    """Take a document with at least one node apart for paging; every request can use the result.
+
+    Raises:
+        ValueError: A node's states are no whole number of them.
+    """
+    prepared = prepare_pages(body, nodes, vectors)
+    pieces = pieces_of(body, nodes, prepared)
+    frames = ["\n".join(frame) for frame in pieces.frames]
+    parts = [pieces.texts, pieces.titles, frames, [GAP_MARK]]
+    every = [text for part in parts for text in part]
+    *counted, together = tokenizer.count([*every, *_joined(every)])
+    units, headings, around, mark = np.split(np.array(counted), np.cumsum([len(part) for part in parts])[:-1])
+    costs = Costs(units, headings, around, int(mark[0]))
+    of_units = states_of(nodes, prepared.units, vectors, states, tokenizer)
+    return Ready(prepared, vectors, of_units, pieces, costs, together == sum(counted))
+
+
+def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
+    """Return the tokens of units printed with their headings and frames, and of `marks` gap marks."""
+    prepared, costs = ready.prepared, ready.costs
+    units = np.array(chosen, dtype=np.int64)
+    headings = np.unique(prepared.above[:, prepared.section[units]])
+    found = costs.units[units].sum() + costs.frames[np.unique(prepared.units.owner[units])].sum()
+    return int(found + costs.headings[headings[headings < len(costs.headings)]].sum()) + marks * costs.mark
+
+
+def _joined(texts: Sequence[str]) -> list[str]:
+    """Return texts as one, with all that may stand between them."""
+    between = (" ", "\n", "\n\n")
+    return ["".join(f"{text}{between[at % 3]}" for at, text in enumerate(texts))]

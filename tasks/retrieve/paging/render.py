@@ -1,0 +1,217 @@
+"""From chosen units back to text: document order, headings over them, what is left out marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from storage.schemas import Node
+from tasks.retrieve.paging.context import GAP_MARK
+from tasks.retrieve.paging.outline import Prepared
+from tasks.retrieve.paging.units import frame_of
+
+_BOLD = re.compile(
+    r"(`+)(?:(?!\1).)+\1|(?<![\w*\\/])\*\*(?=[^\s*])([^*\n`]*(?:`[^`\n]*`[^*\n`]*)*)(?<=[^\s*])\*\*(?![\w*/])"
+)
+_BREAK = re.compile(r"(?:^|\n)[ \t>]*(?:-[ \t]*){3,}(?=\n|$)|(?:^|\n)[ \t>]*(?:[*_][ \t]*){3,}(?=\n|$)")
+_RULE = re.compile(r"^[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_DASHES = re.compile(r":?-+:?")
+# An edge cell that is empty needs its mark, and so does a table of one column.
+_EDGES = re.compile(r"^[ \t]*\|[ \t]*((?=[^|\s]).*\|.*[^|\s\\])[ \t]*\|[ \t]*$")
+_COMMENT = re.compile(r"^[ \t]*(?:#|//|--(?=\s|-*$)|;|/?\*)[^\n]*", re.MULTILINE)
+_RULER = re.compile(r"([-=─━~*])\1{4,}|(#)\2{7,}")
+
+
+def compact(text: str, block: str) -> str:
+    """Return a text without bold marks, thematic breaks and marks at the edges of a table's rows.
+
+    A table's rule is at its shortest, and so are rulers in the comments of code; all else in code stays as it
+    is, and so do HTML and what stands between backticks.
+
+    Args:
+        text: What is to be printed.
+        block: The block of the node, or `row` for rows of a table without its header.
+    """
+    if block == "html":
+        return text
+    if block == "code":
+        return _COMMENT.sub(lambda line: _RULER.sub(lambda m: 3 * (m[1] or m[2]), line[0]), text)
+    if block == "row":
+        return _unbolded("\n".join(map(_without_edges, text.split("\n"))))
+    if block == "table":
+        head, *rows = text.split("\n")
+        rows[:1] = [_DASHES.sub("-", row).replace(" ", "") if _RULE.match(row) else row for row in rows[:1]]
+        return _unbolded("\n".join(map(_without_edges, [head, *rows])))
+    return _BREAK.sub("", _unbolded(text)).strip("\n")
+
+
+def _without_edges(row: str) -> str:
+    found = _EDGES.match(row)
+    return row if found is None else found[1]
+
+
+def _unbolded(text: str) -> str:
+    return _BOLD.sub(lambda m: m[0] if m[2] is None else m[2], text) if "**" in text else text
+
+
+_PARAGRAPH = "\n\n"
+# What else Python calls white space does not part words for every tokenizer.
+_PLAIN_SPACE = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What may be printed of a document, made shorter as `compact` says.
+
+    Args:
+        texts: Of each unit.
+        titles: Of each heading.
+        frames: What stands before and after the units of each node, mostly nothing.
+        glue: The white space between each unit and the one before it, where no heading is printed between.
+        indents: The white space before each node on its first line: it bears the nesting of lists.
+        joints: What stands around a gap mark inside each node.
+    """
+
+    texts: Sequence[str]
+    titles: Sequence[str]
+    frames: Sequence[tuple[str, str]]
+    glue: Sequence[str]
+    indents: Sequence[str]
+    joints: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A page as text; what of each node stands in it by ordinal, without a gap in `whole`; its gap marks."""
+
+    context: str
+    texts: Mapping[int, str]
+    whole: frozenset[int]
+    marks: int
+
+
+def pieces_of(body: str, nodes: Sequence[Node], document: Prepared) -> Pieces:
+    """Return what may be printed of a document with at least one node."""
+    units = document.units
+    first = units.first.tolist()
+    split = [last - start > 1 for start, last in pairwise(first)]
+    texts, glue = [], []
+    end, owner_before = nodes[0].start, 0
+    for a, b, owner in zip(units.start.tolist(), units.end.tolist(), units.owner.tolist(), strict=True):
+        node = nodes[owner]
+        # A table's parts have no header of their own, and none of its marks.
+        form = "row" if node.block == "table" and split[owner] else node.block
+        texts.append(compact(body[a:b], form))
+        glue.append(_glue(body[end:a] if owner == owner_before else body[nodes[owner - 1].end : node.start]))
+        end, owner_before = b, owner
+    frames = [frame_of(body, node) if split[n] else ("", "") for n, node in enumerate(nodes)]
+    return Pieces(
+        texts,
+        [body[h.start : h.end].strip() for h in document.headings],
+        [(compact(before, node.block), after) for (before, after), node in zip(frames, nodes, strict=True)],
+        glue,
+        [_indent(body, node) for node in nodes],
+        ["\n" if node.block in ("code", "table") else " " for node in nodes],
+    )
+
+
+def _glue(between: str) -> str:
+    if not between.strip(_PLAIN_SPACE):
+        return between
+    return _PARAGRAPH if between.strip() or "\n" in between else " "
+
+
+def _indent(body: str, node: Node) -> str:
+    line = body.rfind("\n", 0, node.start) + 1
+    before = body[line : node.start]
+    return before if before.isspace() else ""
+
+
+def print_units(document: Prepared, pieces: Pieces, chosen: Sequence[int]) -> Printed:
+    """Print units as they stand in the document, each under its headings, each heading once.
+
+    One line with the gap mark stands where something between two pieces is left out, and where the first or
+    the last node printed is not printed from its beginning or to its end. A block of code or a table that is
+    printed in parts keeps its fences or its header.
+
+    Args:
+        document: The document made ready.
+        pieces: What may be printed of it.
+        chosen: The units to print, ascending, each once.
+    """
+    printer = _Printer(document, pieces)
+    first = printer.first
+    groups = _by_node(document, chosen)
+    cuts = [units[0] > first[node] for node, units in groups]
+    for (node, units), cut_next in zip(groups, [*cuts[1:], False], strict=False):
+        printer.add(node, units, cut_next=cut_next)
+    return Printed("".join(printer.parts), printer.texts, frozenset(printer.whole), printer.marks)
+
+
+def _by_node(document: Prepared, chosen: Sequence[int]) -> list[tuple[int, list[int]]]:
+    groups: list[tuple[int, list[int]]] = []
+    last = -1
+    owners = document.units.owner[np.array(chosen, dtype=np.int64)].tolist()
+    for unit, node in zip(chosen, owners, strict=True):
+        if node == last:
+            groups[-1][1].append(unit)
+        else:
+            groups.append((node, [unit]))
+            last = node
+    return groups
+
+
+class _Printer:
+    """What is printed so far, node after node; `marks` counts the gap marks."""
+
+    def __init__(self, document: Prepared, pieces: Pieces) -> None:
+        self._pieces, self._above = pieces, document.where.above
+        self.first: list[int] = document.units.first.tolist()
+        self._titled: set[int] = set()
+        self._end, self._marked = -1, False
+        self.parts: list[str] = []
+        self.texts: dict[int, str] = {}
+        self.whole: list[int] = []
+        self.marks = 0
+
+    def add(self, node: int, units: list[int], *, cut_next: bool) -> None:
+        """Print units of a node; `cut_next`: the next node printed will have a mark at its beginning."""
+        first, last = self.first[node], self.first[node + 1]
+        pieces, parts = self._pieces, self.parts
+        gap, cut = units[0] > self._end >= 0, units[0] > first
+        above = self._above[node]
+        missing = [] if self._titled.issuperset(above) else [h for h in above if h not in self._titled]
+        if gap and not cut and not self._marked:
+            parts.append(f"{_PARAGRAPH}{GAP_MARK}{_PARAGRAPH}")
+            self.marks += 1
+        elif self._end >= 0:
+            parts.append(_PARAGRAPH if gap or missing else pieces.glue[units[0]])
+        if missing:
+            self._titled.update(missing)
+            parts += [f"{pieces.titles[h]}{_PARAGRAPH}" for h in missing]
+        if gap or missing or self._end < 0:
+            parts.append(pieces.indents[node])
+        self._end = units[-1] + 1
+        self._marked = self._end < last and not cut_next
+        whole = len(units) == last - first
+        text = pieces.texts[first] if whole and last - first == 1 else self._text(node, units, cut=cut)
+        parts.append(text)
+        self.texts[node] = text
+        if whole:
+            self.whole.append(node)
+
+    def _text(self, node: int, units: list[int], *, cut: bool) -> str:
+        pieces = self._pieces
+        joint, (before, after) = pieces.joints[node], pieces.frames[node]
+        mark = f"{joint}{GAP_MARK}{joint}"
+        found = [f"{before}\n" if before else "", f"{GAP_MARK}{joint}" if cut else "", pieces.texts[units[0]]]
+        self.marks += cut + self._marked
+        for unit, last in zip(units[1:], units, strict=False):
+            self.marks += unit > last + 1
+            found += [mark if unit > last + 1 else pieces.glue[unit], pieces.texts[unit]]
+        found += [f"{joint}{GAP_MARK}" if self._marked else "", f"\n{after}" if after else ""]
+        return "".join(found)

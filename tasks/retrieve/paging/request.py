@@ -1,0 +1,112 @@
+"""A request taken apart: the terms to look for, and the facets that an answer has to cover."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.retrieve.paging.context import Span
+from tasks.retrieve.paging.terms import words_of
+
+# Beyond these a request is an essay: its first terms and facets say what it is about.
+_MOST_TERMS = 64
+_MOST_FACETS = 12
+_MOST_WORDS = 40
+_FACET_TERMS = 3
+_READ_CHARACTERS = 20_000
+_ENCODED_CHARACTERS = 2000
+_CUT = re.compile(
+    r"(?<=[.!?;:。！？；：，、])\s*|,\s+|\s+(?:and|then|but|so that|so|while|or)\s+|\s+[-—–]\s+|\n+|[()]"
+)
+_ENCODED = re.compile(r"[^\W_]{2,}")
+_EDGE = " ,.;"
+_SUFFIXES = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly", "s", "e")
+_STOP = frozenset(
+    """
+    a about all also am an and any are as at be been being but by can could did do does don each for
+    from get had has have he her here him his how i if in into is it its just let ll make me more most
+    my need no not now of on only or other our out own re s same shall she should so some such t than
+    that the their them then there these they this those to too up us use using ve very want was we
+    were what when where which who why will with would you your
+    """.split()  # noqa: SIM905 (a hundred quoted words are harder to read)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a query asks for.
+
+    Args:
+        text: What of the query is encoded.
+        terms: Stems of the query's words without function words, each once, in order.
+        facets: Spans in `text` of its clauses, at least one, each with some terms of its own where there
+            are enough.
+        words: Spans in `text` of its first words that are no function words.
+        asks: Which facet has which term, shape `(facets, terms)`.
+    """
+
+    text: str
+    terms: tuple[str, ...]
+    facets: tuple[Span, ...]
+    words: tuple[Span, ...]
+    asks: npt.NDArray[np.bool_]
+
+
+def read_request(query: str) -> Request:
+    """Take a query apart; of a very long one the first 20,000 characters, 64 terms and 12 facets count.
+
+    What is encoded, and facets lie in, are its first 2,000 characters.
+    """
+    text = query.lstrip()[:_ENCODED_CHARACTERS]
+    terms = tuple(dict.fromkeys(_terms(query[:_READ_CHARACTERS])))[:_MOST_TERMS]
+    facets = _facets(text)
+    asked = [set(_terms(text[start:end])) for start, end in facets]
+    asks = np.array([[term in asks for term in terms] for asks in asked], dtype=np.bool_)
+    words = tuple(match.span() for match in _ENCODED.finditer(text) if match[0].lower() not in _STOP)
+    return Request(text, terms, facets, words[:_MOST_WORDS], asks.reshape(len(facets), len(terms)))
+
+
+def _terms(text: str) -> list[str]:
+    return [_stem(word) for word in words_of(text) if word not in _STOP]
+
+
+def _stem(word: str) -> str:
+    """Return the beginning of a word that its inflections share."""
+    if len(word) == 4 and word.endswith("s"):
+        return word[:-1]
+    if len(word) > 4:
+        for suffix in _SUFFIXES:
+            if word.endswith(suffix) and len(word) - len(suffix) >= 3:
+                return word[: -len(suffix)]
+    return word
+
+
+def _facets(text: str) -> tuple[Span, ...]:
+    """Cut at clauses; a clause of fewer than three terms goes with the one after it."""
+    found: list[Span] = []
+    begun = -1
+    for start, end in _clauses(text):
+        begun = start if begun < 0 else begun
+        if len(set(_terms(text[begun:end]))) >= _FACET_TERMS:
+            found.append((begun, end))
+            begun = -1
+        last = end
+    if begun >= 0:
+        found = [*found[:-1], (found[-1][0] if found else begun, last)]
+    return tuple(found[:_MOST_FACETS]) or ((0, len(text)),)
+
+
+def _clauses(text: str) -> Iterator[Span]:
+    """Yield what lies between cuts, without the marks at its edges, and nothing empty."""
+    at = 0
+    cuts = [match.span() for match in _CUT.finditer(text)]
+    for start, end in (*cuts, (len(text), len(text))):
+        piece = text[at:start]
+        lead = len(piece) - len(piece.lstrip(_EDGE))
+        if bare := piece.strip(_EDGE):
+            yield at + lead, at + lead + len(bare)
+        at = end

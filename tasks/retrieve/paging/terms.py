@@ -1,0 +1,120 @@
+"""Words of a document's pieces, counted once, so that a request only looks its terms up."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.int64]
+# How much longer than a term's stem a word may be; a short term stands alone or in the plural.
+_SUFFIX = 5
+_SHORT = 3
+_SHORT_SUFFIX = 1
+# A capital inside a name begins a word, and so does a digit.
+_WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|\d+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+@dataclass(frozen=True, slots=True)
+class WordIndex:
+    """Which texts hold which word.
+
+    Args:
+        words: All words in ascending order, each once.
+        bounds: The occurrences of word `i` are `places[bounds[i]:bounds[i + 1]]`.
+        places: The number of the text of each occurrence.
+        texts: How many texts there are.
+    """
+
+    words: Sequence[str]
+    bounds: Integers
+    places: Integers
+    texts: int
+
+
+def words_of(text: str) -> list[str]:
+    """Return a text's words in lower case; names of code are taken apart, unspaced scripts cut in pairs."""
+    if text.isascii():
+        return [word.lower() for word in _WORD.findall(text)]
+    return [part for word in _WORD.findall(text) for part in _parts(word.lower())]
+
+
+def _parts(word: str) -> Iterable[str]:
+    if not _UNSPACED.search(word):
+        return (word,)
+    return (word[i : i + 2] for i in range(max(len(word) - 1, 1)))
+
+
+def index_words(texts: Iterable[str]) -> WordIndex:
+    """Return where the words of texts stand."""
+    known: dict[str, int] = {}
+    found: list[int] = []
+    sizes: list[int] = []
+    for text in texts:
+        words = words_of(text)
+        sizes.append(len(words))
+        found += [known.setdefault(word, len(known)) for word in words]
+    words = sorted(known)
+    rank = np.empty(len(words), dtype=np.int64)
+    rank[[known[word] for word in words]] = np.arange(len(words))
+    ranks = rank[np.array(found, dtype=np.int64)]
+    places = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(ranks, kind="stable")]
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(ranks, minlength=len(words)))])
+    return WordIndex(words, bounds.astype(np.int64), places, len(sizes))
+
+
+def term_counts(index: WordIndex, terms: Sequence[str]) -> Floats:
+    """Return how often words that begin with a term, and end soon after, stand in each text.
+
+    Digits and unspaced scripts match as they are.
+
+    Returns:
+        Counts of shape `(terms, texts)`.
+    """
+    counts = np.zeros((len(terms), index.texts), dtype=np.float32)
+    for row, term in enumerate(terms):
+        found = [index.places[index.bounds[i] : index.bounds[i + 1]] for i in _matching(index.words, term)]
+        if found:
+            counts[row] = np.bincount(np.concatenate(found), minlength=index.texts)
+    return counts
+
+
+def _matching(words: Sequence[str], term: str) -> Iterator[int]:
+    longest = len(term) + (_SHORT_SUFFIX if len(term) <= _SHORT else _SUFFIX)
+    whole = term.isdigit() or _UNSPACED.search(term) is not None
+    at = bisect_left(words, term)
+    while at < len(words) and words[at].startswith(term):
+        if len(words[at]) <= longest and not (whole and words[at] != term):
+            yield at
+        at += 1
+
+
+def rarity(counts: Floats) -> Floats:
+    """Return the inverse document frequency of each term, as BM25 has it, above 0; counts as below."""
+    n = counts.shape[1]
+    found = (counts > 0).sum(axis=1)
+    weights: Floats = np.log(1 + (n - found + 0.5) / (found + 0.5)).astype(np.float32)
+    return weights
+
+
+def bm25(counts: Floats, lengths: Floats | Integers, weights: Floats, *, length_share: float) -> Floats:
+    """Return each text's BM25 contributions by term, shape of `counts`, with k1 = 1.2.
+
+    Args:
+        counts: How often each term occurs in each text, shape `(terms, texts)`.
+        lengths: Of the texts.
+        weights: Of the terms.
+        length_share: BM25's b.
+    """
+    mean = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
+    damping = (1.2 * (1 - length_share + length_share * lengths / mean)).astype(np.float32)
+    contributions: Floats = counts * (np.float32(2.2) * weights[:, None])
+    contributions /= counts + damping
+    return contributions

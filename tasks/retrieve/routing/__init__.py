@@ -1,0 +1,1 @@
+"""Routing: a task comes in, ranked skills go out; begin with `router`."""

@@ -1,0 +1,199 @@
+"""Lexical scores of skills: BM25F over name, description, headings and body."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import StorageError
+from tasks.retrieve.routing.postings import FIELDS, Counts, Offsets, Postings, Rows
+from tasks.retrieve.routing.terms import TermHashes, function_terms, term_counts
+
+_K1, _B = 1.5, 0.75
+_MOST = 500  # terms of a query, the rarest; no task that people write has more
+_HEAD = [FIELDS.index("name"), FIELDS.index("description")]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """BM25 over name and description as one text; `impacts`, shape `(P,)`, are weighted saturated counts.
+
+    A word is as rare as it is among descriptions: one that bodies are full of may name a need there. Each
+    counts once, English function words among them.
+    """
+
+    terms: TermHashes
+    starts: Offsets
+    rows: Rows
+    impacts: npt.NDArray[np.float32]
+    documents: int
+
+    def scores(self, query: str) -> npt.NDArray[np.float32]:
+        """Return every document's score for a query, shape `(documents,)`; 0 where they share no term."""
+        scores = np.zeros(self.documents, dtype=np.float32)
+        asked = np.array(sorted(term_counts(query)), dtype=np.uint64)
+        at = np.searchsorted(self.terms, asked)
+        inside = at < len(self.terms)
+        known = at[inside][self.terms[at[inside]] == asked[inside]]
+        held = self.starts[known + 1] - self.starts[known]
+        for term in known[np.argsort(held, kind="stable")[:_MOST]].tolist():
+            span = slice(self.starts[term], self.starts[term + 1])
+            # A row occurs once a term, so that adding in place loses nothing.
+            scores[self.rows[span]] += self.impacts[span]
+        return scores
+
+
+def described_of(postings: Postings) -> Described:
+    """Return what postings say of names and descriptions, ready to score with."""
+    counts: Counts = np.asarray(postings.counts)[:, _HEAD]
+    held = np.flatnonzero(counts.any(axis=1))
+    frequency = counts[held].sum(axis=1, dtype=np.float32)
+    rows, term = np.asarray(postings.rows)[held], postings.spread()[held]
+    lengths = np.asarray(postings.lengths)[:, _HEAD].sum(axis=1).astype(np.float32)
+    damping = 1 - _B + _B * lengths / max(float(lengths.mean()) if len(lengths) else 0.0, 1e-9)
+    found = np.bincount(term, minlength=len(postings.terms))
+    rarity = np.log1p((len(lengths) - found + 0.5) / (found + 0.5)).astype(np.float32)
+    impacts = rarity[term] * frequency / (frequency + _K1 * damping[rows])
+    used = found > 0
+    return Described(
+        np.asarray(postings.terms)[used],
+        np.concatenate([[0], np.cumsum(found[used])]).astype(np.int64),
+        rows,
+        impacts.astype(np.float32),
+        len(lengths),
+    )
+
+
+class Descriptions:
+    """The names and descriptions of postings as `Described`, made when first asked: most tasks are short.
+
+    Threads may share one.
+
+    Args:
+        postings: Read when first asked.
+    """
+
+    def __init__(self, postings: Postings) -> None:
+        self._postings, self._made, self._making = postings, None, threading.Lock()
+
+    _made: Described | None
+
+    def scores(self, query: str) -> npt.NDArray[np.float32]:
+        """Return every document's score for a query, as `Described.scores`.
+
+        Raises:
+            StorageError: The postings contradict themselves.
+        """
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+        return self._made.scores(query)
+
+    def _make(self) -> Described:
+        try:
+            return described_of(self._postings)
+        except (ValueError, IndexError) as error:
+            msg = f"the kept routing index is damaged ({error}): `skillery doctor` mends it"
+            raise StorageError(msg) from error
+
+
+Scores = npt.NDArray[np.float32]
+_POSTINGS_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25fSettings:
+    """The constants of BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009).
+
+    `weights` and `length_shares` (b) are those of name, description, headings and body. `rarity` is the power
+    of the inverse document frequency: above 1 it discounts the words that any task is written with, of which
+    a long one has many. A query is cut to its `terms` weightiest terms.
+    """
+
+    weights: tuple[float, float, float, float] = (2.0, 2.0, 0.5, 1.0)
+    length_shares: tuple[float, float, float, float] = (0.5, 0.5, 0.75, 1.0)
+    k1: float = 4.0
+    rarity: float = 1.25
+    terms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Lexical:
+    """Terms with the documents that hold them; `impacts`, shape `(P,)`, are saturated counts in [0, 1).
+
+    `described` knows names and descriptions alone.
+    """
+
+    terms: TermHashes
+    starts: Offsets
+    rows: Rows
+    impacts: Scores
+    documents: int
+    settings: Bm25fSettings
+    described: Descriptions
+
+    def scores(self, query: str) -> Scores:
+        """Return every document's score for a query, shape `(documents,)`; 0 where they share no term."""
+        scores = np.zeros(self.documents, dtype=np.float32)
+        for term, weight in self.weighed(query):
+            span = slice(self.starts[term], self.starts[term + 1])
+            # A row occurs once a term, so that adding in place loses nothing.
+            scores[self.rows[span]] += np.float32(weight) * self.impacts[span]
+        return scores
+
+    def weighed(self, query: str) -> list[tuple[int, float]]:
+        """Return the terms of a query that the index knows, with their weights, the weightiest first.
+
+        A term that occurs n times counts 1 + ln n times: what a text repeats is often its manner. English
+        function words count only where there are no others.
+        """
+        counts = term_counts(query)
+        counts = {t: n for t, n in counts.items() if t not in function_terms()} or counts
+        asked = np.fromiter(counts, dtype=np.uint64, count=len(counts))
+        times = np.fromiter(counts.values(), dtype=np.float64, count=len(counts))
+        at = np.searchsorted(self.terms, asked)
+        at[at == len(self.terms)] = 0
+        known = self.terms[at] == asked if len(self.terms) else np.zeros(len(asked), dtype=np.bool_)
+        at, times = at[known], times[known]
+        weights = self.rarity(at) ** self.settings.rarity * (1 + np.log(times))
+        order = np.lexsort((at, -weights))[: self.settings.terms]
+        return [(int(at[i]), float(weights[i])) for i in order]
+
+    def rarity(self, terms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the inverse document frequency of terms, above 0."""
+        found = self.starts[terms + 1] - self.starts[terms]
+        return np.asarray(np.log1p((self.documents - found + 0.5) / (found + 0.5)), dtype=np.float64)
+
+
+def lexical_of(postings: Postings, settings: Bm25fSettings | None = None) -> Lexical:
+    """Return postings ready to score with."""
+    settings = settings or Bm25fSettings()
+    return Lexical(
+        postings.terms,
+        postings.starts,
+        postings.rows,
+        _impacts(postings, settings),
+        len(postings.lengths),
+        settings,
+        Descriptions(postings),
+    )
+
+
+def _impacts(postings: Postings, settings: Bm25fSettings) -> Scores:
+    """Return tf / (k1 + tf), tf the counts of all fields, each by its weight over its length's damping."""
+    mean = np.maximum(postings.lengths.mean(axis=0), 1e-9) if len(postings.lengths) else np.ones(4)
+    shares = np.array(settings.length_shares)
+    damping = 1 - shares + shares * postings.lengths / mean
+    # A share of 1 and no length: the field is blank, and no term of it is counted.
+    factors = (np.array(settings.weights) / np.maximum(damping, 1e-9)).astype(np.float32)
+    impacts = np.empty(len(postings.rows), dtype=np.float32)
+    for start in range(0, len(impacts), _POSTINGS_AT_ONCE):
+        some = slice(start, start + _POSTINGS_AT_ONCE)
+        frequency = np.einsum(
+            "pf,pf->p", postings.counts[some].astype(np.float32), factors[postings.rows[some]]
+        )
+        impacts[some] = frequency / (settings.k1 + frequency)
+    return impacts

@@ -1,0 +1,134 @@
+"""The inverted index of skills: where each term occurs, and how often in which field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.terms import TermHashes, term_counts
+
+Rows = npt.NDArray[np.int32]
+Counts = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+Sketches = npt.NDArray[np.uint32]
+FIELDS = ("name", "description", "headings", "body")
+_MOST = 255  # a term is counted no further in one field: what saturates by 20 is flat by then
+_DOCUMENTS_PER_PART = 2000
+_BINS = 64
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Where terms occur; documents are rows, numbered from 0.
+
+    `terms`, ascending, has shape `(T,)`; the postings of term `t` are `starts[t]:starts[t + 1]`. `rows`,
+    ascending within a term, has shape `(P,)`, `counts` by field `(P, 4)`, `lengths` in terms by field
+    `(N, 4)`, and `sketches` (a MinHash of the terms, one permutation in 64 bins) `(N, 64)`.
+    """
+
+    terms: TermHashes
+    starts: Offsets
+    rows: Rows
+    counts: Counts
+    lengths: Rows
+    sketches: Sketches
+
+    def spread(self) -> npt.NDArray[np.int32]:
+        """Return the number of the term of each posting, shape `(P,)`."""
+        return np.repeat(np.arange(len(self.terms), dtype=np.int32), np.diff(self.starts))
+
+
+def headings(body: str) -> str:
+    """Return the headings of a Markdown body, a line each."""
+    return "\n".join(_HEADING.findall(body))
+
+
+def postings_of(documents: Iterable[Skill]) -> Postings:
+    """Return the postings of documents, whose rows are in the order given."""
+    left, parts = iter(documents), []
+    while some := list(islice(left, _DOCUMENTS_PER_PART)):
+        parts.append(_part(some))
+    return joined(parts) if parts else _part([])
+
+
+def _part(documents: Sequence[Skill]) -> Postings:
+    terms: list[int] = []
+    rows: list[int] = []
+    fields: list[int] = []
+    counts: list[int] = []
+    lengths = np.zeros((len(documents), len(FIELDS)), dtype=np.int32)
+    for row, document in enumerate(documents):
+        texts = (document.name, document.description, headings(document.body), document.body)
+        for field, text in enumerate(texts):
+            found = term_counts(text)
+            lengths[row, field] = sum(found.values())
+            terms += found.keys()
+            counts += found.values()
+            rows += [row] * len(found)
+            fields += [field] * len(found)
+    vocabulary, term = np.unique(np.array(terms, dtype=np.uint64), return_inverse=True)
+    # One key a term and document, so that its fields come together.
+    key = term.astype(np.int64) * max(len(documents), 1) + np.array(rows, dtype=np.int64)
+    keys, posting = np.unique(key, return_inverse=True)
+    table = np.zeros((len(keys), len(FIELDS)), dtype=np.uint8)
+    table[posting, fields] = np.minimum(np.array(counts, dtype=np.int64), _MOST)
+    term_of, row_of = np.divmod(keys, max(len(documents), 1))
+    starts = np.searchsorted(term_of, np.arange(len(vocabulary) + 1))
+    return Postings(
+        vocabulary,
+        starts.astype(np.int64),
+        row_of.astype(np.int32),
+        table,
+        lengths,
+        _sketches(vocabulary[term_of], row_of, len(documents)),
+    )
+
+
+def _sketches(terms: TermHashes, rows: Offsets, n: int) -> Sketches:
+    """Return the least hash of each document's terms in each bin: equal bins tell of equal vocabularies."""
+    sketches = np.full((n, _BINS), np.iinfo(np.uint32).max, dtype=np.uint32)
+    bins = (terms % np.uint64(_BINS)).astype(np.int64)
+    np.minimum.at(sketches, (rows, bins), (terms >> np.uint64(32)).astype(np.uint32))
+    return sketches
+
+
+def joined(parts: Sequence[Postings]) -> Postings:
+    """Return postings of all documents, those of the first part first."""
+    terms = np.unique(np.concatenate([p.terms for p in parts]))
+    offsets = np.cumsum([0, *(len(p.lengths) for p in parts)])
+    spread = [np.searchsorted(terms, p.terms).astype(np.int32)[p.spread()] for p in parts]
+    term = np.concatenate(spread)
+    order = np.argsort(term, kind="stable")
+    rows = np.concatenate([p.rows + np.int32(o) for p, o in zip(parts, offsets[:-1], strict=True)])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(term, minlength=len(terms)))]).astype(np.int64)
+    return Postings(
+        terms,
+        starts,
+        rows[order].astype(np.int32),
+        np.concatenate([p.counts for p in parts])[order],
+        np.concatenate([p.lengths for p in parts]),
+        np.concatenate([p.sketches for p in parts]),
+    )
+
+
+def kept(postings: Postings, keep: npt.NDArray[np.bool_]) -> Postings:
+    """Return the postings of the rows where `keep` is true, renumbered in their order; unused terms go."""
+    number = np.cumsum(keep, dtype=np.int32) - 1
+    stays = keep[postings.rows]
+    left = np.bincount(postings.spread()[stays], minlength=len(postings.terms))
+    used = left > 0
+    return Postings(
+        postings.terms[used],
+        np.concatenate([[0], np.cumsum(left[used])]).astype(np.int64),
+        number[postings.rows[stays]].astype(np.int32),
+        postings.counts[stays],
+        postings.lengths[keep],
+        postings.sketches[keep],
+    )

@@ -1,0 +1,229 @@
+"""Routing by default: BM25F and one bi-encoder over names and descriptions, with no download and no LLM.
+
+`Router.from_documents(documents, encoder).rank(query, k)` is what `search` answers with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.models.protocols import Encoder, Vectors
+from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
+from tasks.retrieve.routing.facets import about_tokens, facets, readable
+from tasks.retrieve.routing.near_identical import Folder
+from tasks.retrieve.routing.postings import Sketches, postings_of
+from tasks.retrieve.routing.skill import TEMPLATE, Skill
+
+_WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
+_LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
+_ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSettings:
+    """What the parts of a score weigh, in standard deviations of the lexical score.
+
+    `whole` is the cosine of name and description to the task as a whole, `facets` the best one to any of its
+    facets; the latter counts in full from `many` facets on and less below, since one sentence is one need.
+    Two parts tell of further needs, hence nothing of one facet, and have no say in which skill comes first:
+    `described` is how name and description alone match the task's words, by the square of that share;
+    `again` is the lexical score once more, by that share: what a long task wants besides, it says in words.
+    The encoder reads about `tokens` tokens of a query.
+    """
+
+    lexical: float = 1.0
+    whole: float = 0.3
+    facets: float = 0.7
+    described: float = 0.5
+    again: float = 0.25
+    many: int = 12
+    tokens: int = 288
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A skill found: its score, the parts it is the sum of, and near-identical skills that rank below."""
+
+    doc_id: str
+    score: float
+    parts: Mapping[str, float]
+    folded: tuple[str, ...] = ()
+
+
+class Router:
+    """Ranks the skills of one index.
+
+    Args:
+        doc_ids: The ids by row.
+        names: The names by row.
+        lexical: The inverted index of the rows.
+        sketches: Of the rows' terms.
+        vectors: Unit vectors of name and description by row, shape `(rows, dimension)`.
+        encoder: Encodes queries, as the vectors were made.
+        settings: The weights.
+    """
+
+    def __init__(
+        self,
+        doc_ids: Sequence[str],
+        names: Sequence[str],
+        lexical: Lexical,
+        sketches: Sketches,
+        vectors: Vectors,
+        encoder: Encoder,
+        settings: RouterSettings | None = None,
+    ) -> None:
+        self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
+        self._settings, self._folder = settings or RouterSettings(), Folder(sketches, vectors)
+        self._named: dict[str, list[int]] = {}
+        for row, keys in enumerate(zip(names, doc_ids, strict=True)):
+            for key in {plain_name(key) for key in keys} - {""}:
+                self._named.setdefault(key, []).append(row)
+
+    @classmethod
+    def from_documents(
+        cls,
+        documents: Sequence[Skill],
+        encoder: Encoder,
+        *,
+        vectors: Vectors | None = None,
+        settings: RouterSettings | None = None,
+        bm25f: Bm25fSettings | None = None,
+    ) -> Router:
+        """Return a router over documents in memory; `vectors` are those of name and description, if there."""
+        if vectors is None:
+            vectors = encoder.encode(
+                [TEMPLATE.format(name=d.name, description=d.description) for d in documents]
+            )
+        postings = postings_of(documents)
+        ids, names = [d.doc_id for d in documents], [d.name for d in documents]
+        return cls(ids, names, lexical_of(postings, bm25f), postings.sketches, vectors, encoder, settings)
+
+    def rank(
+        self, query: str, k: int, *, allowed: npt.NDArray[np.bool_] | None = None, fold: bool = True
+    ) -> list[Ranked]:
+        """Return the `k` best skills for a query, best first, equal scores by ascending id.
+
+        Skills whose name or id is the query come before all others.
+
+        Args:
+            query: The task; not blank.
+            k: At most so many.
+            allowed: Which rows may be found, shape `(rows,)`; all where None.
+            fold: Whether of near-identical skills only the best takes a rank.
+        """
+        if not self._doc_ids:
+            return []
+        parts = self.parts(query)
+        rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
+        total: Scores = np.stack(list(parts.values())).sum(axis=0)
+        parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
+        total += parts["lead"]
+        best = self._best(rows, total, 3 * k if fold else k)
+        groups = self._folder.folded(best) if fold else [[row] for row in best]
+        return [
+            Ranked(
+                self._doc_ids[row],
+                float(total[row]),
+                {part: float(scores[row]) for part, scores in parts.items()},
+                tuple(self._doc_ids[other] for other in others),
+            )
+            for row, *others in groups[:k]
+        ]
+
+    def parts(self, query: str) -> dict[str, Scores]:
+        """Return the parts of every row's score, each of shape `(rows,)`; they are added.
+
+        `rank` adds a lead to what is best without `described` and `again`.
+        """
+        settings, cut = self._settings, facets(query)
+        chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
+        whole, best = self._cosines(query, chosen)
+        share = min(1.0, len(cut) / settings.many)
+        several = share if len(cut) > 1 else 0.0
+        lexical = settings.lexical * standardised(self._lexical.scores(query))
+        return {
+            "lexical": lexical,
+            "whole": settings.whole * whole,
+            "facets": settings.facets * share * best,
+            "described": self._described(query, settings.described * several**2),
+            "again": np.float32(settings.again * several) * lexical if several else np.zeros_like(lexical),
+            "named": self._bonus(query),
+        }
+
+    def _described(self, query: str, weight: float) -> Scores:
+        if not weight:
+            return np.zeros(len(self._doc_ids), dtype=np.float32)
+        return np.float32(weight) * standardised(self._lexical.described.scores(query))
+
+    def _cosines(self, query: str, chosen: Sequence[str]) -> tuple[Scores, Scores]:
+        """Return how near each row is to the query, and to the facet that it is nearest to, standardised.
+
+        Each facet's cosines are standardised first: a vague facet is near to everything.
+        """
+        fits = query not in chosen and about_tokens(query) <= _WHOLE
+        asked = _encoded([*chosen, *([query] if fits else [])], self._encoder)
+        # By length, as the encoder itself pools the tokens of a text.
+        whole = asked[-1] if fits else np.average(asked, axis=0, weights=[*map(about_tokens, chosen)])
+        # A single facet is the whole, and one column is a product of half the time.
+        basis = asked if len(asked) == 1 else np.vstack([asked[: len(chosen)], whole.astype(np.float32)])
+        # Long by short: BLAS takes twice as long for the transposed product.
+        cosines = np.ascontiguousarray((self._vectors @ basis.T).T)
+        for row in cosines:
+            row[:] = standardised(row)
+        return cosines[-1], standardised(cosines[: len(chosen)].max(axis=0))
+
+    def _bonus(self, query: str) -> Scores:
+        bonus = np.zeros(len(self._doc_ids), dtype=np.float32)
+        bonus[self._named.get(plain_name(query), [])] = 1000.0  # no other part comes near it
+        return bonus
+
+    def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
+        """Return what lifts the best of these rows without `further` above all others; else zeros."""
+        lead = np.zeros(len(total), dtype=np.float32)
+        if not further.any():
+            return lead
+        for first in self._best(rows, total - further, 1):
+            above = float(total[rows].max() - total[first])
+            # What ties with it may have a lower id.
+            if above > 0 or self._best(rows, total, 1) != [first]:
+                lead[first] = above + _LEAD
+        return lead
+
+    def _best(self, rows: npt.NDArray[np.int64], total: Scores, k: int) -> list[int]:
+        if len(rows) > k:
+            # What ties with the last one stays in, so that the ids decide.
+            least = -np.partition(-total[rows], k - 1)[k - 1]
+            rows = rows[total[rows] >= least]
+        return sorted(rows.tolist(), key=lambda row: (-total[row], self._doc_ids[row]))[:k]
+
+
+def plain_name(name: str) -> str:
+    """Return a name as names are compared: in lower case, with words parted by single hyphens."""
+    return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
+
+
+def standardised(scores: Scores) -> Scores:
+    """Return scores with mean 0 and variance 1 over all documents; zeros where they are all the same."""
+    deviation = float(scores.std()) if len(scores) else 0.0
+    if deviation < 1e-9:
+        return np.zeros_like(scores)
+    return np.asarray((scores - scores.mean()) / deviation, dtype=np.float32)
+
+
+def _encoded(texts: Sequence[str], encoder: Encoder) -> Vectors:
+    """Encode texts, those of like length together: all of a batch take as long as its longest."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    groups: list[list[int]] = []
+    for i in order:
+        if not groups or len(texts[i]) > _ALIKE * len(texts[groups[-1][0]]):
+            groups.append([])
+        groups[-1].append(i)
+    vectors = np.concatenate([encoder.encode([texts[i] for i in group]) for group in groups])
+    back = np.empty_like(vectors)
+    back[order] = vectors
+    return back

@@ -1,0 +1,137 @@
+"""Routing: which skills of a published version fit a task, and how its table ranks them by one leg alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lancedb
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from storage.errors import StorageError, WrongInput
+from storage.lance import quoted
+from storage.served import Licences
+from tasks.models.protocols import Encoder, Vectors
+from tasks.retrieve.routing.router import Ranked, Router
+from tasks.retrieve.routing.store import RoutingIndex
+
+_FETCH = 100  # candidates of each leg
+_FILTERED = ["name", "kind", "licence", "source"]
+_COLUMNS = [
+    "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
+    "stale",
+]  # fmt: skip
+
+
+def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FETCH) -> list[str]:
+    """Return the ids of the skills whose name and description are nearest by cosine, best first.
+
+    Args:
+        skills: The table at the version served.
+        vector: The query's unit vector.
+        fetch_k: At most so many.
+    """
+    nearest: Any = skills.search(vector)
+    found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"])
+    return _in_order(found.to_arrow(), "_distance", "ascending")
+
+
+def rank_lexical(skills: lancedb.table.Table, query: str, fetch_k: int = _FETCH) -> list[str]:
+    """Return the ids of the skills that match best by the table's own BM25 over the full text, best first.
+
+    Arguments are as those of `rank_dense`.
+    """
+    # LanceDB takes a text that stands in quotes for a phrase, which this index has no positions to find.
+    words = query.replace('"', " ")
+    found = skills.search(words, query_type="fts", fts_columns="text").limit(fetch_k)
+    return _in_order(found.select(["doc_id", "_score"]).to_arrow(), "_score", "descending")
+
+
+def _in_order(found: pa.Table, by: str, order: str) -> list[str]:
+    """Return ids best first, ties by id: LanceDB lists ties in an order that differs from build to build."""
+    rows = found.sort_by([(by, order), ("doc_id", "ascending")])
+    return [str(d) for d in rows.column("doc_id").to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which skills may be found; an empty tuple lets all through.
+
+    A licence is an SPDX identifier in any letter case, or `unknown`; a source is its specification, or what
+    stands before the colon in it.
+    """
+
+    kinds: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+class Searcher:
+    """Ranks the skills of one published version.
+
+    Args:
+        skills: The table at that version.
+        index: Its routing index.
+        encoder: The one that both were made with.
+
+    Raises:
+        StorageError: The routing index is of other skills than the table.
+    """
+
+    def __init__(self, skills: lancedb.table.Table, index: RoutingIndex, encoder: Encoder) -> None:
+        self._skills, self._ids = skills, index.doc_ids
+        held = pl.DataFrame(skills.search().select(["doc_id", *_FILTERED]).to_arrow())
+        rows = pl.DataFrame({"doc_id": index.doc_ids}, schema={"doc_id": pl.String})
+        self._rows = rows.join(held, on="doc_id", how="left", maintain_order="left")
+        if held.height != rows.height or self._rows["name"].has_nulls():
+            msg = "the routing index is of other skills than the table: run `skillery run` to make it anew"
+            raise StorageError(msg)
+        names = self._rows["name"].to_list()
+        self.router = Router(index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder)
+
+    def search(
+        self, query: str, *, k: int, filters: Filters, licences: Licences
+    ) -> list[tuple[dict[str, Any], Ranked]]:
+        """Return the rows of the `k` best skills with how they rank, best first.
+
+        Skills whose licence is denied take no place.
+
+        Raises:
+            WrongInput: No skill is of a kind, licence or source that is asked for.
+        """
+        allowed = self._allowed(filters, licences)
+        ranked = self.router.rank(query, k, allowed=allowed)
+        chosen = f"doc_id IN ({quoted([r.doc_id for r in ranked])})"
+        rows = self._skills.search().where(chosen).select(_COLUMNS).to_arrow().to_pylist() if ranked else []
+        by_id = {row["doc_id"]: row for row in rows}
+        return [(by_id[r.doc_id], r) for r in ranked]
+
+    def _allowed(self, filters: Filters, licences: Licences) -> npt.NDArray[np.bool_]:
+        classes = {licence: licences.class_of(licence) for licence in self._rows["licence"].unique()}
+        shown = [licence for licence, found in classes.items() if found != "deny"]
+        mask = self._rows["licence"].is_in(shown, nulls_equal=True)
+        source = self._rows["source"]
+        mask &= _any_of("kind", filters.kinds, [self._rows["kind"]])
+        named = self._rows["licence"].fill_null("unknown").str.to_lowercase()
+        mask &= _any_of("licence", [licence.lower() for licence in filters.licences], [named])
+        mask &= _any_of("source", filters.sources, [source, source.str.split(":").list.first()])
+        return mask.to_numpy()
+
+
+def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> pl.Series:
+    """Tell for each row whether one of the columns holds a value that is wanted; all rows where none is."""
+    if not wanted:
+        return pl.repeat(value=True, n=len(columns[0]), dtype=pl.Boolean, eager=True)
+    for value in wanted:
+        if not any((column == value).any() for column in columns):
+            found = ", ".join(sorted(str(v) for v in columns[0].unique().to_list()[:20]))
+            msg = f"--{name} {value!r}: nothing served has it; there are {found}"
+            raise WrongInput(msg)
+    mask = pl.repeat(value=False, n=len(columns[0]), dtype=pl.Boolean, eager=True)
+    for column in columns:
+        mask |= column.is_in(list(wanted))
+    return mask

@@ -1,0 +1,267 @@
+"""Routing's index beside the tables: a folder a version, made of the one before and what changed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import StorageError
+from storage.lance import SKILLS, connect, open_at, quoted
+from storage.root import Root
+from storage.served import Served, is_anew, published_versions, read_served
+from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.bm25f import Bm25fSettings, Descriptions, Lexical, lexical_of
+from tasks.retrieve.routing.postings import Postings, Sketches, joined, kept, postings_of
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.terms import TERMS_VERSION
+
+log = logging.getLogger(__name__)
+FOLDER = "routing"
+ROUTING_VERSION = 1  # raised only when the same skills give other files
+_INDEX = "index.json"  # written last: a folder without it is unfinished
+_DIGESTS = "digests"
+_POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
+_KEPT = 3  # published versions whose folder stays; of older ones it is made anew when they are served again
+_ROWS_PER_READ = 500
+_COLUMNS = ["doc_id", "content_hash", "name", "description", "text", "body_start", "vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingIndex:
+    """What routing scores with, by row: ids, hashes of contents, inverted index, sketches and vectors."""
+
+    doc_ids: list[str]
+    hashes: list[str]
+    lexical: Lexical
+    sketches: Sketches
+    vectors: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    doc_ids: list[str]
+    hashes: list[str]
+    postings: Postings
+    vectors: Vectors
+
+
+def prepare_routing(root: Root, served: Served) -> None:
+    """Make the routing index of a version about to be served, from that of the one served now where it fits.
+
+    Nothing happens where it is there already. A skill whose content stayed is not read again.
+
+    Raises:
+        StorageError: The table cannot be read, or a file not be written.
+    """
+    if _card(root, _folder(served), served) is None:
+        parts = _brought_up(root, served)
+        _write(root, served, parts, lexical_of(parts.postings))
+
+
+def open_routing(root: Root, served: Served) -> RoutingIndex:
+    """Return the routing index of a published version; where there is none to read it is made, and not kept.
+
+    Raises:
+        StorageError: The table cannot be read.
+    """
+    try:
+        if (found := _opened(root, served)) is not None:
+            return found
+        log.warning("%s has no routing index: it is made for this process; a run keeps one", served.version)
+    except StorageError as error:
+        log.warning("the routing index is made for this process: %s", error)
+    parts = _brought_up(root, served)
+    lexical = lexical_of(parts.postings)
+    return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors)
+
+
+def _opened(root: Root, served: Served) -> RoutingIndex | None:
+    """Return the index as it was kept, None where it was not."""
+    folder = _folder(served)
+    card = _card(root, folder, served)
+    if card is None:
+        return None
+    place = root.fetch(folder)
+    postings = Postings(**{name: _array(place, name) for name in _POSTINGS})
+    impacts, vectors, ids = _array(place, "impacts"), _array(place, "vectors"), card["doc_ids"]
+    whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
+    whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
+    if len(vectors) != len(ids) or not whole:
+        msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
+        raise StorageError(msg)
+    lexical = Lexical(
+        postings.terms, postings.starts, postings.rows, impacts, len(ids), Bm25fSettings(),
+        Descriptions(postings),
+    )  # fmt: skip
+    return RoutingIndex(ids, card["hashes"], lexical, postings.sketches, vectors)
+
+
+def keep_routing(root: Root, most: int = _KEPT) -> None:
+    """Delete all routing indices but those of what is served and of the versions published last."""
+    served = read_served(root)
+    last = published_versions(root)[:most]
+    stay = {_folder(version) for version in [*last, *([served] if served else [])]}
+    for folder in {f"{FOLDER}/{file.split('/')[1]}" for file in root.files(FOLDER)} - stay:
+        root.delete(folder)
+
+
+def damaged_routing(root: Root, served: Served) -> str | None:
+    """Tell what is wrong with a version's routing index, None where it is as it was made or is not there."""
+    folder = _folder(served)
+    try:
+        card = _card(root, folder, served)
+        if card is not None:
+            _require_whole(root, folder, card)
+            _opened(root, served)
+    except StorageError as error:
+        return str(error)
+    return None
+
+
+def drop_routing(root: Root, served: Served) -> str:
+    """Delete a version's routing index, and return the folder that it lay in."""
+    root.delete(_folder(served))
+    return _folder(served)
+
+
+def _folder(served: Served) -> str:
+    return f"{FOLDER}/{served.version}.{served.skills}"
+
+
+def _basis(served: Served) -> dict[str, Any]:
+    """Return what the files depend on beside the skills, as JSON gives it back."""
+    model = {key: served.model[key] for key in ("name", "revision", "dimension", "template")}
+    settings = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(Bm25fSettings()).items()}
+    return {"version": ROUTING_VERSION, "terms": TERMS_VERSION, "settings": settings, "model": model}
+
+
+def _card(root: Root, folder: str, served: Served) -> dict[str, Any] | None:
+    """Return what a folder says of itself, None where it is not there, unfinished or made otherwise."""
+    card, basis = root.read_json(f"{folder}/{_INDEX}"), _basis(served)
+    return card if card and {key: card.get(key) for key in basis} == basis else None
+
+
+def _array(folder: Path, name: str) -> npt.NDArray[Any]:
+    path = folder / f"{name}.npy"
+    try:
+        found: npt.NDArray[Any] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        msg = f"{path} cannot be read ({error}): delete {folder}, and run `skillery run` again"
+        raise StorageError(msg) from error
+    return np.asarray(found)
+
+
+def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical) -> None:
+    folder = _folder(served)
+    arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
+    arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors}
+    digests: dict[str, str] = {}
+    for name, array in arrays.items():
+        data = io.BytesIO()
+        np.save(data, array, allow_pickle=False)
+        root.write(f"{folder}/{name}.npy", data.getvalue())
+        digests[name] = hashlib.sha256(data.getbuffer()).hexdigest()
+    ids = {"doc_ids": parts.doc_ids, "hashes": parts.hashes, _DIGESTS: digests}
+    root.write_json(f"{folder}/{_INDEX}", _basis(served) | ids)
+
+
+def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
+    """Let a folder pass whose files are as they were written; the first ones were written without digests.
+
+    Raises:
+        StorageError: One is not.
+    """
+    for name, digest in card.get(_DIGESTS, {}).items():
+        if hashlib.sha256(root.read(f"{folder}/{name}.npy")).hexdigest() != digest:
+            msg = f"{root.at(folder)}/{name}.npy is damaged: it is not as it was written"
+            raise StorageError(msg)
+
+
+def _brought_up(root: Root, served: Served) -> _Parts:
+    """Return the parts for a version: rows of the version before that are as they were, then all others."""
+    table = open_at(connect(root), SKILLS, served.skills)
+    held = table.search().select(["doc_id", "content_hash"]).to_arrow()
+    wanted = dict(
+        zip(held.column("doc_id").to_pylist(), held.column("content_hash").to_pylist(), strict=True)
+    )
+    before = _before(root, served)
+    known: set[str] = set()
+    parts: list[_Parts] = []
+    if before:
+        pairs = zip(before.doc_ids, before.hashes, strict=True)
+        keep = np.array([wanted.get(doc_id) == content for doc_id, content in pairs], dtype=np.bool_)
+        parts.append(_of_rows(before, keep))
+        known = set(parts[0].doc_ids)
+    new = sorted(wanted.keys() - known)
+    parts.extend(_read(table, new, whole=not known))
+    log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
+    return _Parts(
+        [d for p in parts for d in p.doc_ids],
+        [h for p in parts for h in p.hashes],
+        joined([p.postings for p in parts]) if parts else postings_of([]),
+        np.concatenate([p.vectors for p in parts])
+        if parts
+        else np.zeros((0, int(served.model["dimension"])), np.float32),
+    )
+
+
+def _before(root: Root, served: Served) -> _Parts | None:
+    """Return the parts of what is served now, None where none fit, or all is being made anew."""
+    last = read_served(root)
+    if last is None or is_anew(root):
+        return None
+    folder = _folder(last)
+    try:
+        card = _card(root, folder, served)
+        if card is None:
+            return None
+        _require_whole(root, folder, card)
+        place = root.fetch(folder)
+        arrays = {name: _array(place, name) for name in (*_POSTINGS, "vectors")}
+    except StorageError as error:
+        log.warning("the routing index is made anew: %s", error)
+        return None
+    vectors = arrays.pop("vectors")
+    return _Parts(card["doc_ids"], card["hashes"], Postings(**arrays), vectors)
+
+
+def _of_rows(parts: _Parts, keep: npt.NDArray[np.bool_]) -> _Parts:
+    rows = np.flatnonzero(keep).tolist()
+    return _Parts(
+        [parts.doc_ids[r] for r in rows],
+        [parts.hashes[r] for r in rows],
+        kept(parts.postings, keep),
+        np.asarray(parts.vectors)[keep],
+    )
+
+
+def _read(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) -> Iterator[_Parts]:
+    """Yield the parts of these skills, read from the table in bulks."""
+    if whole:
+        for batch in table.search().select(_COLUMNS).to_batches():
+            yield _of_batch(batch)
+        return
+    for start in range(0, len(doc_ids), _ROWS_PER_READ):
+        some = quoted(doc_ids[start : start + _ROWS_PER_READ])
+        yield _of_batch(table.search().where(f"doc_id IN ({some})").select(_COLUMNS).to_arrow())
+
+
+def _of_batch(batch: Any) -> _Parts:  # noqa: ANN401 (a record batch or a table, whose columns read alike)
+    column = {name: batch.column(name).to_pylist() for name in _COLUMNS if name != "vector"}
+    documents = [
+        Skill(doc_id, name, description, text[start:])
+        for doc_id, name, description, text, start in zip(
+            *(column[c] for c in ("doc_id", "name", "description", "text", "body_start")), strict=True
+        )
+    ]
+    vectors = np.array(batch.column("vector").to_pylist(), dtype=np.float32)
+    return _Parts(column["doc_id"], column["content_hash"], postings_of(documents), vectors)

@@ -1,0 +1,100 @@
+"""Texts to the terms they are looked up by: words, the parts of identifiers, stems, pairs of characters."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import Stemmer
+
+TermHashes = npt.NDArray[np.uint64]
+TERMS_VERSION = 1  # raised only when the same text gives other terms
+# A longer run of letters is an encoded blob, which nobody looks for.
+_LONGEST = 40
+_MOST_CACHED = 1_000_000
+_WORD = re.compile(r"[^\W_]+")
+# Scripts written without spaces: Chinese, Japanese kana, Thai, Lao, Khmer, Burmese.
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+)
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_FUNCTION_WORDS = """
+a an the this that these those it its i me my we us our you your he him his she her they them their who which
+what and or but nor so if then than as at by for from in into of off on onto out over to up with without about
+is are was were be been being am do does did has have had having can could should would will shall may might
+must not no there here also just very please
+"""
+_known: dict[str, tuple[int, ...]] = {}
+
+
+def term_counts(text: str) -> dict[int, int]:
+    """Return how often each term occurs in a text, by the term's hash.
+
+    A term is a word in lower case, stemmed as English where it is written in ASCII; of an identifier such as
+    `useState` or `HTTPServer2` the parts count too; of a script without spaces every pair of characters.
+    """
+    counts: dict[int, int] = {}
+    for word, n in Counter(_WORD.findall(text)).items():
+        for term in _terms_of(word):
+            counts[term] = counts.get(term, 0) + n
+    return counts
+
+
+def term_sequence(text: str) -> list[int]:
+    """Return the hashes of a text's terms in reading order, repeats included."""
+    return [term for word in _WORD.findall(text) for term in _terms_of(word)]
+
+
+@cache
+def function_terms() -> frozenset[int]:
+    """Return the hashes of English words that say nothing of a need; a small index cannot tell by itself."""
+    return frozenset(term_sequence(_FUNCTION_WORDS))
+
+
+def _terms_of(word: str) -> tuple[int, ...]:
+    found = _known.get(word)
+    if found is None:
+        if len(_known) >= _MOST_CACHED:
+            _known.clear()
+        found = _known[word] = tuple(term_hash(term) for term in dict.fromkeys(spelled_terms(word)))
+    return found
+
+
+def spelled_terms(word: str) -> Iterator[str]:
+    """Yield the terms of one word, a run of letters and digits."""
+    if word.isascii():
+        if len(word) <= _LONGEST:
+            yield _stem(word.lower())
+            parts = _PART.findall(word) if not (word.islower() or word.isdigit()) else []
+            yield from (_stem(part.lower()) for part in parts if len(part) > 1 and len(parts) > 1)
+        return
+    at = 0
+    for run in _UNSPACED.finditer(word):
+        yield from _spaced(word[at : run.start()])
+        chars, at = run.group(), run.end()
+        yield from (chars[i : i + 2] for i in range(max(len(chars) - 1, 1)))
+    yield from _spaced(word[at:])
+
+
+def _spaced(word: str) -> Iterator[str]:
+    if word and len(word) <= _LONGEST:
+        yield word.casefold()
+
+
+def _stem(word: str) -> str:
+    return str(_stemmer().stemWord(word))
+
+
+@cache
+def _stemmer() -> Stemmer.Stemmer:
+    return Stemmer.Stemmer("english")
+
+
+def term_hash(term: str) -> int:
+    """Return a term's 64-bit hash, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -1,0 +1,67 @@
+"""Tells false negatives from hard ones: skills that serve a query as well as the one it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tasks.models.protocols import Vectors
+from tasks.refine.duplicates.shingles import Hashes, jaccard
+from tasks.retrieve.routing.router import plain_name
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.terms import term_sequence
+
+Layer = Literal["name", "body", "embedding"]
+LAYERS: tuple[Layer, ...] = ("name", "body", "embedding")
+_CHAIN = np.uint64(0xD6E8FEB86659FD93)
+
+
+@dataclass(frozen=True, slots=True)
+class FalseNegativeSettings:
+    """From what similarity on a negative counts as a second positive.
+
+    `body` is the Jaccard similarity of word trigrams, `embedding` the cosine of name and description;
+    SkillRouter's own thresholds are not given. Half of all trigrams shared is a version of the same text.
+    """
+
+    body: float = 0.5
+    embedding: float = 0.9
+
+
+class FalseNegatives:
+    """SkillRouter's filter in three layers (section 4.2).
+
+    Args:
+        skills: All of them, by row.
+        vectors: Unit vectors of name and description by row, shape `(n, d)`.
+        settings: The thresholds.
+    """
+
+    def __init__(self, skills: Sequence[Skill], vectors: Vectors, settings: FalseNegativeSettings) -> None:
+        self._skills, self._vectors, self._settings = skills, vectors, settings
+        self._trigrams: dict[int, Hashes] = {}
+
+    def layer(self, positive: int, candidate: int) -> Layer | None:
+        """Return the first layer by which a candidate serves like the positive, None for a true negative."""
+        if plain_name(self._skills[positive].name) == plain_name(self._skills[candidate].name):
+            return "name"
+        if jaccard(self._of(positive), self._of(candidate)) >= self._settings.body:
+            return "body"
+        if float(self._vectors[positive] @ self._vectors[candidate]) >= self._settings.embedding:
+            return "embedding"
+        return None
+
+    def _of(self, row: int) -> Hashes:
+        known = self._trigrams.get(row)
+        if known is None:
+            known = self._trigrams[row] = trigrams(self._skills[row].body)
+        return known
+
+
+def trigrams(text: str) -> Hashes:
+    """Return the set of a text's word trigrams as sorted, unique hashes; empty below three words."""
+    terms = np.array(term_sequence(text), dtype=np.uint64)
+    return np.unique((terms[:-2] * _CHAIN + terms[1:-1]) * _CHAIN + terms[2:])

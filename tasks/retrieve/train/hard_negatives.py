@@ -1,0 +1,181 @@
+"""Hard negatives for training, from SkillRouter's four sources (section 4.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.bm25f import Lexical
+from tasks.retrieve.train.false_negatives import FalseNegatives, Layer
+from tasks.retrieve.train.queries import TrainingQuery
+from tasks.retrieve.train.split import Rows
+
+Source = Literal["semantic", "lexical", "category", "random", "ranked", "filled"]
+
+
+@dataclass(frozen=True, slots=True)
+class MiningSettings:
+    """How many negatives each source gives; the first two draw from the `depth` nearest skills."""
+
+    depth: int = 50
+    semantic: int = 4
+    lexical: int = 3
+    category: int = 2
+    random: int = 1
+
+    @property
+    def total(self) -> int:
+        """Negatives a query."""
+        return self.semantic + self.lexical + self.category + self.random
+
+
+class Negative(NamedTuple):
+    """A skill that does not serve a query, and where it was found."""
+
+    row: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """The negatives of each query, by source; false ones removed by layer, each pair counted once."""
+
+    negatives: list[list[Negative]]
+    found: Counter[str] = field(default_factory=Counter)
+    removed: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What negatives are drawn from: the rows of skills, their vectors, inverted index and categories.
+
+    `rows` has shape `(p,)` and numbers the skills that queries name; everything else is by position in it.
+    """
+
+    rows: Rows
+    vectors: Vectors
+    lexical: Lexical
+    categories: Sequence[str]
+
+
+class _Taking:
+    """Takes negatives of one query, no skill twice, and no false negative."""
+
+    def __init__(self, positive: int, false: FalseNegatives, mined: Mined) -> None:
+        self._positive, self._false, self._mined = positive, false, mined
+        self._known: dict[int, Layer | None] = {}
+        self.taken: dict[int, Negative] = {}
+
+    def take(self, rows: Iterable[int], most: int, source: Source) -> None:
+        """Take the first `most` rows that will do; all that will where there are fewer."""
+        left = most
+        for row in rows:
+            if left <= 0:
+                return
+            if row != self._positive and row not in self.taken and self._true(row):
+                self.taken[row] = Negative(row, source)
+                self._mined.found[source] += 1
+                left -= 1
+
+    def _true(self, row: int) -> bool:
+        if row not in self._known:
+            self._known[row] = layer = self._false.layer(self._positive, row)
+            if layer is not None:
+                self._mined.removed[layer] += 1
+        return self._known[row] is None
+
+
+def mine_negatives(
+    queries: Sequence[TrainingQuery],
+    asked: Vectors,
+    pool: Pool,
+    false: FalseNegatives,
+    settings: MiningSettings,
+    draw: np.random.Generator,
+    report: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Mined:
+    """Return negatives for each query: so many a source, in the order semantic, lexical, category, random.
+
+    Semantic ones are drawn from the skills nearest to the query, lexical ones are those of them with the best
+    BM25F; category ones share the positive's category, the random one does not. Where a source has too few,
+    which false negatives removed may cause, the rest is filled up at random from the whole pool.
+
+    Args:
+        queries: Their positives lie in the pool.
+        asked: Their unit vectors, shape `(q, d)`.
+        pool: Where negatives are looked for.
+        false: Tells which are none.
+        settings: Shares and depth.
+        draw: Chance.
+        report: Called with the queries done and their total.
+    """
+    mined = Mined([])
+    by_category: dict[str, Rows] = {
+        name: np.flatnonzero(np.array(pool.categories) == name) for name in sorted(set(pool.categories))
+    }
+    place = {row: at for at, row in enumerate(pool.rows.tolist())}
+    for done, (query, vector) in enumerate(zip(queries, asked, strict=True), start=1):
+        taking = _Taking(query.row, false, mined)
+        near = _nearest(pool.vectors @ vector, settings.depth, place[query.row])
+        scores = pool.lexical.scores(query.text)[near]
+        category = pool.categories[place[query.row]]
+        same = by_category[category]
+        taking.take(pool.rows[draw.permutation(near)].tolist(), settings.semantic, "semantic")
+        best = near[np.argsort(-scores, kind="stable")][: int((scores > 0).sum())]
+        taking.take(pool.rows[best].tolist(), settings.lexical, "lexical")
+        taking.take(pool.rows[draw.permutation(same)].tolist(), settings.category, "category")
+        other = (at for at in _drawn(len(pool.rows), draw) if pool.categories[at] != category)
+        taking.take((int(pool.rows[at]) for at in other), settings.random, "random")
+        rest = (int(pool.rows[at]) for at in _drawn(len(pool.rows), draw))
+        taking.take(rest, settings.total - len(taking.taken), "filled")
+        mined.negatives.append(list(taking.taken.values()))
+        report(done, len(queries))
+    return mined
+
+
+def candidate_lists(
+    queries: Sequence[TrainingQuery],
+    ranked: Sequence[Sequence[int]],
+    among: Rows,
+    false: FalseNegatives,
+    most: int,
+    draw: np.random.Generator,
+) -> Mined:
+    """Return the candidates beside its positive that a reranker learns to put below it (section 4.3).
+
+    Args:
+        queries: One a list.
+        ranked: The rows that the first stage found for each query, best first.
+        among: The rows that lists are filled up from, at random, where false negatives left them too short.
+        false: Tells which candidates are none.
+        most: Candidates a list.
+        draw: Chance.
+    """
+    mined = Mined([])
+    for query, rows in zip(queries, ranked, strict=True):
+        taking = _Taking(query.row, false, mined)
+        taking.take(rows, most, "ranked")
+        rest = (int(among[at]) for at in _drawn(len(among), draw))
+        taking.take(rest, most - len(taking.taken), "filled")
+        mined.negatives.append(list(taking.taken.values()))
+    return mined
+
+
+def _nearest(cosines: Vectors, depth: int, positive: int) -> Rows:
+    """Return the positions of the `depth` nearest but the positive, nearest first."""
+    cosines = cosines.copy()
+    cosines[positive] = -np.inf
+    most = min(depth, len(cosines) - 1)
+    best = np.argpartition(-cosines, max(most - 1, 0))[:most]
+    return np.asarray(best[np.lexsort((best, -cosines[best]))], dtype=np.int64)
+
+
+def _drawn(size: int, draw: np.random.Generator) -> Iterator[int]:
+    """Yield each position once in random order, a few at a time: mostly the first will do."""
+    yield from dict.fromkeys(draw.integers(size, size=16).tolist())
+    yield from draw.permutation(size).tolist()

@@ -1,0 +1,121 @@
+"""Queries made from skills without an LLM: sentences of the body that name and description do not say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tasks.parse.segment.segment import segment
+from tasks.retrieve.routing.router import plain_name
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.terms import term_sequence
+from tasks.retrieve.train.split import Rows
+
+_READ = 20_000  # characters of a body; what comes later is seldom what it is for
+_MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_SIGNS = re.compile(r"[*_`]+")
+_WORD = re.compile(r"[^\W\d_]+")
+_NAMED = re.compile(r"[^\W_]+")
+_CODE = re.compile(r"https?://|[{}<>|=\\$]|\w/\w|--\w|\w\.\w+\(|\(\)")
+
+
+class Sentence(NamedTuple):
+    """A sentence as it is asked with, and as it stands in the body."""
+
+    text: str
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingQuery:
+    """A query, the row of the skill that it was made from, and the passages of its body."""
+
+    query_id: str
+    text: str
+    row: int
+    passages: tuple[str, ...]
+
+    def without_passages(self, skill: Skill) -> Skill:
+        """Return its skill with a body that no longer holds what is asked: else looking for it is enough."""
+        body = skill.body
+        for passage in self.passages:
+            body = body.replace(passage, "")
+        return skill._replace(body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    """What sentences make a query: 1 to `sentences` of `words` words each.
+
+    Of a sentence's word trigrams at most the share `copied` may stand in name and description.
+    """
+
+    sentences: int = 3
+    words: tuple[int, int] = (6, 60)
+    copied: float = 0.2
+
+
+def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
+    """Return the sentences and list items of a skill's body that can be asked with, each once, in order.
+
+    They are prose without markup, name neither the skill nor code, and are absent from name and description
+    by `copied`.
+    """
+    head = term_sequence(f"{skill.name}\n{skill.description}")
+    known = set(zip(head, head[1:], head[2:], strict=False))
+    found: dict[str, Sentence] = {}
+    for piece, raw in _prose(skill.body):
+        terms = term_sequence(piece)
+        trigrams = set(zip(terms, terms[1:], terms[2:], strict=False))
+        fits = settings.words[0] <= len(_WORD.findall(piece)) <= settings.words[1]
+        absent = len(trigrams & known) <= settings.copied * len(trigrams)
+        if fits and trigrams and absent and not _names(piece, skill):
+            found.setdefault(piece, Sentence(piece, raw))
+    return list(found.values())
+
+
+def make_queries(
+    skills: Sequence[Skill], rows: Rows, most: int, settings: QuerySettings, draw: np.random.Generator
+) -> list[TrainingQuery]:
+    """Return a query a skill, for the first `most` of `rows` that have sentences to make one of.
+
+    Args:
+        skills: All of them.
+        rows: Positions of those that may be asked for, in order.
+        most: Queries at most.
+        settings: What makes a query.
+        draw: Which sentences, and how many of them.
+    """
+    found: list[TrainingQuery] = []
+    for row in rows.tolist():
+        if len(found) == most:
+            break
+        pieces = telling_sentences(skills[row], settings)
+        if pieces:
+            wanted = int(draw.integers(1, settings.sentences + 1))
+            chosen = np.sort(draw.choice(len(pieces), min(wanted, len(pieces)), replace=False))
+            taken = [pieces[i] for i in chosen.tolist()]
+            text, passages = " ".join(s.text for s in taken), tuple(s.raw for s in taken)
+            found.append(TrainingQuery(skills[row].doc_id, text, row, passages))
+    return found
+
+
+def _prose(body: str) -> Iterator[Sentence]:
+    for fragment in segment(body[:_READ]).fragments:
+        if fragment.block in ("prose", "list_item"):
+            text = _SIGNS.sub("", _LINK.sub(r"\1", _MARK.sub("", fragment.text)))
+            piece = " ".join(text.split())
+            if piece and not _CODE.search(piece) and not piece.endswith(":"):
+                yield Sentence(piece, fragment.text)
+
+
+def _names(piece: str, skill: Skill) -> bool:
+    """Tell whether a sentence names its skill: word for word."""
+    name = plain_name(skill.name)
+    words = "-".join(_NAMED.findall(piece.casefold()))
+    return bool(name) and f"-{name}-" in f"-{words}-"

@@ -1,0 +1,85 @@
+"""What models are trained on: each query with the text of its skill and of skills that do not serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from tasks.models.protocols import Tokenizer
+from tasks.retrieve.baselines.skillrouter import flat_text
+from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.train.hard_negatives import Negative
+from tasks.retrieve.train.queries import TrainingQuery
+
+TextForm = Literal["description", "flat"]
+TextOf = Callable[[Skill], str]
+_DESCRIPTION_SHARE = 0.5  # of the tokens that a flat text has
+
+
+def text_form(form: TextForm, tokens: int, tokenizer: Tokenizer) -> TextOf:
+    """Return how a skill is read: as it is indexed, or as SkillRouter has it, with as much of its body.
+
+    Args:
+        form: `description` for name and description, `flat` for `name | description | body`.
+        tokens: Of a flat text; half of them at most are the description's.
+        tokenizer: Counts them.
+    """
+    if form == "description":
+        return lambda skill: TEMPLATE.format(name=skill.name, description=skill.description)
+    limits = int(_DESCRIPTION_SHARE * tokens), tokens
+    return lambda skill: flat_text(skill, limits, tokenizer)
+
+
+def training_rows(
+    skills: Sequence[Skill],
+    queries: Sequence[TrainingQuery],
+    negatives: Sequence[Sequence[Negative]],
+    text: TextOf,
+    *,
+    drawn: int,
+    epochs: int,
+    draw: np.random.Generator,
+) -> list[tuple[str, ...]]:
+    """Return rows of query, positive and `drawn` of its negatives; each epoch draws and orders anew.
+
+    A query without so many negatives has no row.
+
+    Args:
+        skills: By row.
+        queries: One a positive.
+        negatives: Of each query.
+        text: How a skill is read; the positive's body is read without what is asked.
+        drawn: Negatives a row.
+        epochs: How often each query occurs.
+        draw: Chance.
+    """
+    rows = []
+    for _ in range(epochs):
+        for at in draw.permutation(len(queries)).tolist():
+            query, found = queries[at], negatives[at]
+            if len(found) >= drawn:
+                chosen = draw.choice(len(found), drawn, replace=False).tolist()
+                positive = text(query.without_passages(skills[query.row]))
+                rows.append((query.text, positive, *(text(skills[found[i].row]) for i in chosen)))
+    return rows
+
+
+def list_rows(
+    skills: Sequence[Skill],
+    queries: Sequence[TrainingQuery],
+    lists: Sequence[Sequence[Negative]],
+    text: TextOf,
+) -> list[tuple[str, ...]]:
+    """Return rows of query, positive and all other candidates; only the longest lists have one."""
+    longest = max(map(len, lists), default=0)
+    return [
+        (
+            query.text,
+            text(query.without_passages(skills[query.row])),
+            *(text(skills[n.row]) for n in candidates),
+        )
+        for query, candidates in zip(queries, lists, strict=True)
+        if len(candidates) == longest
+    ]

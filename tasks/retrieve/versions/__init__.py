@@ -1,0 +1,1 @@
+"""Versions: publication, rollback, retention, doctor and forget; begin with `publish`."""

@@ -1,0 +1,125 @@
+"""Compacts the tables that are served and lets go of files that no kept version needs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import timedelta
+
+import lancedb
+
+from storage.lance import MARGIN, NODES, SKILLS, TableWriter, connect, open_at, prune, size_of, table_names
+from storage.root import Root
+from storage.served import published_versions, require_served
+from tasks.retrieve.index.build import INDEXED, Built, nodes_base
+from tasks.retrieve.index.gate import Check
+
+_IDS = {SKILLS: "doc_id", NODES: "node_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Of one table: rows, files that hold them, and bytes, as served and as compacted."""
+
+    table: str
+    rows: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
+    """Merge the small files of the served tables into new versions beside them; nothing served is touched.
+
+    Args:
+        root: Where they lie; the caller holds its writer lock.
+
+    Returns:
+        What the compacted tables are (the served ones, not `changed`, where there was nothing to merge), and
+        of each table what came of it.
+
+    Raises:
+        NotPublished: Nothing is served.
+        StorageError: What is served cannot be opened.
+    """
+    served, db = require_served(root), connect(root)
+    found, changed = [], False
+    versions: dict[str, int | None] = {SKILLS: served.skills, NODES: served.nodes}
+    rows = dict.fromkeys(versions, 0)
+    for name, base in versions.items():
+        if base is None:
+            continue
+        before = open_at(db, name, base)
+        rows[name], (size, files) = before.count_rows(), size_of(before)
+        writer = TableWriter(db, name, before.schema, base)
+        version = writer.finish(*INDEXED[name])
+        size_after, files_after = size_of(writer.table)
+        found.append(Compacted(name, rows[name], files, files_after, size, size_after))
+        if files_after < files:
+            versions[name], changed = version, True
+    built = Built(
+        skills=versions[SKILLS] or served.skills,
+        nodes=versions[NODES],
+        skills_rows=rows[SKILLS],
+        nodes_rows=rows[NODES],
+        vectors_new=0,
+        changed=changed,
+        nodes_base=versions[NODES] or nodes_base(db, served),
+    )
+    return built, found
+
+
+def check_compacted(root: Root, built: Built) -> list[Check]:
+    """Check that compacted tables hold the same rows as those served, byte for byte, and index all of them.
+
+    Compaction has corrupted tables of others before (LanceDB's issue 3744), so that it is not believed.
+    """
+    served, db, checks = require_served(root), connect(root), []
+    for name, base, version in ((SKILLS, served.skills, built.skills), (NODES, served.nodes, built.nodes)):
+        if base is None or version is None or version == base:
+            continue
+        before, after = _row_digests(open_at(db, name, base)), _row_digests(open_at(db, name, version))
+        other = len(before.keys() ^ after.keys()) + sum(before[k] != after[k] for k in before.keys() & after)
+        indices = open_at(db, name, version).list_indices()
+        left = max((int(index.num_unindexed_rows or 0) for index in indices), default=0)
+        checks += [
+            Check(f"{name}.rows_that_differ", passed=other == 0, value=other, limit=0),
+            Check(f"{name}.unindexed_rows", passed=left == 0, value=left, limit=0),
+        ]
+    return checks
+
+
+def _row_digests(table: lancedb.table.Table) -> dict[str, bytes]:
+    """Return a digest of each row by its id."""
+    found: dict[str, bytes] = {}
+    for batch in table.search().to_batches():
+        column = batch.column("vector")
+        vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+        for row, vector in zip(batch.drop_columns(["vector"]).to_pylist(), vectors, strict=True):
+            said = repr(row).encode("utf-8", "surrogatepass") + vector.tobytes()
+            found[row[_IDS[table.name]]] = hashlib.blake2b(said, digest_size=16).digest()
+    return found
+
+
+def clean_tables(root: Root, margin: timedelta = MARGIN) -> None:
+    """Remove the files of versions that no published version needs: what refused or killed runs left.
+
+    Args:
+        root: Where they lie; the caller holds its writer lock.
+        margin: How much older than all that are published a version must be to go.
+
+    Raises:
+        NotPublished: Nothing is served.
+        StorageError: A table cannot be read.
+    """
+    kept, db = [*published_versions(root), require_served(root)], connect(root)
+    for name in table_names(db):
+        if name in _IDS:
+            at = {v.skills if name == SKILLS else v.nodes for v in kept}
+            prune(db, name, {version for version in at if version is not None}, [], margin)
+
+
+def table_files(root: Root) -> int:
+    """Return the number of files of all tables, of every version."""
+    return len(root.files("lance"))

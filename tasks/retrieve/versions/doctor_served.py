@@ -1,0 +1,156 @@
+"""Finds what is wrong with what is published, and has something sound served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from storage.errors import SchemaMismatch, StorageError
+from storage.lance import SKILLS, connect, manifest_reads, open_at, table_names
+from storage.root import Root
+from storage.served import (
+    PUBLISHED,
+    SERVED,
+    Served,
+    drop_published,
+    drop_stray_tags,
+    published_versions,
+    read_published,
+    read_served,
+    write_served,
+)
+from tasks.retrieve.routing.store import FOLDER, damaged_routing, drop_routing
+from tasks.retrieve.versions.integrity import require_sound
+
+_LAST = 2**64 - 1
+# A bucket that fails now and then is none the worse for it: how often a table is tried, and seconds between.
+_TRIES, _PAUSE = 4, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, where (relative to the root), what was done, and whether that mended it."""
+
+    found: str
+    where: str
+    done: str
+    mended: bool
+
+
+def examine_served(root: Root) -> Iterator[Finding]:
+    """Look at what is served and at what can be gone back to; yield what was found, and mend it.
+
+    Raises:
+        SchemaMismatch: A newer version of this program wrote a table: nothing of it is damaged.
+        Unreachable: The bucket does not answer.
+    """
+    versions, damaged = _published(root)
+    yield from damaged
+    yield from _manifests(root, versions)
+    versions = published_versions(root)
+    try:
+        served, why = read_served(root), None
+    except StorageError as error:
+        served, why = None, str(error)
+    if served is None and why is None and not versions:
+        return
+    if served is not None:
+        path = str(served.model.get("path"))
+        if not root.exists(path):
+            found = f"the encoder of {served.version} is gone"
+            yield Finding(found, path, "left: the next run exports it anew", mended=True)
+            return
+        why = _unsound(root, served)
+        if why is None:
+            yield from _routing(root, served)
+            yield from _tags(root)
+            return
+    yield _serve_another(root, why or f"{SERVED} is missing", [v for v in versions if v != served])
+
+
+def _manifests(root: Root, versions: list[Served]) -> Iterator[Finding]:
+    """Remove versions of tables that cannot be opened, newest first: one of them keeps all of a table shut.
+
+    That is where the bytes of its own file are wrong; a version may not open for another reason that passes.
+    """
+    db = connect(root)
+    for name in table_names(db):
+        for file in root.files(f"lance/{name}.lance/_versions", ".manifest"):
+            number = _number(file)
+            try:
+                open_at(db, name, number)
+            except SchemaMismatch:
+                raise
+            except StorageError as error:
+                if manifest_reads(file, root.read(file)):
+                    continue
+                root.delete(file)
+                gone = {v.version for v in versions if (v.skills if name == SKILLS else v.nodes) == number}
+                for version in gone:
+                    drop_published(root, version)
+                said = f"; {', '.join(sorted(gone))} can be gone back to no more" if gone else ""
+                yield Finding(str(error), file, f"removed{said}", mended=True)
+
+
+def _number(file: str) -> int:
+    """Return the version that a manifest is of: Lance counts them down, so that the newest comes first."""
+    number = int(PurePosixPath(file).stem)
+    return _LAST - number if number > _LAST // 2 else number
+
+
+def _tags(root: Root) -> Iterator[Finding]:
+    for name, label in drop_stray_tags(root):
+        found = f"version {label} is tagged, and was never published or is gone"
+        yield Finding(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
+
+
+def _routing(root: Root, served: Served) -> Iterator[Finding]:
+    if why := damaged_routing(root, served):
+        folder = drop_routing(root, served)
+        done = "removed: each process makes it for itself until the next version is published"
+        yield Finding(why, folder, done, mended=True)
+
+
+def _published(root: Root) -> tuple[list[Served], list[Finding]]:
+    """Return the versions published, after removing records of them that cannot be read."""
+    damaged = []
+    for file in root.files(PUBLISHED, ".json"):
+        try:
+            read_published(root, file)
+        except StorageError as error:
+            root.delete(file)
+            done = "removed: that version can be gone back to no more"
+            damaged.append(Finding(str(error), file, done, mended=True))
+    return published_versions(root), damaged
+
+
+def _unsound(root: Root, served: Served) -> str | None:
+    """Tell why a version cannot be served, None where it can; what a bucket fails at is tried again."""
+    why = None
+    for attempt in range(_TRIES if root.uri.startswith("s3://") else 1):
+        if attempt:
+            time.sleep(_PAUSE)
+            root.files(PUBLISHED)  # Unreachable says that it is the bucket
+        try:
+            require_sound(root, served)
+        except SchemaMismatch:
+            raise
+        except StorageError as error:
+            why = str(error)
+        else:
+            return None
+    return why
+
+
+def _serve_another(root: Root, why: str, others: list[Served]) -> Finding:
+    for other in others:
+        if _unsound(root, other) is None:
+            write_served(root, other)
+            return Finding(why, SERVED, f"{other.version} is served again", mended=True)
+    # All of it can be made anew of the corpus and of vectors that are kept beside it.
+    for place in (SERVED, PUBLISHED, FOLDER, "lance"):
+        root.delete(place)
+    done = "no version published can be read: the index is removed, the next run builds and serves it anew"
+    return Finding(why, SERVED, done, mended=True)

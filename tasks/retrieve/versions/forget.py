@@ -1,0 +1,72 @@
+"""Forgets a document or a repository: its text goes from everywhere, a tombstone stays."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+from storage.locks import writer_lock
+from storage.root import Root
+from storage.served import read_served
+from storage.tombstones import Forgotten, add_tombstones, mark_purged
+from tasks.retrieve.versions.forget_targets import find
+from tasks.retrieve.versions.purge import purge
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetReport:
+    """What was forgotten.
+
+    `scope` is `document` or `repository`; `doc_ids` are those that the target names, `copies` those that went
+    with it because they held the same text; `removed` counts rows by folder or table, and is empty where all
+    was gone already; `served` is the version that is served now, None where nothing is.
+    """
+
+    target: str
+    scope: str
+    doc_ids: tuple[str, ...]
+    copies: tuple[str, ...]
+    removed: dict[str, int]
+    served: str | None
+
+
+def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
+    """Remove every text of `target` from all files and table versions; leave tombstones that hold no text.
+
+    Tombstones come first, so that from then on no crawl or backfill brings it back; killed anywhere and asked
+    again, it ends the same. Older versions of the tables go, and with them the way back to them. Readers of
+    the old version fail from then on, and find the new one when they read `state/served.json` again.
+
+    Args:
+        root: Where it lies; the caller holds its writer lock.
+        target: A doc_id or an alias of one, or a repository: `owner/repo`, `host/owner/repo`, `local/name`.
+        run_id: The version served afterwards is `v-<run_id>`.
+        now: The tombstones' time.
+
+    Raises:
+        UnknownDocument: Nothing has this id, nor ever had, nor lies below it.
+        Locked: A backfill is being written; nothing has been removed yet.
+        StorageError: A file or table cannot be read; all others have been cleaned.
+    """
+    found = find(root, target, Forgotten.load(root))
+    with ExitStack() as locks:
+        forgotten = add_tombstones(root, found.tombstones, now)
+        for place in _backfills(root):
+            locks.enter_context(writer_lock(place))
+        removed = purge(root, forgotten, run_id=run_id)
+        mark_purged(root, now)
+    served = read_served(root)
+    return ForgetReport(
+        target=target,
+        scope=found.scope,
+        doc_ids=found.doc_ids,
+        copies=found.copies,
+        removed=dict(sorted(removed.items())),
+        served=served.version if served else None,
+    )
+
+
+def _backfills(root: Root) -> list[Root]:
+    days = {"/".join(file.split("/")[:2]) for file in root.files("backfill")}
+    return [Root(root.at(day)) for day in sorted(days)]

@@ -1,0 +1,152 @@
+"""Finds what a request to forget names: ids, and every text that they hold or have held."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from storage.errors import StorageError, UnknownDocument
+from storage.lance import SKILLS, connect, open_at
+from storage.parquet import read_columns
+from storage.root import Root
+from storage.served import read_served
+from storage.state import aliases_table, seen_table
+from storage.tombstones import FOLDER, Forgotten, Tombstone
+
+_COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
+_NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
+_SURVEY = pl.Schema({**dict.fromkeys(_COLUMNS, pl.String), "current": pl.Boolean})
+# An id of one of these kinds had the text of the document that it leads to.
+_SAME_TEXT = ("retired", "renamed")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a target stands for: its ids, and the ids of documents that hold the same text now."""
+
+    scope: str
+    doc_ids: tuple[str, ...]
+    copies: tuple[str, ...]
+    tombstones: tuple[Tombstone, ...]
+
+
+def parquet_files(root: Root) -> list[str]:
+    """Return every Parquet file below the root that may hold rows of documents, backfills included."""
+    return [file for file in root.files("", ".parquet") if not file.startswith(_NOT_OURS)]
+
+
+def find(root: Root, target: str, forgotten: Forgotten) -> Found:
+    """Return what `target` names: an id or alias in any letter case, or a repository with all below it.
+
+    A text that other documents hold now is forgotten with the target if the target holds it too; one that
+    the target alone held before is kept from coming back under any id.
+
+    Raises:
+        UnknownDocument: Nothing has this id, had it before, or lies below it.
+    """
+    rows = survey(root)
+    aliases = aliases_table(root).read().select("doc_id", "survivor", "kind")
+    key = target.strip().strip("/").casefold()
+    before = forgotten.of(key).filter(pl.col("scope") == "document")
+    known = {*rows["doc_id"], *aliases["doc_id"], *before["doc_id"]}
+    was_repository = "repository" in forgotten.of(key)["scope"]
+    scope = "repository" if was_repository else _scope(key, known)
+    if scope == "document":
+        named = {d for d in known if d.casefold() == key}
+    else:
+        in_repository = rows.filter(pl.col("repo").str.to_lowercase() == key)["doc_id"]
+        named = {d for d in known if f"{d.casefold()}/".startswith(f"{key}/")} | set(in_repository)
+    if not named:
+        near = difflib.get_close_matches(key, {d.casefold(): d for d in known}, n=3)
+        msg = f"no document or repository has the id {target!r}" + (
+            f": near {', '.join(near)}" if near else ""
+        )
+        raise UnknownDocument(msg)
+    ids = _with_aliases(named | set(before.filter(~pl.col("copy"))["doc_id"]), aliases)
+    copies, tombstones = _texts(rows, ids, key)
+    if scope == "repository":
+        tombstones.append(Tombstone(key, "repository", key))
+    copies |= set(before.filter("copy")["doc_id"])
+    return Found(scope, tuple(sorted(ids)), tuple(sorted(copies - ids)), tuple(tombstones))
+
+
+def survey(root: Root) -> pl.DataFrame:
+    """Return doc_id, raw_hash, body_hash, repo, and whether it is held now, of every text below the root."""
+    held = set(seen_table(root).read(columns=["doc_id", "raw_part"]).iter_rows())
+    return pl.concat([pl.DataFrame(schema=_SURVEY), *_surveyed(root, held), _served(root)]).unique()
+
+
+def _surveyed(root: Root, held: set[tuple[str, str]]) -> Iterator[pl.DataFrame]:
+    for file in parquet_files(root):
+        try:
+            frame = read_columns(root, file, _COLUMNS)
+        except StorageError:
+            continue  # the purge comes to it too, cleans all others first and names it
+        if "doc_id" not in frame.columns:
+            continue
+        if file.startswith("raw/"):
+            current = pl.Series([(doc_id, file) in held for doc_id in frame["doc_id"]], dtype=pl.Boolean)
+        else:
+            current = pl.repeat(file.startswith(("documents/", "state/folded/")), frame.height, eager=True)
+        frame = frame.with_columns(current=current)
+        missing = [pl.lit(None, pl.String).alias(c) for c in _COLUMNS if c not in frame.columns]
+        yield frame.with_columns(missing).select(_SURVEY.names()).cast(_SURVEY).unique()
+
+
+def _served(root: Root) -> pl.DataFrame:
+    served = read_served(root)
+    if served is None:
+        return pl.DataFrame(schema=_SURVEY)
+    table = open_at(connect(root), SKILLS, served.skills)
+    rows = table.search().select(["doc_id", "body_hash", "repo"]).to_arrow().to_pylist()
+    return pl.DataFrame([{**row, "raw_hash": None, "current": True} for row in rows], schema=_SURVEY)
+
+
+def _scope(key: str, known: Collection[str]) -> str:
+    """Tell an id from a repository's name by its form; where that does not tell, by what lies below it."""
+    parts, folded = key.split("/"), {d.casefold() for d in known}
+    if parts[0] != "mcp" and len(parts) == (3 if "." in parts[0] else 2):
+        return "repository"
+    below = any(d.startswith(f"{key}/") for d in folded)
+    return "repository" if below and key not in folded else "document"
+
+
+def _with_aliases(named: set[str], aliases: pl.DataFrame) -> set[str]:
+    """Add what these ids lead to, and every id that led to one of them."""
+    same = aliases.filter(pl.col("kind").is_in(_SAME_TEXT))
+    ids, size = set(named), 0
+    while len(ids) != size:
+        size, folded = len(ids), {d.casefold() for d in ids}
+        for doc_id, survivor in same.select("doc_id", "survivor").iter_rows():
+            if doc_id.casefold() in folded or survivor.casefold() in folded:
+                ids |= {doc_id, survivor}
+    return ids
+
+
+def _texts(rows: pl.DataFrame, ids: set[str], key: str) -> tuple[set[str], list[Tombstone]]:
+    """Return the other documents that hold a text which these hold now, and a tombstone an id and text."""
+    of_target = pl.col("doc_id").is_in(list(ids))
+    own, others = rows.filter(of_target), rows.filter(~of_target)
+    now = _hashes(own.filter("current"))
+    holding = others.filter(
+        "current", pl.col("raw_hash").is_in(list(now)) | pl.col("body_hash").is_in(list(now))
+    )
+    copies = set(holding["doc_id"])
+    standing = _hashes(others.filter("current", ~pl.col("doc_id").is_in(list(copies))))
+    blocked = now | _hashes(holding) | (_hashes(own) - standing)
+    tombstones = [
+        Tombstone(doc_id, "document", key, copy=doc_id in copies) for doc_id in sorted(ids | copies)
+    ]
+    gone = pl.concat([own, holding]).select("doc_id", "raw_hash", "body_hash").unique(maintain_order=True)
+    for doc_id, raw_hash, body_hash in gone.iter_rows():
+        raw, body = (h if h in blocked else None for h in (raw_hash, body_hash))
+        if raw or body:
+            tombstones.append(Tombstone(doc_id, "document", key, doc_id in copies, raw, body))
+    return copies, tombstones
+
+
+def _hashes(rows: pl.DataFrame) -> set[str]:
+    return {*rows["raw_hash"].drop_nulls(), *rows["body_hash"].drop_nulls()}

@@ -1,0 +1,107 @@
+"""Tells whether a published version can be read: every row of it, and each of its legs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage.errors import StorageError
+from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.root import Root
+from storage.served import Served
+from tasks.models.token_states import require_packed
+from tasks.retrieve.index.stored_nodes import misplaced
+from tasks.retrieve.routing.search import rank_dense, rank_lexical
+
+
+def require_opens(root: Root, version: Served) -> dict[str, lancedb.table.Table]:
+    """Return a version's tables by name.
+
+    Raises:
+        StorageError: A table, the version of it, or the encoder's export is gone.
+    """
+    path = str(version.model.get("path"))
+    if not root.exists(path):
+        msg = f"{version.version} cannot be served: its encoder {root.at(path)} is gone"
+        raise StorageError(msg)
+    db, tables = connect(root), {}
+    for name, at in ((SKILLS, version.skills), (NODES, version.nodes)):
+        if at is not None:
+            tables[name] = open_at(db, name, at)
+            tables[name].count_rows()
+    return tables
+
+
+def require_sound(root: Root, version: Served) -> None:
+    """Read every row of a version's tables, in batches, check what can be checked, and ask each index once.
+
+    Of nodes that is whether each stands in the body that is served with it: they are written by themselves.
+
+    Raises:
+        StorageError: Something of it is gone or cannot be read.
+    """
+    tables = require_opens(root, version)
+    for name, table in tables.items():
+        try:
+            _read(name, table, tables[SKILLS])
+        except (RuntimeError, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            msg = f"{version.version} cannot be read: table {name} at version {table.version} ({reason})"
+            raise StorageError(msg) from error
+
+
+def _require_values(name: str, batch: pa.RecordBatch) -> None:
+    """Let rows pass whose bodies are those that their hashes tell, with vectors of length 1 and whole states.
+
+    Raises:
+        ValueError: They are not: the disk has changed them.
+    """
+    column = batch.column("vector")
+    vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+        msg = "a vector is not of unit length"
+        raise ValueError(msg)
+    if "states" in batch.schema.names:
+        require_packed(pc.binary_length(batch.column("states")).drop_null().to_pylist())
+    if name == SKILLS:
+        rows = zip(
+            *(batch.column(c).to_pylist() for c in ("doc_id", "text", "body_start", "body_hash")), strict=True
+        )
+        for doc_id, text, start, body_hash in rows:
+            if hashlib.sha256(text[start:].encode("utf-8", "surrogatepass")).hexdigest() != body_hash:
+                msg = f"the text of {doc_id} is not what its hash says"
+                raise ValueError(msg)
+
+
+def _sound(name: str, table: lancedb.table.Table) -> Iterator[pa.RecordBatch]:
+    for batch in table.search().to_batches():
+        _require_values(name, batch)
+        yield batch
+
+
+def _read(name: str, table: lancedb.table.Table, skills: lancedb.table.Table) -> None:
+    if name == NODES:
+        for node_id in misplaced(skills, _sound(name, table)):
+            msg = f"node {node_id} is not what stands in the text of its skill"
+            raise ValueError(msg)
+    else:
+        for _ in _sound(name, table):
+            pass
+    for first in table.search().limit(1).to_arrow().to_pylist():
+        _ask(name, table, first)
+
+
+def _ask(name: str, table: lancedb.table.Table, row: dict[str, Any]) -> None:
+    found = table.search().where(f"doc_id IN ({quoted([row['doc_id']])})").select(["doc_id"]).to_arrow()
+    if not found.num_rows:
+        msg = f"the index of ids does not find {row['doc_id']}"
+        raise ValueError(msg)
+    if name == SKILLS:
+        rank_dense(table, row["vector"], 1)
+        rank_lexical(table, row["name"], 1)

@@ -1,0 +1,211 @@
+"""Takes what has been forgotten out of every file and every table version below a root."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import lancedb
+import polars as pl
+import pyarrow as pa
+
+from storage.answers import forget_answers
+from storage.errors import StorageError
+from storage.lance import NODES, SKILLS, connect, keep_only, open_at, rewrite, table_names, tag
+from storage.parquet import read_columns, rewrite_rows
+from storage.root import Root
+from storage.served import Served, keep_published, read_served, write_served
+from storage.tombstones import Forgotten
+from tasks.crawl.source.tombstones import REASON, listed_ids
+from tasks.parse.classify.cascade import LOOKS
+from tasks.retrieve.index.build import INDEXED, nodes_base
+from tasks.retrieve.routing.store import keep_routing, prepare_routing
+from tasks.retrieve.versions.cache_retention import drop_unused_vectors
+from tasks.retrieve.versions.forget_targets import parquet_files
+
+_ORDINAL = re.compile(r"#\d+$")
+# Archives hold other files of a repository too; the sample is made anew from the package, looks from texts.
+_CACHES = ("state/crawl/archives", "state/sample", LOOKS)
+
+
+def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
+    """Remove what tombstones cover from files and tables; return the rows removed, by folder.
+
+    What was purged before and has not come back costs a look at the files; otherwise the tables are written
+    anew and every older version goes, rollback with it. Doing it again finishes what a killed purge began.
+
+    Args:
+        root: Where it lies; the caller holds its writer lock.
+        forgotten: All tombstones of the root.
+        run_id: The tables' new version is `v-<run_id>`.
+
+    Raises:
+        StorageError: A file or table cannot be read; all others have been cleaned.
+    """
+    root.delete_unfinished()
+    # Pages quote sentences of skills; the next evaluation writes them again, of what is left.
+    for place in (*_CACHES, *root.files("reports", ".html")):
+        root.delete(place)
+    removed, unreadable = _purge_files(root, forgotten)
+    if removed or forgotten.rows["purged_at"].has_nulls() or _tables_hold(root, forgotten):
+        removed += _purge_tables(root, forgotten, f"v-{run_id}", run_id)
+        removed += +Counter({"vectors": drop_unused_vectors(root)})
+    if unreadable:
+        msg = f"nothing could be taken out of {'; '.join(unreadable)}: delete that, then forget again"
+        raise StorageError(msg)
+    return removed
+
+
+def covered_rows(forgotten: Forgotten, frame: pl.DataFrame) -> pl.Series:
+    """Return for each row of any table whether one of its columns names what has been forgotten.
+
+    Args:
+        forgotten: The tombstones.
+        frame: Any of the columns in `KEYS`; a row of a list is known by `source_id` and `url`.
+    """
+    mask = pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True)
+    tests = _tests(forgotten)
+    for name in (c for c in frame.columns if c in tests and frame.schema[c] == pl.String):
+        column = frame[name]
+        hits = [value for value in column.drop_nulls().unique() if tests[name](value)]
+        mask |= column.is_in(hits).fill_null(value=False)
+    if {"source_id", "url"} <= set(frame.columns):
+        rows = frame.select("source_id", "url").iter_rows()
+        listed = [any(forgotten.covers(d) for d in listed_ids(s or "", u)) for s, u in rows]
+        mask |= pl.Series(listed, dtype=pl.Boolean)
+    return mask
+
+
+def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
+    def node(value: str) -> bool:
+        return forgotten.covers(_ORDINAL.sub("", value))
+
+    return {
+        "doc_id": forgotten.covers,
+        "survivor": forgotten.covers,
+        "source_id": forgotten.covers,
+        "node_id": node,
+        "src_id": node,
+        "dst_id": node,
+        "repo": forgotten.covers_repository,
+        "repository": forgotten.covers_repository,
+        "raw_hash": lambda value: forgotten.covers("", value),
+        "body_hash": lambda value: forgotten.covers("", None, value),
+    }
+
+
+KEYS = (*_tests(Forgotten.none()), "url")  # the columns that name a document, whatever table they stand in
+
+
+def _purge_files(root: Root, forgotten: Forgotten) -> tuple[Counter[str], list[str]]:
+    removed: Counter[str] = Counter()
+    unreadable = []
+    for file in parquet_files(root):
+        try:
+            count = _purge_file(root, file, forgotten)
+        except StorageError as error:
+            unreadable.append(str(error))
+            continue
+        parts = file.split("/")
+        folder = "/".join(parts[:2]) if parts[0] in ("raw", "state") else parts[0]
+        removed += Counter({folder: count})
+    try:
+        removed += Counter({"state/answers": forget_answers(root, forgotten.covers)})
+    except StorageError as error:
+        unreadable.append(str(error))
+    return removed, unreadable
+
+
+def _purge_file(root: Root, file: str, forgotten: Forgotten) -> int:
+    frame = read_columns(root, file, (*KEYS, "reason", "detail"))
+    if {"reason", "detail", "doc_id"} <= set(frame.columns):
+        # That something was dropped, and why, stays known; what was found in it does not.
+        said = covered_rows(forgotten, frame.select("doc_id")) & (frame["detail"] != REASON).fill_null(
+            value=True
+        )
+        if said.any():
+            rewrite_rows(root, file, lambda table: _without_detail(table, said))
+        return int(said.sum())
+    gone = covered_rows(forgotten, frame)
+    if gone.any():
+        kept = pa.array((~gone).to_list(), pa.bool_())
+        rewrite_rows(root, file, lambda table: table.filter(kept))
+    return int(gone.sum())
+
+
+def _without_detail(table: pa.Table, said: pl.Series) -> pa.Table:
+    details = [REASON if s else d for s, d in zip(said, table.column("detail").to_pylist(), strict=True)]
+    place = table.schema.get_field_index("detail")
+    return table.set_column(
+        place, table.schema.field(place), pa.array(details, table.schema.field(place).type)
+    )
+
+
+def _bases(db: lancedb.DBConnection, served: Served | None) -> dict[str, int | None]:
+    """Return the tables there are, each with the version that the next build goes on from."""
+    bases = {SKILLS: served.skills, NODES: nodes_base(db, served)} if served else {}
+    present = table_names(db)
+    return {name: bases.get(name) for name in INDEXED if name in present}
+
+
+def _tables_hold(root: Root, forgotten: Forgotten) -> bool:
+    if not root.exists("lance"):
+        return False
+    db = connect(root)
+    bases = _bases(db, read_served(root))
+    held = (_doc_ids(db, name, base) for name, base in bases.items() if base is not None)
+    return any(covered_rows(forgotten, frame).any() for frame in held)
+
+
+def _doc_ids(db: lancedb.DBConnection, name: str, version: int) -> pl.DataFrame:
+    columns = ["doc_id", "body_hash", "repo"] if name == SKILLS else ["doc_id"]
+    rows: Any = open_at(db, name, version).search().select(columns).to_arrow()
+    return pl.DataFrame(rows)
+
+
+def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> Counter[str]:
+    """Serve the tables without what is forgotten, as a new version, and remove all other versions.
+
+    What a killed run left that was never served goes altogether. The time of publication stays: nothing in
+    the tables is fresher than it was.
+    """
+    if not root.exists("lance"):
+        return Counter()
+    db, served = connect(root), read_served(root)
+    versions: dict[str, int] = {}
+    removed: Counter[str] = Counter()
+    gone: set[str] = set()
+    for name, base in _bases(db, served).items():
+        if base is None:
+            db.drop_table(name)
+            continue
+        held = _doc_ids(db, name, base)
+        # A skill may be known by its text alone; its nodes are known by its id.
+        gone |= set(held.filter(covered_rows(forgotten, held))["doc_id"])
+        removed[f"lance/{name}"] = int(held["doc_id"].is_in(list(gone)).sum())
+        versions[name] = _rewrite(db, name, base, gone)
+        tag(db, name, label, versions[name])
+    if served is not None:
+        base = versions.get(NODES)
+        nodes = base if served.nodes is not None else None
+        now = replace(
+            served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base
+        )
+        prepare_routing(root, now)
+        write_served(root, now)
+    keep_published(root, label)
+    keep_routing(root)
+    for name, version in versions.items():
+        keep_only(db, name, version)
+    return +removed
+
+
+def _rewrite(db: lancedb.DBConnection, name: str, base: int, gone: set[str]) -> int:
+    def left_out(batch: pa.RecordBatch) -> list[bool]:
+        return [doc_id in gone for doc_id in batch.column("doc_id").to_pylist()]
+
+    scalar, full_text = INDEXED[name]
+    return rewrite(db, name, base, gone=left_out, scalar=scalar, full_text=full_text)

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.parse.classify.cascade import CarefulClassifier
+from tests.support.command import MAIN, Ask, lines_of, skillery
+from tests.support.hand_written import SKILLS
+from tests.support.skill_root import Export, SkillRoot
+
+_DOC_ID = f"local/market/{next(iter(SKILLS))}"
+
+
+def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+PAGING = ["evaluate", "paging", "--documents", "nowhere.jsonl", "--queries", "q.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--source", "ftp:nowhere"], "unknown source"),
+        (["run", "--limit", "0"], "limit"),
+        (["run", "--no-such-option"], "--no-such-option"),
+        (["search"], "QUERY is missing"),
+        (["search", "bread", "--batch", "only-one.jsonl"], "--batch"),
+        (["search", "--batch", "nowhere.jsonl", "--out", "out.jsonl"], "nowhere.jsonl: cannot be read"),
+        (["page", "only-a-document"], "QUERY is missing"),
+        (["page", "--batch", "q.jsonl", "--out", "out.jsonl", "--method", "best"], "'best'"),
+        (["page", "--batch", "q.jsonl", "--out", "out.jsonl", "--budget", "nan"], "--budget nan"),
+        (["status", "--max-age", "nan"], "--max-age nan"),
+        (["status", "--max-age", "-1"], "--max-age -1"),
+        (["classify", "nowhere.jsonl", "--out", "out.jsonl"], "nowhere.jsonl"),
+        (["classify", "nowhere.jsonl", "--out", "out.jsonl", "--classifier", "oracle"], "oracle"),
+        (["classify", "f.jsonl", "--out", "out.jsonl", "--classifier", "llm"], "SKILLERY_LLM_BASE_URL"),
+        (["evaluate", "nodes", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+        (PAGING, "nowhere.jsonl: cannot be read"),
+        ([*PAGING, "--documents", "."], ".: cannot be read"),
+        ([*PAGING, "--budget", "0"], "--budget 0"),
+        ([*PAGING, "--budget", "0.5", "--budget", "nan"], "--budget nan"),
+        ([*PAGING, "--budget", "-3"], "--budget -3"),
+        ([*PAGING, "--method", "best"], "'best'"),
+        (["no-such-command"], "no-such-command"),
+        (["evaluate", "no-such-command"], "no-such-command"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(
+    arguments: list[str], said: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ask(*arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "names"), [([], ["run", "status"]), (["evaluate"], ["paging", "nodes", "corpus"])]
+)
+def test_a_bare_command_shows_its_help(command: list[str], names: list[str], ask: Ask) -> None:
+    bare, wanted = ask(*command), ask(*command, "--help")
+    assert (bare.code, bare.stdout) == (2, "")
+    assert (wanted.code, wanted.stderr) == (0, "")
+    assert bare.stderr == wanted.stdout
+    for name in names:
+        assert re.search(rf"^  {name} +[A-Z]", bare.stderr, re.MULTILINE)
+
+
+def test_wrong_use_of_the_installed_command_ends_its_process_with_2(tmp_path: Path) -> None:
+    done = skillery("status", SKILLERY_PROBES="many", SKILLERY_ROOT=str(tmp_path))
+    assert done.returncode == 2
+    assert "SKILLERY_PROBES='many'" in done.stderr
+
+
+def test_asking_a_root_that_serves_nothing_says_what_to_do(tmp_path: Path, ask: Ask) -> None:
+    done = ask("search", "bread", "--root", str(tmp_path))
+    assert done.code == 1
+    assert "skillery run" in done.stderr
+
+
+def test_status_of_an_empty_root_says_that_nothing_is_served(tmp_path: Path, ask: Ask) -> None:
+    found = json.loads(ask("status", "--root", str(tmp_path), "--json").stdout)
+    assert (found["served"], found["runs"], found["counts"]["documents"]) == (None, [], 0)
+
+
+def test_status_fails_when_what_is_served_is_older_than_asked(served_bakery: SkillRoot, ask: Ask) -> None:
+    root = served_bakery.root.uri
+    assert ask("status", "--root", root, "--max-age", "10000000").code == 0
+    assert ask("status", "--root", root, "--max-age", "0").code == 1
+
+
+def test_a_search_and_a_page_print_one_json_object(served_bakery: SkillRoot, ask: Ask) -> None:
+    root = served_bakery.root.uri
+    found = json.loads(ask("search", "how do I bake bread", "-k", "1", "--root", root, "--json").stdout)
+    best = found["results"][0]
+    assert {"rank", "doc_id", "name", "description", "score", "url", "index_version"} <= best.keys()
+    page = json.loads(ask("page", best["doc_id"], "how hot is the oven", "--root", root, "--json").stdout)
+    assert {"context", "nodes", "tokens", "document_tokens", "took_ms", "licence", "stale"} <= page.keys()
+    assert page["tokens"] <= page["document_tokens"]
+
+
+def test_markdown_prints_the_context_alone(served_bakery: SkillRoot, ask: Ask) -> None:
+    arguments = ["page", _DOC_ID, "what first", "--root", served_bakery.root.uri, "--method", "full"]
+    whole = json.loads(ask(*arguments, "--json").stdout)["context"]
+    assert ask(*arguments, "--markdown").stdout == whole + "\n"
+
+
+def test_a_query_that_looks_like_markup_is_printed_as_it_is(served_bakery: SkillRoot, ask: Ask) -> None:
+    done = ask("search", "[/b] pasta :bee:", "--root", served_bakery.root.uri)
+    assert done.code == 0, done.stderr
+    assert done.stdout.startswith("[/b] pasta :bee:\n")
+    assert _DOC_ID in done.stdout
+
+
+@pytest.mark.parametrize("command", ["search", "page"])
+def test_a_batch_is_answered_by_its_command(
+    command: str, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
+) -> None:
+    batch, out = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
+    lines = [{"query_id": n, "doc_id": d, "query": "?"} for n, d in enumerate([_DOC_ID, "no/such/skill"])]
+    batch.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    done = ask(command, "--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri)
+    assert (done.code, done.stdout) == (0, "")
+    failed = int(command == "page")
+    assert ("1 of 2 lines failed" in done.stderr, done.stderr.count("\n")) == (bool(failed), failed)
+    assert [("error" in line, line["query_id"]) for line in lines_of(out)] == [(False, 0), (bool(failed), 1)]
+
+
+def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> None:
+    fragments, out = tmp_path / "f.jsonl", tmp_path / "t.jsonl"
+    rows = [
+        {"id": "a", "heading_path": ["Steps"], "block": "list_item", "previous": None,
+         "text": "1. Run the formatter before you commit.", "next": None},
+        {"id": "b", "heading_path": ["Options"], "block": "table", "previous": None,
+         "text": "| option | default |\n|---|---|\n| depth | 3 |", "next": None},
+    ]  # fmt: skip
+    fragments.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
+    done = ask("classify", str(fragments), "--out", str(out))
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"2 fragments typed by {CarefulClassifier.name} 2\nas step 1, param 1; in ")
+    typed = lines_of(out)
+    assert [(t["id"], t["node_type"]) for t in typed] == [("a", "step"), ("b", "param")]
+    assert all(0 < t["confidence"] <= 1 for t in typed)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, minilm_export: Export) -> Callable[..., list[str]]:
+    """Write a document with a request of it; return the arguments that measure paging on it."""
+
+    def make(content: str, evidence: str = "Cut the ends") -> list[str]:
+        models = tmp_path / "root" / "models"
+        models.mkdir(parents=True)
+        (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
+        documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
+        documents.write_text(json.dumps({"doc_id": "loom", "content": content}) + "\n", "utf-8")
+        query = {
+            "query_id": "1", "doc_id": "loom", "query": "what comes last",
+            "evidence": [{"any_of": [evidence]}],
+        }  # fmt: skip
+        queries.write_text(json.dumps(query) + "\n", "utf-8")
+        files = ["--documents", str(documents), "--queries", str(queries)]
+        return ["evaluate", "paging", *files, "--root", str(tmp_path / "root"), "--json"]
+
+    return make
+
+
+def test_evaluate_paging_measures_the_whole_document_as_sufficient(
+    bench: Callable[..., list[str]], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.commands.console._SECONDS_BETWEEN_LINES", 0.0)
+    body = "# Loom\n\nThread the warp first. " + "Then weave a row. " * 12 + "Cut the ends last."
+    done = ask(*bench(body), "--method", "full", "--method", "mmr")
+    assert done.stderr.splitlines() == ["prepared 1 of 1", "measured 1 of 2", "measured 2 of 2"]
+    found = json.loads(done.stdout)
+    full, mmr = found["methods"]
+    assert (full["method"], full["sufficient"], full["token_reduction"]) == ("full", 1.0, 0.0)
+    assert mmr["queries"] == 1
+    assert {"sufficient", "coverage", "token_reduction"} <= mmr["ci95"].keys()
+
+
+@pytest.mark.parametrize("body", ["", " \n", "# Only a heading\n"])
+def test_a_document_without_a_body_has_a_paging_too(
+    body: str, bench: Callable[..., list[str]], ask: Ask
+) -> None:
+    done = ask(*bench(f"---\nname: loom\n---\n{body}", "name: loom"), "--budget", "0.5")
+    assert done.code == 0, done.stderr
+    assert {m["sufficient"] for m in json.loads(done.stdout)["methods"]} == {0.0}
+
+
+@pytest.mark.prefect
+def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    source = f"dir:{skills}"
+    arguments = ["run", "--source", source, "--root", root, "--json"]
+    record = _json(skillery(*arguments, PREFECT_API_URL=prefect_server))
+    assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
+    contract = {
+        "run_id",
+        "served",
+        "sources",
+        "dropped",
+        "nodes",
+        "edges",
+        "vectors_new",
+        "checks",
+        "seconds",
+    }
+    assert contract <= record.keys()
+
+
+@pytest.mark.prefect
+def test_run_exits_1_with_the_record_when_no_source_can_be_read(
+    prefect_server: str, root: str, tmp_path: Path
+) -> None:
+    source = f"parquet:{tmp_path / 'nowhere.parquet'}"
+    done = skillery("run", "--source", source, "--root", root, "--json", PREFECT_API_URL=prefect_server)
+    assert done.returncode == 1
+    record = json.loads(done.stdout)
+    assert record["state"] == "failed"
+    assert "nowhere.parquet" in record["message"]
+
+
+@pytest.mark.prefect
+def test_ctrl_c_ends_cleanly_and_a_later_run_picks_up(prefect_server: str, root: str, skills: Path) -> None:
+    command = [*MAIN, "run", "--source", f"dir:{skills}", "--root", root]
+    environment = {**os.environ, "PREFECT_API_URL": prefect_server}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "'refine'" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+    assert process.returncode == 130, rest
+    assert "interrupted" in rest
+    record = _json(skillery("run", "--root", root, "--json", PREFECT_API_URL=prefect_server))
+    assert (record["state"], record["documents"], record["published"]) == ("complete", 2, True)

@@ -1,0 +1,236 @@
+"""Fragments typed through the command: locally, by an LLM that misbehaves, and by both."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.answers import FILE
+from storage.root import Root
+from tasks.parse.classify.cascade import CarefulClassifier
+from tests.support.command import MAIN, Ask, lines_of
+from tests.support.llm_asking import fragments_of, mischief, settings_of, write_fragments
+from tests.support.llm_server import LlmServer, label_of
+
+LLM, FALLBACK = "classify-1@small-model", f"{CarefulClassifier.name}:fallback"
+AT_ONCE = 4
+"""Questions under way at once where no setting says otherwise."""
+
+
+@pytest.fixture
+def server() -> Iterator[LlmServer]:
+    with LlmServer() as running:
+        yield running
+
+
+class Command:
+    """Types fragments by the command, in this process, with the settings of a server."""
+
+    def __init__(self, folder: Path, ask: Ask, environment: pytest.MonkeyPatch, server: LlmServer) -> None:
+        self.folder, self.ask, self.environment, self.server = folder, ask, environment, server
+        self.root = Root(folder / "root")
+
+    def set(self, **settings: object) -> None:
+        for name, value in settings_of(self.server, **settings).items():
+            self.environment.setenv(name, value)
+
+    def arguments(self, fragments: Path, kind: str = "llm") -> list[str]:
+        out = ["--out", str(self.folder / "out.jsonl"), "--root", self.root.uri]
+        return ["classify", str(fragments), *out, "--classifier", kind, "--json"]
+
+    def typed(self, fragments: Path, kind: str = "llm") -> dict[str, Any]:
+        done = self.ask(*self.arguments(fragments, kind))
+        assert done.code == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        return lines_of(self.folder / "out.jsonl")
+
+
+@pytest.fixture
+def command(tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, server: LlmServer) -> Command:
+    made = Command(tmp_path, ask, monkeypatch, server)
+    made.set()
+    return made
+
+
+def test_a_thousand_fragments_are_all_typed_and_a_second_run_is_free(
+    command: Command, server: LlmServer, tmp_path: Path
+) -> None:
+    fragments = fragments_of(20, 50)
+    path = write_fragments(tmp_path / "f.jsonl", fragments)
+    server.fault = mischief
+    found = command.typed(path)
+    rows = command.rows()
+    assert [row["id"] for row in rows] == [f.fragment_id for f in fragments]
+    by_model = [(row, f) for row, f in zip(rows, fragments, strict=True) if row["classifier"] == LLM]
+    assert [row["node_type"] for row, _ in by_model] == [label_of(f.text) for _, f in by_model]
+    assert found["classifiers"] == Counter(row["classifier"] for row in rows)
+    assert found["classifiers"].keys() == {LLM, FALLBACK}
+    assert found["types"] == Counter(row["node_type"] for row in rows)
+    report = found["llm"]
+    assert (report["asked"], report["requests"], report["partial"]) == (1_000, server.requests, False)
+    assert report["fallbacks"] == {"rejected": found["classifiers"][FALLBACK]}
+    assert set(server.answered().values()) == {1}
+
+    sent = server.requests
+    again = command.typed(path)
+    assert (server.requests, again["llm"]["requests"], again["llm"]["tokens"]) == (sent, 0, 0)
+    assert again["classifiers"] == found["classifiers"]
+    assert command.rows() == rows
+
+
+def test_what_was_killed_is_typed_to_the_end_without_asking_again(
+    command: Command, server: LlmServer, tmp_path: Path
+) -> None:
+    path = write_fragments(tmp_path / "f.jsonl", fragments_of(8, 40))
+    server.delay = 0.02
+    environment = {**os.environ, **settings_of(server)}
+    with subprocess.Popen([*MAIN, *command.arguments(path)], env=environment) as process:
+        while server.requests < 7 and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+    assert not (tmp_path / "out.jsonl").exists()
+    assert command.typed(path)["llm"]["requests"] <= 16 - 7 + AT_ONCE
+    assert 16 <= server.requests <= 16 + AT_ONCE
+    assert [r["node_type"] for r in command.rows()] == [label_of(f.text) for f in fragments_of(8, 40)]
+
+
+def test_without_an_endpoint_one_line_says_what_to_set(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_fragments(tmp_path / "f.jsonl", fragments_of(1, 2))
+    monkeypatch.delenv("SKILLERY_LLM_BASE_URL")
+    done = command.ask(*command.arguments(path, "hybrid"))
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "set SKILLERY_LLM_BASE_URL to http(s)://.../v1" in done.stderr
+    assert not command.root.folder.exists()
+
+
+def test_a_server_that_denies_access_stops_the_command_at_once(
+    command: Command, server: LlmServer, tmp_path: Path
+) -> None:
+    command.set(API_KEY="sk-hush")
+    server.fault = lambda _: "401"
+    done = command.ask(*command.arguments(write_fragments(tmp_path / "f.jsonl", fragments_of(9, 20))))
+    assert (done.code, done.stdout, server.requests) == (1, "", 1)
+    assert "check SKILLERY_LLM_API_KEY" in done.stderr
+    assert "sk-hush" not in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_ceiling_ends_the_asking_and_the_next_run_asks_for_the_rest_alone(
+    command: Command, server: LlmServer, tmp_path: Path
+) -> None:
+    path = write_fragments(tmp_path / "f.jsonl", fragments_of(10, 20))
+    server.usage = {"prompt_tokens": 1_000, "completion_tokens": 100}
+    command.set(MAX_COST=0.004, PROMPT_PRICE=1, COMPLETION_PRICE=1, CONCURRENCY=1, MAX_TOKENS=100)
+    found = command.typed(path)
+    report, sent = found["llm"], server.requests
+    assert (report["partial"], report["spent"], report["unfinished"]) == (True, True, 10 - sent)
+    assert report["fallbacks"] == {"budget": 20 * (10 - sent)}
+    assert report["cost"] == pytest.approx(sent * 0.0011)
+    assert report["cost"] <= 0.004
+    done = command.ask(*command.arguments(path)[:-1])
+    late = 10 - server.requests
+    assert f"partial: the budget is spent; the rest of {late} documents is typed locally" in done.stdout
+    assert server.requests > sent
+
+    command.set(MAX_COST=1)
+    assert not command.typed(path)["llm"]["partial"]
+    assert server.requests == 10
+
+
+def test_a_hybrid_asks_about_what_the_local_classifier_is_unsure_of(
+    command: Command, server: LlmServer, tmp_path: Path
+) -> None:
+    texts = [
+        "Run `make`.",
+        "Honey.",
+        "Never open the hive in rain.",
+        "--depth: how deep",
+        "Bees dance.",
+        "No.",
+    ]
+    lines = [
+        {"id": f"x{k}", "doc_id": "m/b", "heading_path": [], "block": "prose", "text": text}
+        for k, text in enumerate(texts)
+    ]
+    path = tmp_path / "f.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    command.typed(path, "local")
+    local = {row["id"]: row for row in command.rows()}
+    assert {row["classifier"] for row in local.values()} == {CarefulClassifier.name}
+    assert not command.root.exists(FILE)
+    confidences = sorted(row["confidence"] for row in local.values())
+    command.set(THRESHOLD=(confidences[2] + confidences[3]) / 2)
+    found = command.typed(path, "hybrid")
+    unsure = {row["id"] for row in command.rows() if row["classifier"] == LLM}
+    assert len(unsure) == found["llm"]["asked"] == 3
+    assert all(local[row["id"]] == row for row in command.rows() if row["id"] not in unsure)
+    assert [t for asked in server.asked for t in asked.texts] == [
+        line["text"] for line in lines if line["id"] in unsure
+    ]
+
+
+def test_nothing_is_asked_where_the_types_cannot_be_written(
+    command: Command, server: LlmServer, tmp_path: Path
+) -> None:
+    path = write_fragments(tmp_path / "f.jsonl", fragments_of(1, 2))
+    done = command.ask(
+        "classify", str(path), "--out", str(tmp_path / "no" / "t.jsonl"), "--classifier", "llm"
+    )
+    assert (done.code, server.requests) == (2, 0)
+    assert "give a file" in done.stderr
+
+
+def test_fragments_typed_in_pieces_have_the_types_of_the_whole(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_fragments(tmp_path / "f.jsonl", fragments_of(1, 7))
+    command.typed(path, "local")
+    whole = command.rows()
+    monkeypatch.setattr("tasks.parse.classify.attribution._AT_ONCE", 2)
+    command.typed(path, "local")
+    assert command.rows() == whole
+    assert [row["id"] for row in whole] == [f.fragment_id for f in fragments_of(1, 7)]
+
+
+def test_agreement_with_people_is_measured_with_what_each_threshold_brings(
+    command: Command, server: LlmServer, tmp_path: Path
+) -> None:
+    fragments = fragments_of(3, 10)
+    path = tmp_path / "gold.jsonl"
+    lines = [
+        {
+            "id": f.fragment_id,
+            "heading_path": f.heading_path,
+            "block": f.block,
+            "text": f.text,
+            "node_type": label_of(f.text),
+        }
+        for f in fragments
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    arguments = ["evaluate", "nodes", str(path), "--root", command.root.uri]
+    local = json.loads(command.ask(*arguments, "--json").stdout)
+    assert (local["classifier"], local["measured"], local["llm"]) == (CarefulClassifier.name, False, None)
+    command.set(THRESHOLD=1)
+    found = json.loads(command.ask(*arguments, "--classifier", "hybrid", "--json").stdout)
+    assert (found["accuracy"], found["macro_f1"], found["measured"]) == (1.0, 1.0, True)
+    assert (found["llm"]["asked"], server.requests) == (30, 3)
+    first, last = found["thresholds"][0], found["thresholds"][-1]
+    assert (first["sent"], first["accuracy"]) == (0.0, local["accuracy"])
+    assert (last["sent"], last["accuracy"]) == (1.0, 1.0)
+    printed = command.ask(*arguments, "--classifier", "llm").stdout
+    assert printed.startswith("classify-1@small-model: accuracy 1.000, macro-F1 1.000 on 30 fragments")
+    assert server.requests == 3

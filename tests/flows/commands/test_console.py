@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.commands.classify import classify_file
+from flows.commands.console import progress
+from flows.settings import load_settings
+from storage.root import Root
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err.splitlines()
+
+
+def test_a_long_job_says_every_five_seconds_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    with progress("answered", clock=lambda: now) as report:
+        for done in range(1, 10):
+            now += 2
+            report(done, 9)
+    assert lines(capsys) == ["answered 3 of 9", "answered 6 of 9", "answered 9 of 9"]
+
+
+def test_its_end_is_said_too(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter([0.0, 6.0, 7.0, 8.0])
+    with progress("typed", clock=lambda: next(seconds)) as report:
+        for done in (1, 2, 3):
+            report(done, 3)
+    assert lines(capsys) == ["typed 1 of 3", "typed 3 of 3"]
+
+
+def test_a_short_job_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("answered", clock=lambda: 1.0) as report:
+        report(1, 2)
+        report(2, 2)
+    assert lines(capsys) == []
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    with progress("answered") as report:
+        report(1, 2)
+    assert "answered" in screen.getvalue()
+    assert "━" in screen.getvalue()
+    assert "1 of 2" not in screen.getvalue()
+
+
+def test_typing_reports_its_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("flows.commands.console._SECONDS_BETWEEN_LINES", 0.0)
+    fragments = tmp_path / "f.jsonl"
+    row = {"id": "a", "heading_path": [], "block": "prose", "text": "Open the hive."}
+    fragments.write_text(3 * (json.dumps(row) + "\n"), "utf-8")
+    classify_file(Root(tmp_path), load_settings(), fragments, tmp_path / "t.jsonl", "local")
+    assert lines(capsys)[-1] == "typed 3 of 3"

@@ -1,0 +1,187 @@
+"""The commands that grow a bench, and that measure paging with a language model as judge."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.support.bench_llm import judges_by_length, requests_about
+from tests.support.command import Ask, lines_of
+from tests.support.hand_written import SKILLS
+from tests.support.llm_asking import settings_of
+from tests.support.llm_server import Asked, LlmServer
+from tests.support.skill_root import SkillRoot
+
+_GUIDE = "\n".join(f"Turn the mill crank {n} times before step {n}." for n in range(1, 15))
+_DOC = {"doc_id": "market/mill", "content": f"---\nname: mill\n---\n# Mill\n\n{_GUIDE}\n"}
+
+
+def one_request(asked: Asked) -> str:
+    """Write five requests where the body is long enough, else one alone."""
+    (record,) = asked.fragments
+    if len(record["body"]) > 600:
+        return json.dumps({"queries": requests_about(record["body"], record["name"])})
+    line = max(record["body"].splitlines(), key=len)
+    entry = {"breadth": "narrow", "query": f"And {record['name']}?", "evidence": [{"any_of": [line]}]}
+    return json.dumps({"queries": [entry]})
+
+
+@pytest.fixture
+def server() -> Iterator[LlmServer]:
+    with LlmServer(say=one_request) as running:
+        yield running
+
+
+@pytest.fixture
+def llm(server: LlmServer, monkeypatch: pytest.MonkeyPatch) -> LlmServer:
+    for name, value in settings_of(server, PROMPT_PRICE=10).items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+@pytest.fixture
+def mill(tmp_path: Path, root: str) -> list[str]:
+    """Write a bench of one guide; return the arguments that measure paging on it."""
+    documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
+    documents.write_text(json.dumps(_DOC) + "\n", "utf-8")
+    lines = [
+        {"query_id": f"q{n}", "doc_id": "market/mill", **request}
+        for n, request in enumerate(requests_about(_GUIDE, "mill")[1:3])
+    ]
+    queries.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return ["evaluate", "paging", "--documents", str(documents), "--queries", str(queries), "--root", root]
+
+
+def test_a_bench_grows_from_what_is_served_and_can_be_measured(
+    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
+) -> None:
+    out, root = tmp_path / "bench", served_bakery.root.uri
+    arguments = ["bench", "paging", "--skills", "3", "--out", str(out), "--root", root, "--json"]
+
+    found = json.loads(ask(*arguments).stdout)
+
+    assert (found["wanted"], found["skills"], found["asked"], found["kept"]) == (3, 3, 3, 0)
+    assert found["queries"] == len(lines_of(out / "queries.jsonl")) == sum(found["by_breadth"].values())
+    assert found["documents"] == len(lines_of(out / "documents.jsonl")) == 3
+    assert found["llm"]["requests"] == llm.requests
+    assert found["llm"]["cost"] > 0
+    assert found["rejected"] == {"missing": 15 - found["queries"]}
+    assert {asked.body["max_tokens"] for asked in llm.asked} == {4096}
+
+    sent = llm.requests
+    more = ask(*arguments[:2], "--skills", "100", *arguments[4:-1])
+    assert more.code == 0, more.stderr
+    assert f"asked about {len(SKILLS) - 3} skills, 3 kept from before" in more.stdout
+    assert "100 were wanted" in more.stdout
+    assert llm.requests > sent
+    files = ["--documents", str(out / "documents.jsonl"), "--queries", str(out / "queries.jsonl")]
+    measured = ask("evaluate", "paging", *files, "--method", "full", "--root", root, "--json")
+    assert json.loads(measured.stdout)["methods"][0]["sufficient"] == 1.0
+
+
+def test_the_commands_of_benches_are_listed(ask: Ask) -> None:
+    done = ask("bench")
+    assert (done.code, done.stdout) == (2, "")
+    assert "paging" in done.stderr
+
+
+def test_without_an_endpoint_nothing_is_asked_or_written(
+    served_bakery: SkillRoot, tmp_path: Path, mill: list[str], ask: Ask
+) -> None:
+    out = tmp_path / "bench"
+    done = ask("bench", "paging", "--skills", "3", "--out", str(out), "--root", served_bakery.root.uri)
+    assert done.code == 2
+    assert "SKILLERY_LLM_BASE_URL" in done.stderr
+    assert not out.exists()
+    for judge in ("llm", "both"):
+        done = ask(*mill, "--judge", judge)
+        assert (done.code, "SKILLERY_LLM_BASE_URL" in done.stderr) == (2, True)
+    assert "choose one of evidence, llm, both" in ask(*mill, "--judge", "people").stderr
+
+
+def test_by_default_evidence_judges_and_the_report_says_so(mill: list[str], ask: Ask) -> None:
+    found = json.loads(ask(*mill, "--method", "full", "--json").stdout)
+    assert found["judge"] == {"spoke": "evidence"}
+    assert ask(*mill, "--method", "full").stdout.startswith("paging judged by evidence, 2 queries")
+
+
+def test_both_judges_speak_side_by_side_and_none_is_asked_twice(
+    llm: LlmServer, mill: list[str], tmp_path: Path, ask: Ask
+) -> None:
+    llm.say = judges_by_length
+    labels = tmp_path / "labels.jsonl"
+    label = {"query_id": "q0", "method": "full", "sufficient": True}
+    labels.write_text(json.dumps(label) + "\n", "utf-8")
+    arguments = [*mill, "--method", "full", "--method", "mmr", "--judge", "both"]
+
+    found = json.loads(ask(*arguments, "--labels", str(labels), "--json").stdout)
+
+    full, _ = found["methods"]
+    assert (full["sufficient"], full["llm"]["sufficient"], full["llm"]["patterns"]) == (1.0, 1.0, {"3-0": 2})
+    judge = found["judge"]
+    assert (judge["spoke"], judge["model"], judge["prompt"]) == ("both", "small-model", "judge-1")
+    assert set(judge["agreement"]) == {"evidence_llm", "people_evidence", "people_llm"}
+    assert judge["agreement"]["people_llm"]["by_pattern"]["3-0"]["raw"] == 1.0
+    assert set(Counter(asked.key for asked in llm.asked).values()) == {3}
+
+    sent = llm.requests
+    printed = ask(*arguments).stdout
+    assert llm.requests == sent
+    assert "small-model by judge-1, 3 votes a context" in printed
+    assert "evidence, llm" in printed
+
+
+def test_where_the_model_judges_alone_its_verdict_is_the_row(
+    llm: LlmServer, mill: list[str], ask: Ask
+) -> None:
+    llm.say = lambda _: '{"missing": "all of it", "sufficient": false}'
+    found = json.loads(ask(*mill, "--method", "full", "--judge", "llm", "--json").stdout)
+    [row] = found["methods"]
+    assert (row["sufficient"], row["coverage"], found["judge"]["spoke"]) == (0.0, 1.0, "llm")
+    assert "agreement" not in found["judge"]
+
+
+def test_a_label_of_what_is_not_measured_is_named_before_any_work(
+    mill: list[str], tmp_path: Path, ask: Ask
+) -> None:
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text(json.dumps({"query_id": "q0", "method": "k-5", "sufficient": True}) + "\n", "utf-8")
+    done = ask(*mill, "--method", "full", "--labels", str(labels))
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+    assert "labels.jsonl:1: 'k-5' with budget None is not measured" in done.stderr
+
+
+def test_a_report_has_its_files_and_says_who_judged_what(
+    llm: LlmServer, mill: list[str], tmp_path: Path, ask: Ask
+) -> None:
+    llm.say = judges_by_length
+    corpus = tmp_path / "corpus.parquet"
+    long = "\n".join(f"## Part {p}\n\n" + "\n".join(_lines(p)) for p in range(20))
+    pl.DataFrame({"id": ["a/b/long"], "content": [long]}).write_parquet(corpus)
+    out = tmp_path / "report"
+
+    done = ask(*mill, "--all", "--report", str(out), "--judge", "llm", "--probes", str(corpus), "--json")
+
+    assert done.code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert [Path(f).name for f in found["report"]] == ["paging.md", "paging.parquet", "paging.png"]
+    text = (out / "paging.md").read_text("utf-8")
+    assert "Tables 1 to 7: judged by a language model, small-model by judge-1" in text
+    assert "probes, no requests of people" in text
+    assert {row["judge"] for row in found["methods"] if row["budget"] is None} == {"small-model"}
+    assert {row["judge"] for row in found["methods"] if row["budget"] is not None} == {"evidence"}
+    assert {row["queries"] for row in found["probes"]} == {3}
+    rows = pl.read_parquet(out / "paging.parquet")
+    assert "context" not in rows.columns
+    assert rows.filter(pl.col("breadth") == "probe")["query_id"].n_unique() == 3
+    assert (out / "paging.png").stat().st_size > 10_000
+
+
+def _lines(part: int) -> list[str]:
+    return [f"- Wind the clock{part} spring number{part}x{n} before noon." for n in range(9)]

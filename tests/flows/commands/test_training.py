@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import Ask, lines_of
+from tests.support.hand_written import skill
+from tests.support.training_material import trades
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "trades.jsonl"
+    records = ({"doc_id": s.doc_id, "content": skill(s.name, s.description, s.body)} for s in trades())
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train as little as can be."""
+    for name, value in {"TOKENS": 16, "BATCH": 4, "HELD_OUT": 0.3, "CLUSTERS": 3, "CANDIDATES": 4}.items():
+        monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
+
+
+def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_twice(
+    ask: Ask, root: str, corpus: Path, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "trained"
+    command = ["train", "routing", "--corpus", str(corpus), "--out", str(out), "--root", root, "--pairs", "8"]
+
+    code, printed, told = ask(*command, "--json")
+
+    assert code == 0, told
+    found: dict[str, Any] = json.loads(printed)
+    material, training = found["material"], found["training"]
+    assert (material["skills"], material["train"], material["held_out"]) == (24, 17, 7)
+    assert (material["queries"], material["held_out_queries"]) == (8, 7)
+    assert sum(material["negatives"].values()) == 8 * 10
+    assert training["updates"] == 2
+    assert training["tokens_per_second"] == pytest.approx(training["tokens"] / training["seconds"], rel=0.2)
+    assert [row["method"] for row in found["methods"]] == [
+        "default", "default, trained", "dense", "dense, trained", "scorer, trained",
+    ]  # fmt: skip
+    assert {c["baseline"] for c in found["contests"]} == {"default"}
+    assert set(found["scorer"]["weights"]) >= {"lexical"}
+    assert isinstance(found["helps"], bool)
+    assert (out / "encoder" / "model.safetensors").is_file()
+    pairs = lines_of(out / "pairs.jsonl")
+    assert {len(pair["negatives"]) for pair in pairs} == {10}
+    assert all(pair["query_id"] not in {n["doc_id"] for n in pair["negatives"]} for pair in pairs)
+
+    written = (out / "encoder" / "model.safetensors").stat().st_mtime_ns
+    code, again, _ = ask(*command, "--json")
+    assert (code, json.loads(again)) == (0, found)
+    assert (out / "encoder" / "model.safetensors").stat().st_mtime_ns == written
+    code, shown, _ = ask(*command)
+    assert code == 0
+    assert "8 queries on 17 of 24 skills" in shown
+    assert "against default, task by task" in shown
+
+    code, _, told = ask(*command, "--seed", "1")
+    assert (code, "holds a training with another seed" in told) == (2, True)
+    monkeypatch.setenv("SKILLERY_TRAINING_EPOCHS", "2")
+    code, _, told = ask(*command)
+    assert (code, "holds a training with another settings" in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--corpus", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+        (["--pairs", "0"], "--pairs"),
+        (["--seed", "-1"], "--seed"),
+    ],
+)
+def test_what_cannot_be_trained_with_is_said_and_nothing_is_left(
+    options: list[str], said: str, ask: Ask, corpus: Path, tmp_path: Path
+) -> None:
+    command = ["train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out")]
+
+    code, _, told = ask(*command, "--root", str(tmp_path / "new"), *options)
+
+    assert (code, said in told) == (2, True), told
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(
+    ask: Ask, root: str, corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "letters.txt").write_text("mine", "utf-8")
+
+    code, _, told = ask(
+        "train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root
+    )
+
+    assert (code, "holds other files" in told) == (2, True)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["letters.txt"]
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([{"doc_id": "a", "content": "# Tea\n\nPour."}], "1 skills are too few to train with"),
+        (
+            [{"doc_id": f"d{n}", "content": f"# Tea {n}\n\nPour {n}.\n"} for n in range(30)],
+            "no skill has sentences in its body that its description lacks",
+        ),
+    ],
+)
+def test_a_corpus_that_is_too_small_or_says_nothing_is_told(
+    records: list[dict[str, str]], said: str, ask: Ask, root: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+
+    code, _, told = ask(
+        "train", "routing", "--corpus", str(path), "--out", str(tmp_path / "out"), "--root", root
+    )
+
+    assert (code, said in told) == (2, True), told
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("BATCH", "0"), ("FALSE_EMBEDDING", "1.5"), ("TEXT", "body"), ("HELD_OUT", "1")]
+)
+def test_a_setting_that_cannot_be_used_is_named(
+    name: str, value: str, ask: Ask, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", value)
+
+    code, _, told = ask("train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"))
+
+    assert (code, f"SKILLERY_TRAINING_{name}='{value}'" in told) == (2, True), told

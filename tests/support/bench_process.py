@@ -1,0 +1,28 @@
+"""`python -m tests.support.bench_process ROOT OUT URL COUNT` grows a bench once; a test may kill it."""
+
+from __future__ import annotations
+
+import sys
+
+from storage.answers import Answers
+from storage.root import Root
+from tasks.evaluate.generate.requests import grow
+from tasks.models.llm.question import Sampling
+from tests.support.bench_llm import skill_about
+from tests.support.llm_asking import book_of
+
+
+def grow_all(root: str, out: str, url: str, count: int) -> None:
+    """Write requests about so many skills."""
+    skills = [skill_about(f"mill{n}") for n in range(count)]
+    with Answers(Root(root)) as answers:
+        grow(skills, Root(out), book_of(url, answers, concurrency=3), sampling=Sampling())
+
+
+def main() -> None:
+    root, out, url, count = sys.argv[1:]
+    grow_all(root, out, url, int(count))
+
+
+if __name__ == "__main__":
+    main()

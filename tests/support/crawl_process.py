@@ -1,0 +1,31 @@
+"""`python -m tests.support.crawl_process ROOT URLS.json [DELAY]` crawls a marketplace; may be killed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.crawl.collect import collect
+from tasks.crawl.sources import Opening, open_source
+from tests.support.crawling import reach_of
+
+
+def main() -> None:
+    root = Root(sys.argv[1])
+    delay = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
+    reach = reach_of(json.loads(Path(sys.argv[2]).read_text()), request_delay=delay)
+    now = datetime.now(UTC)
+    with writer_lock(root):
+        source = open_source("skillsmp", Opening(root, now, reach=reach))
+        report = collect(source, root, run_id=secrets.token_hex(4), now=now)
+    sys.stdout.write(json.dumps(asdict(report)))
+
+
+if __name__ == "__main__":
+    main()

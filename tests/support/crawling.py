@@ -1,0 +1,93 @@
+"""A root that crawls the marketplace on loopback, night after night, and refines what it brought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from storage.parquet import read_frame
+from storage.root import Root
+from storage.schemas import DROPPED, RAW_DOCUMENTS
+from storage.state import aliases_table, seen_table
+from tasks.crawl.collect import collect
+from tasks.crawl.http.network import Reach
+from tasks.crawl.intake import SourceReport
+from tasks.crawl.sources import Opening, open_source
+
+FIRST_NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
+_URLS = {
+    "SKILLERY_SKILLSMP_URL": "skillsmp_url",
+    "SKILLERY_GITHUB_API_URL": "github_api_url",
+    "SKILLERY_GITHUB_ARCHIVE_URL": "github_archive_url",
+    "SKILLERY_GITHUB_RAW_URL": "github_raw_url",
+    "SKILLERY_MCP_REGISTRY_URL": "mcp_registry_url",
+}
+
+
+def reach_of(environment: Mapping[str, str], **settings: float) -> Reach:
+    """Return the network of a marketplace's environment, with waiting switched off."""
+    urls = {field: environment[name] for name, field in _URLS.items()}
+    return Reach(**urls, **{"request_delay": 0.0, "retry_wait_max": 0.0, **settings})  # type: ignore[arg-type]
+
+
+@dataclass
+class Crawler:
+    """Crawls into one root; each night is a day after the last.
+
+    Args:
+        folder: The root's folder.
+        reach: The network.
+        now: The night to come.
+    """
+
+    folder: Path
+    reach: Reach
+    now: datetime = FIRST_NIGHT
+    nights: int = field(default=0, init=False)
+
+    @property
+    def root(self) -> Root:
+        return Root(self.folder)
+
+    def crawl(self, spec: str = "skillsmp", limit: int | None = None, days: float = 1) -> SourceReport:
+        """Crawl one source, then let `days` pass."""
+        opening = Opening(self.root, self.now, limit, reach=self.reach)
+        self.nights += 1
+        report = collect(
+            open_source(spec, opening), self.root, run_id=f"night-{self.nights}", now=self.now, limit=limit
+        )
+        self.now += timedelta(days=days)
+        return report
+
+    def held(self) -> dict[str, bytes | None]:
+        """Return the text of every document that is not retired, by doc_id."""
+        rows = seen_table(self.root).read().filter(pl.col("retired_at").is_null()).to_dicts()
+        found = {}
+        for row in rows:
+            part = read_frame(self.root, row["raw_part"], RAW_DOCUMENTS).filter(doc_id=row["doc_id"])
+            found[row["doc_id"]] = part["content"][-1]
+        return found
+
+    def stale(self) -> set[str]:
+        """Return the documents that are marked stale."""
+        seen = seen_table(self.root).read()
+        return set(seen.filter(pl.col("stale_since").is_not_null(), pl.col("retired_at").is_null())["doc_id"])
+
+    def aliases(self) -> dict[str, str]:
+        """Return aliases and the documents that they stand for."""
+        rows = aliases_table(self.root).read().select("doc_id", "survivor")
+        return dict(rows.iter_rows())
+
+    def dropped(self) -> dict[str, str]:
+        """Return a detail of each reason for which anything was left out."""
+        frames = [read_frame(self.root, f, DROPPED) for f in self.root.files("dropped")]
+        return dict(pl.concat(frames).select("reason", "detail").iter_rows()) if frames else {}
+
+
+def grows(name: str, text: str = "Water it at dawn.") -> bytes:
+    """Return a SKILL.md on growing something."""
+    return f"---\nname: {name}\ndescription: Grows {name}.\n---\n{text}\n".encode()

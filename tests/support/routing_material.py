@@ -1,0 +1,70 @@
+"""Skills and tasks written for the tests of routing, small enough to be known by heart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks.retrieve.routing.skill import Skill
+from tests.support.hand_written import skill
+
+SKILLS = (
+    Skill("home/sourdough", "sourdough", "Bakes rye bread with a sour starter",
+          "# Sourdough\n\nFeed the starter, knead the dough, bake the loaf in a hot oven."),
+    Skill("home/bees", "bees", "Looks after honey bees",
+          "# Bees\n\nOpen the hive on a warm day and treat the colony against mites."),
+    Skill("home/tyre", "tyre", "Mends a flat bicycle tyre",
+          "# Tyre\n\nFind the hole, roughen the rubber, glue a patch on, pump it up."),
+    Skill("home/roses", "roses", "Prunes roses in spring",
+          "# Roses\n\nCut above a bud with a sharp knife and clear dead wood away."),
+    Skill("home/knife", "knife", "Sharpens kitchen knives on a stone",
+          "# Knife\n\nHold the edge at fifteen degrees and draw it over the wet stone."),
+    Skill("home/candles", "candles", "Makes candles from wax",
+          "# Candles\n\nMelt the wax of the hive in a water bath and dip the wicks."),
+    Skill("copy/tyre", "tyre-repair", "Mends a flat bicycle tyre",
+          "# Tyre\n\nFind the hole, roughen the rubber, glue a patch on, pump it up well."),
+)  # fmt: skip
+
+TASKS: tuple[dict[str, Any], ...] = (
+    {"query_id": "t1", "text": "My bicycle has a flat tyre.", "length": "short", "distinctive": "unique"},
+    {"query_id": "t2", "text": "Prune the roses with a sharp knife.\nThe knife needs an edge first.",
+     "length": "long", "distinctive": "few"},
+    {"query_id": "t3", "text": "Bake a rye bread for Sunday.", "length": "short", "distinctive": "few"},
+)  # fmt: skip
+QRELS = (
+    {"query_id": "t1", "doc_id": "home/tyre", "relevance": 3},
+    {"query_id": "t2", "doc_id": "home/roses", "relevance": 3},
+    {"query_id": "t2", "doc_id": "home/knife", "relevance": 3},
+    {"query_id": "t3", "doc_id": "home/sourdough", "relevance": 3},
+)
+COPIES = ({"copy_id": "copy/tyre", "doc_id": "home/tyre"},)
+
+
+class Written(NamedTuple):
+    """A bench in files."""
+
+    corpus: Path
+    queries: Path
+    qrels: Path
+    copies: Path
+
+    def options(self) -> list[str]:
+        return [part for name in self._fields for part in (f"--{name}", str(getattr(self, name)))]
+
+
+def write_bench(folder: Path) -> Written:
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = ({"doc_id": s.doc_id, "content": skill(s.name, s.description, s.body)} for s in SKILLS)
+    return Written(
+        _lines(folder / "corpus.jsonl", contents),
+        _lines(folder / "queries.jsonl", TASKS),
+        _lines(folder / "qrels.jsonl", QRELS),
+        _lines(folder / "copies.jsonl", COPIES),
+    )
+
+
+def _lines(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path

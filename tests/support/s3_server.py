@@ -1,0 +1,57 @@
+"""An S3 server for tests, in a process of its own, which prints its port and ends with its input."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from tests.support.paths import PROJECT
+
+BUCKET = "skills"
+
+
+@contextmanager
+def s3_server(copies: Path) -> Iterator[Mapping[str, str]]:
+    """Start a server with an empty bucket; yield the environment of those who ask it.
+
+    Args:
+        copies: Where they keep copies of its objects.
+    """
+    command = [sys.executable, "-m", "tests.support.s3_server"]
+    folder = PROJECT
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=folder, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        yield {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "someone",
+            "AWS_SECRET_ACCESS_KEY": "nothing-secret", "XDG_CACHE_HOME": str(copies),
+        }  # fmt: skip
+        process.communicate()
+
+
+def _serve() -> None:
+    from moto.server import ThreadedMotoServer
+
+    logging.disable(logging.CRITICAL)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    with urlopen(Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")):
+        pass
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    server.stop()
+    os._exit(0)  # its threads wait for requests
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,165 @@
+"""Drives the stages' cores over a folder of skills, as the flows do, without Prefect."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from storage.root import Root
+from storage.served import Served, require_served
+from tasks.crawl.collect import collect
+from tasks.crawl.source.directory import DirectorySource
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.protocols import Vectors
+from tasks.parse.classify.local import LocalClassifier
+from tasks.parse.classify.protocol import Classifier
+from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
+from tasks.refine.batch import refine_batch
+from tasks.refine.filters import Limits
+from tasks.refine.licences.policy import SERVE_POLICY
+from tasks.refine.plan import plan_refine
+from tasks.refine.settle import settle
+from tasks.retrieve.index.build import Built, build
+from tasks.retrieve.index.gate import Check, check_index, require_passed
+from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.served_index import ServedIndex
+from tasks.retrieve.versions.publish import publish
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+_KNOWN: dict[str, tuple[Vectors, bytes]] = {}
+_FIRST_NIGHT = datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
+
+
+class Export(NamedTuple):
+    """A folder with an export, and which training libraries the process that asked for it had loaded."""
+
+    folder: Path
+    loaded: list[str]
+
+
+@functools.cache
+def _loaded(folder: Path) -> OnnxEncoder:
+    return OnnxEncoder(folder)
+
+
+class CountingEncoder(OnnxEncoder):
+    """The real encoder; notes every text it is given, and works out the vector of each once a session."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._real, self.encoded = _loaded((folder / "model.onnx").resolve().parent), list[str]()
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        return self.encode_states(texts)[0]
+
+    def encode_states(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        self.encoded.extend(texts)
+        new = list({text for text in texts if text not in _KNOWN})
+        _KNOWN.update(zip(new, zip(*self._real.encode_states(new), strict=True), strict=True))
+        vectors = np.stack([_KNOWN[text][0] for text in texts]) if texts else self._real.encode([])
+        return vectors, [_KNOWN[text][1] for text in texts]
+
+
+class SkillRoot:
+    """A folder of skills and the root they are crawled into; ids are `local/market/<name>`."""
+
+    def __init__(self, market: Path, root: Path | str, export: Path) -> None:
+        self.market, self.root, self.night = market, Root(root), 0
+        self.policy = SERVE_POLICY
+        models = self.root.folder / "models"
+        models.mkdir(parents=True)
+        # Under its own name, by which the command finds it too.
+        (models / export.name).symlink_to(export)
+        self.model = f"models/{export.name}"
+        self.root.send(self.model)
+        self.encoder = CountingEncoder(models / export.name)
+
+    def use_model(self, name: str, revision: str) -> None:
+        """Go over to an encoder with the same weights under another name and revision."""
+        old, new = Path(self.root.at(self.model)), Path(self.root.at(f"models/{revision}"))
+        shutil.copytree(old, new, copy_function=lambda a, b: Path(b).symlink_to(Path(a).resolve()))
+        card = {**self.encoder.card, "name": name, "revision": revision}
+        (new / "encoder.json").unlink()
+        Root(new).write_json("encoder.json", card)
+        self.model, self.encoder = f"models/{revision}", CountingEncoder(new)
+
+    def write(self, name: str, text: str) -> None:
+        (self.market / name).mkdir(parents=True, exist_ok=True)
+        (self.market / name / "SKILL.md").write_text(text, "utf-8")
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self.market / name)
+
+    @property
+    def now(self) -> datetime:
+        return _FIRST_NIGHT + timedelta(days=self.night)
+
+    @property
+    def run_id(self) -> str:
+        return f"{self.now:%Y%m%dT%H%M%S}"
+
+    def crawl(self) -> None:
+        """Bring the corpus in step with the folder."""
+        self.night += 1
+        limits = Limits()
+        source = DirectorySource(str(self.market))
+        collect(source, self.root, run_id=self.run_id, now=self.now)
+        for parts in plan_refine(self.root, limits).batches:
+            refine_batch(self.root, parts, run_id=self.run_id, limits=limits)
+        settle(self.root, run_id=self.run_id, now=self.now)
+
+    def parse(self, *, vectors: bool = True, classifier: Classifier | None = None) -> dict[str, int]:
+        """Bring nodes and edges in step with the corpus; return what was done."""
+        types: Classifier = classifier or LocalClassifier()
+        revision = self.encoder.card["revision"]
+        rules = rules_digest(types.name, revision, revision if vectors else None)
+        done: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
+        for partitions in plan_parse(self.root, rules).batches:
+            done.update(
+                parse_partitions(
+                    self.root,
+                    partitions,
+                    rules=rules,
+                    classifier=types,
+                    tokenizer=self.encoder,
+                    encoder=self.encoder if vectors else None,
+                    dimension=384,
+                )
+            )
+        return dict(done)
+
+    def build(self, *, nodes: bool = True, anew: bool = False) -> Built:
+        return build(self.root, encoder=self.encoder, with_nodes=nodes, anew=anew)
+
+    def check(self, built: Built) -> list[Check]:
+        return check_index(self.root, built, encoder=self.encoder)
+
+    def publish(self, *, nodes: bool = True) -> Built:
+        """Run a whole night, publish where anything changed, return what was built."""
+        self.crawl()
+        self.parse(vectors=nodes)
+        return self.index(nodes=nodes)
+
+    def index(self, *, nodes: bool = True) -> Built:
+        """Build, check and publish as the index flow does; return what was built."""
+        built = self.build(nodes=nodes)
+        classify_licences(self.root, built.skills, self.policy)
+        if built.changed:
+            require_passed([asdict(check) for check in self.check(built)])
+            card = self.encoder.card
+            publish(self.root, built, card=card, path=self.model, run_id=self.run_id, now=self.now)
+        return built
+
+    def served(self) -> Served:
+        return require_served(self.root)
+
+    def ask(self) -> ServedIndex:
+        return ServedIndex(self.root, encoder=self.encoder.card["name"], classifier=LocalClassifier)

@@ -1,0 +1,31 @@
+"""Trades written for the tests of training: a skill each, of which no two say the same."""
+
+from __future__ import annotations
+
+from tasks.retrieve.routing.skill import Skill
+
+_TRADES = """
+baker oven dough crust|smith anvil iron spark|cooper barrel oak hoop|weaver loom wool knot
+potter kiln clay glaze|tanner vat hide lime|miller stone grain dust|mason trowel mortar joint
+glazier cutter glass edge|joiner plane board shaving|dyer kettle linen stain|saddler awl leather strap
+brewer tun malt froth|chandler mould tallow wick|fletcher jig feather shaft|tinker patch kettle solder
+thatcher rake reed ridge|wheelwright spoke ash rim|farrier rasp hoof nail|binder press paper spine
+cobbler last sole heel|gardener spade compost root|beekeeper smoker comb swarm|vintner crusher grape must
+"""
+
+
+def trades() -> list[Skill]:
+    """Return 24 skills, whose bodies say what their descriptions do not."""
+    rows = [words.split() for line in _TRADES.strip().splitlines() for words in line.split("|")]
+    return [trade(*row) for row in rows]
+
+
+def trade(name: str, tool: str, material: str, care: str) -> Skill:
+    """Return the skill of one trade."""
+    body = (
+        f"# {name}\n\nSet the {tool} level, {material} slides off it otherwise.\n\n"
+        f"- Damp {material} ruins every {care} within one short day.\n"
+        f"- Wipe your {tool} dry, old {care} sticks to new {material} at once.\n\n"
+        f"Whoever hurries {material} gets a cracked {care} and a blunt {tool}.\n"
+    )
+    return Skill(f"guild/{name}", name, f"Does the daily work of a {name}", body)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.errors import StorageError, TerminalError, TransientError, WrongInput
+from storage.root import Root
+from tasks.crawl.http.client import Http
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.http.politeness import Politeness, QuotaBook
+from tasks.crawl.http.secrets import Secret
+from tests.support.loopback_host import Host, Reply, cuts, hangs_up, impatient, in_loop, says
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path / "root")
+
+
+@in_loop
+async def test_an_answer_holds_body_headers_and_address(root: Root) -> None:
+    async with Host({"/a": says('{"bees": 3}', X_Colour="Amber")}) as host, host.http(root) as http:
+        answer = await http.get(f"{host.url}/a", params={"q": "wax & honey"}, headers={"Accept": "a/b"})
+
+        assert (answer.status, answer.url, answer.json()) == (200, f"{host.url}/a", {"bees": 3})
+        assert answer.headers["x-colour"] == "Amber"
+        (asked,) = host.requests
+        assert dict(asked.query) == {"q": "wax & honey"}
+        assert asked.headers["Accept"] == "a/b"
+        assert asked.headers["User-Agent"].startswith("skillery/")
+        assert "Authorization" not in asked.headers
+        assert http.requests == 1
+
+
+@in_loop
+async def test_a_known_etag_is_answered_with_304(root: Root) -> None:
+    async with Host({"/a": [says("{}", ETag='"1"'), says(b"", 304)]}) as host, host.http(root) as http:
+        first = await http.get(f"{host.url}/a")
+        second = await http.get(f"{host.url}/a", etag=first.headers["etag"])
+
+        assert (second.status, second.body) == (304, b"")
+        assert [r.headers.get("If-None-Match") for r in host.requests] == [None, '"1"']
+        with pytest.raises(HttpTerminal, match="HTTP 304") as caught:
+            await http.get(f"{host.url}/a")
+        assert caught.value.reason == "refused"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "reason"),
+    [
+        (404, "", {}, "missing"),
+        (410, "", {}, "missing"),
+        (401, '{"error": {"code": "INVALID_API_KEY"}}', {}, "unauthorised"),
+        (403, '{"message": "Private apiary"}', {}, "denied"),
+        (403, '{"message": "no", "html_url": "https://h.example/o/dmca-tools"}', {}, "denied"),
+        (403, '{"message": "blocked", "block": {"reason": "dmca"}}', {}, "withdrawn"),
+        (403, "Taken down after a DMCA notice.", {"Retry-After": "5"}, "withdrawn"),
+        (451, "", {}, "withdrawn"),
+        (403, "<!DOCTYPE html><title>Wait</title>", {"Content-Type": "text/html"}, "html"),
+        (400, '{"error": {"code": "MISSING_QUERY"}}', {}, "refused"),
+        (204, "", {}, "refused"),
+        (300, "", {}, "refused"),
+    ],
+)
+def test_refusals_that_stay_are_terminal_and_asked_once(
+    root: Root, status: int, body: str, headers: dict[str, str], reason: str
+) -> None:
+    @in_loop
+    async def asked() -> None:
+        async with Host({"/a": says(body, status, **headers)}) as host, host.http(root) as http:
+            with pytest.raises(HttpTerminal) as caught:
+                await http.get(f"{host.url}/a")
+            assert (caught.value.reason, caught.value.status) == (reason, status)
+            assert isinstance(caught.value, TerminalError)
+            assert caught.value.body == body.encode()
+            assert http.requests == len(host.requests) == 1
+
+    asked()
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "reason"),
+    [
+        ("<html><body>Prove that you are a person.</body></html>", "text/html; charset=utf-8", "html"),
+        ("\n<!doctype HTML>\n<p>Hello</p>", "application/json", "html"),
+        ('{"skills": [', "application/json", "not-json"),
+        ("[" * 100_000, "application/json", "not-json"),
+        (b"\xff\xfe\x00", "application/json", "not-json"),
+    ],
+)
+def test_what_is_no_json_is_told_apart_from_pages_for_people(
+    root: Root, body: str | bytes, content_type: str, reason: str
+) -> None:
+    @in_loop
+    async def asked() -> None:
+        reply = says(body, Content_Type=content_type)
+        async with Host({"/a": reply}) as host, host.http(root) as http:
+            answer = await http.get(f"{host.url}/a")
+            with pytest.raises(HttpTerminal) as caught:
+                answer.json()
+            assert (caught.value.reason, caught.value.status) == (reason, 200)
+            assert 0 < len(caught.value.body) <= 4096
+
+    asked()
+
+
+@in_loop
+async def test_an_error_says_what_the_server_said_on_one_line(root: Root) -> None:
+    body = '{"error": {"code": "X", "message": "Hive\\n7 \\u001b[31mis   closed"}}'
+    async with Host({"/a": says(body, 400)}) as host, host.http(root) as http:
+        with pytest.raises(HttpTerminal) as caught:
+            await http.get(f"{host.url}/a?key=s3cret#part")
+    assert str(caught.value) == f"{host.url}/a: HTTP 400: Hive 7 [31mis closed"
+    assert caught.value.url == f"{host.url}/a"
+
+
+@in_loop
+async def test_a_token_is_sent_and_shown_nowhere_else(root: Root, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    echo = says(b'{"message": "your token is t0ken-x"}', 500, Set_Cookie="session=t0ken-x")
+    async with Host({"/a": echo, "/cut": cuts, "/gone": hangs_up}) as host, host.http(root) as http:
+        for path in ("/a", "/cut", "/gone"):
+            with pytest.raises(HttpTransient) as caught:
+                await http.get(f"{host.url}{path}?page=secret-page", token=Secret("t0ken-x"))
+            error = caught.value
+            told = f"{error!r} {error.__cause__!r} {error.__context__!r} {error.body!r} {dict(error.headers)}"
+            assert "t0ken-x" not in told
+            assert "secret-page" not in told
+        assert {r.headers["Authorization"] for r in host.requests} == {"Bearer t0ken-x"}
+    kept = "".join(root.read(f).decode() for f in root.files("state"))
+    ours = "".join(r.getMessage() for r in caplog.records if r.name.startswith("tasks."))
+    assert ours.count("trying again") == 6
+    assert "t0ken-x" not in kept + caplog.text
+    assert "secret-page" not in ours
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://h.example/a", "/a", "http://", "http://h:port/a", "http://me:pw@127.0.0.1:1/a", ""]
+)
+def test_urls_that_cannot_be_asked_are_refused_without_a_request(root: Root, url: str) -> None:
+    @in_loop
+    async def asked() -> None:
+        async with Http(impatient(), QuotaBook(root)) as http:
+            with pytest.raises(HttpTerminal) as caught:
+                await http.get(url)
+            assert caught.value.reason == "refused"
+            assert "pw" not in f"{caught.value!r}"
+            assert http.requests == 0
+
+    asked()
+
+
+@in_loop
+async def test_a_host_that_is_not_there_is_transient(root: Root) -> None:
+    async with Host({}) as host:
+        pass
+    async with host.http(root) as http:
+        with pytest.raises(HttpTransient, match="Connect") as caught:
+            await http.get(f"{host.url}/a")
+        assert isinstance(caught.value, TransientError)
+        assert (caught.value.reason, caught.value.status, http.requests) == ("connection", None, 3)
+
+
+@in_loop
+async def test_a_download_is_whole_or_not_there(root: Root, tmp_path: Path) -> None:
+    body = b"honey" * 50_000
+    replies: dict[str, Reply | list[Reply]]
+    replies = {"/a": [cuts, says(body)], "/b": says(b"", 404), "/c": cuts}
+    target = tmp_path / "new" / "folder" / "a.zip"
+    async with Host(replies) as host, host.http(root) as http:
+        answer = await http.download(f"{host.url}/a", target)
+        assert (answer.status, answer.body, target.read_bytes()) == (200, b"", body)
+        for path, kind in (("/b", HttpTerminal), ("/c", HttpTransient)):
+            with pytest.raises(kind):
+                await http.download(f"{host.url}{path}", target.with_name("b.zip"))
+        assert [f.name for f in target.parent.iterdir()] == ["a.zip"]
+
+
+@in_loop
+async def test_a_download_to_where_nothing_can_be_written_is_no_fault_of_the_host(
+    root: Root, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    async with Host({"/a": says()}) as host, host.http(root) as http:
+        with pytest.raises(StorageError, match="cannot be written"):
+            await http.download(f"{host.url}/a", tmp_path / "file" / "a.zip")
+
+
+@pytest.mark.parametrize("wrong", [{"delay": -1.0}, {"concurrency": 0}, {"timeout": 0.0}])
+def test_limits_out_of_range_are_wrong_input(wrong: dict[str, float]) -> None:
+    with pytest.raises(WrongInput):
+        Politeness(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import pytest
+
+from storage.root import Root
+from storage.schemas import RawDocument
+from storage.state import seen_table
+from tasks.crawl.collect import collect
+from tasks.crawl.http.network import Reach
+from tasks.crawl.intake import SourceReport
+from tasks.crawl.mcp.registry import FULL_DAYS, McpRegistrySource
+from tasks.crawl.source.protocol import Item
+from tests.support.marketplace.faults import Fault
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+
+# After everything that the world registers, whose clock begins in February 2026.
+NIGHT = datetime(2026, 2, 2, 2, tzinfo=UTC)
+
+
+class Nights:
+    """Reads a registry into a root, a night a call; the world's time goes on with the nights."""
+
+    def __init__(self, market: Marketplace, root: Path) -> None:
+        self.market, self.world, self.root = market, market.world, Root(root)
+        self.night = NIGHT
+
+    def register(self, *numbers: int) -> None:
+        for n in numbers:
+            self.world.register(f"io.github.ann/kettle-{n:03}", description=f"Boils {n} litres")
+
+    def source(self) -> McpRegistrySource:
+        reach = Reach(mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0)
+        return McpRegistrySource(self.root, reach, clock=lambda: self.night)
+
+    def pass_days(self, days: int) -> None:
+        self.night += timedelta(days=days)
+        self.world.time = int(self.night.timestamp())
+
+    def collect(self, limit: int | None = None) -> SourceReport:
+        self.market.clear_requests()
+        return collect(
+            self.source(), self.root, run_id=f"{self.night:%Y%m%dT%H%M}", now=self.night, limit=limit
+        )
+
+    def known(self) -> list[str]:
+        rows = seen_table(self.root).read().filter(pl.col("retired_at").is_null())
+        return sorted(name.removeprefix("mcp/io.github.ann/") for name in rows["doc_id"])
+
+    def asked(self, parameter: str) -> list[str | None]:
+        return [request.query.get(parameter) for request in self.market.requests]
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Iterator[Nights]:
+    with Marketplace(World()) as market:
+        yield Nights(market, tmp_path)
+
+
+def names(items: list[Item]) -> list[str]:
+    return [item.doc_id for item in items if isinstance(item, RawDocument)]
+
+
+@pytest.mark.parametrize("key", ["nextCursor", "next_cursor"])
+@pytest.mark.parametrize("last", ["null", "empty", "absent"])
+def test_all_pages_are_read_however_the_cursor_is_written(
+    nights: Nights, key: Literal["nextCursor", "next_cursor"], last: Literal["null", "empty", "absent"]
+) -> None:
+    nights.world.registry.cursor_key, nights.world.registry.last_cursor = key, last
+    nights.register(*range(230))
+
+    report = nights.collect()
+
+    assert (report.state, report.new, report.requests) == ("complete", 230, 3)
+    assert nights.asked("cursor") == [
+        None,
+        "io.github.ann/kettle-099:1.0.0",
+        "io.github.ann/kettle-199:1.0.0",
+    ]
+    assert set(nights.asked("limit")) == {"100"}
+    assert set(nights.asked("version")) == {"latest"}
+
+
+def test_the_next_night_asks_for_changes_and_says_of_the_rest_that_it_is_unchanged(nights: Nights) -> None:
+    nights.register(*range(120))
+    nights.collect()
+    nights.pass_days(3)
+    nights.register(7, 500)
+
+    report = nights.collect()
+
+    assert (report.state, report.new, report.unchanged, report.retired, report.requests) == (
+        "complete",
+        1,
+        120,
+        0,
+        1,
+    )
+    (since,) = nights.asked("updated_since")
+    # The start of the night before, less a day: clocks differ.
+    assert since == "2026-02-01T02:00:00Z"
+    assert seen_table(nights.root).read()["last_seen_at"].unique().to_list() == [nights.night]
+
+
+def test_a_new_version_changes_a_server_and_a_deletion_retires_it(nights: Nights) -> None:
+    nights.register(1, 2, 3)
+    nights.collect()
+    nights.pass_days(3)
+    nights.world.register("io.github.ann/kettle-001", version="2.0.0", description="Boils faster")
+    nights.world.unregister("io.github.ann/kettle-002")
+
+    report = nights.collect()
+
+    assert (report.changed, report.retired, report.unchanged) == (1, 1, 1)
+    assert nights.known() == ["kettle-001", "kettle-003"]
+
+
+def test_a_deleted_server_that_comes_back_is_new(nights: Nights) -> None:
+    nights.register(1, 2)
+    nights.collect()
+    nights.pass_days(3)
+    nights.world.unregister("io.github.ann/kettle-002")
+    nights.collect()
+    nights.pass_days(3)
+    nights.register(2)
+
+    assert nights.collect().new == 1
+    assert nights.known() == ["kettle-001", "kettle-002"]
+
+
+def test_a_whole_reading_now_and_then_retires_what_changes_never_told_of(nights: Nights) -> None:
+    nights.register(1, 2)
+    nights.collect()
+    nights.world.servers.pop()
+    nights.pass_days(FULL_DAYS - 1)
+    assert nights.collect().retired == 0
+    nights.pass_days(1)
+
+    report = nights.collect()
+
+    assert nights.asked("updated_since") == [None]
+    assert (report.retired, report.unchanged) == (1, 1)
+
+
+def test_a_reading_that_was_killed_goes_on_with_its_next_page(nights: Nights) -> None:
+    nights.register(*range(250))
+    source = nights.source()
+    reading = source.read()
+    # Two pages, a listing and a document each entry, and the beginning of the third.
+    first = [next(reading) for _ in range(2 * 200 + 1)]
+    source.settled()
+
+    rest = list(nights.source().read())
+
+    assert len(names(first)) == 200
+    assert names(rest) == [f"mcp/io.github.ann/kettle-{n:03}" for n in range(200, 250)]
+    del reading
+
+
+def test_pages_that_are_not_safe_yet_are_read_again(nights: Nights) -> None:
+    nights.register(*range(150))
+    source = nights.source()
+    reading = source.read()
+    for _ in range(2 * 100 - 1):
+        next(reading)
+    source.settled()
+
+    assert len(names(list(nights.source().read()))) == 150
+    del reading
+
+
+def test_what_came_before_a_break_is_not_retired_by_what_comes_after(nights: Nights) -> None:
+    nights.register(*range(150))
+    nights.market.faults.script("registry:*", [Fault("none"), *[Fault("500")] * 3])
+
+    broken = nights.collect()
+    assert (broken.state, broken.listed, broken.failed) == ("partial", 100, {"server": 1})
+
+    report = nights.collect()
+    assert (report.state, report.new, report.retired) == ("complete", 50, 0)
+    assert nights.asked("cursor") == ["io.github.ann/kettle-099:1.0.0"]
+    assert len(nights.known()) == 150
+
+
+def test_a_cursor_that_the_registry_refuses_begins_a_new_reading(nights: Nights) -> None:
+    nights.register(*range(150))
+    nights.market.faults.script("registry:*", [Fault("none"), *[Fault("500")] * 3])
+    nights.collect()
+    nights.world.registry.most_rows = 99  # a hundred are too many now: a bad request
+
+    assert nights.collect().state == "failed"
+    assert nights.asked("cursor") == ["io.github.ann/kettle-099:1.0.0", None]
+
+
+@pytest.mark.parametrize("limit", [30, 130])
+def test_a_limited_reading_begins_at_the_beginning_each_time(nights: Nights, limit: int) -> None:
+    nights.register(*range(250))
+
+    assert nights.collect(limit=limit).new == limit
+    report = nights.collect(limit=limit)
+
+    assert (report.state, report.new, report.unchanged) == ("limited", 0, limit)
+    assert nights.collect().new == 250 - limit
+
+
+def test_another_registry_is_read_from_its_beginning(nights: Nights) -> None:
+    nights.register(1)
+    nights.collect()
+    with Marketplace(World()) as other:
+        nights.market = other
+        other.world.register("io.github.bob/oven")
+        nights.collect()
+
+        assert nights.asked("updated_since") == [None]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault("html"), "html"),
+        (Fault("wrong-json"), "not-json"),
+        (Fault("missing-fields", fields=("servers",)), "shape"),
+    ],
+)
+def test_what_is_no_list_of_servers_fails_the_source_and_retires_nothing(
+    nights: Nights, fault: Fault, reason: str
+) -> None:
+    nights.register(1, 2)
+    nights.collect()
+    nights.pass_days(1)
+    nights.market.faults.script("registry:*", [fault])
+
+    report = nights.collect()
+
+    assert (report.state, report.failed) == ("failed", {reason: 1})
+    assert nights.known() == ["kettle-001", "kettle-002"]

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pytest
+
+from storage.root import Root
+from storage.schemas import Dropped, Listing
+from tasks.crawl.http.client import Answer
+from tasks.crawl.http.errors import HttpFailed, HttpTerminal, HttpTransient, QuotaExhausted
+from tasks.crawl.http.network import Reach
+from tasks.crawl.http.secrets import Secret
+from tasks.crawl.skillsmp.api import Page, SkillsMP, unwrap
+from tasks.crawl.skillsmp.keywords import sweep_keywords
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+
+Endpoint: TypeAlias = Literal["listing", "search"]
+Envelope: TypeAlias = Literal["nested", "flat", "bare"]
+Promise: TypeAlias = Literal["honest", "always", "never"]
+KEY = "sk_live_orchard"
+
+
+def fill(world: World, count: int) -> None:
+    repository = world.repository("ann/orchard")
+    repository.commit({"README.md": b"Trees"})
+    for n in range(count):
+        name = f"graft-{n:03}"
+        world.list_skill(
+            repository, f"skills/{name}", name=name, description="Grafts trees", updated_at=1_772_000_000 + n
+        )
+
+
+@pytest.fixture
+def market() -> Iterator[Marketplace]:
+    world = World()
+    fill(world, 25)
+    with Marketplace(world) as served:
+        yield served
+
+
+@pytest.fixture
+def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[Page]]:
+    """Ask one client for pages, in turn."""
+
+    def pages(*numbers: int, query: str | None = None, key: str = "", limit: int = 10) -> list[Page]:
+        reach = Reach(request_delay=0, retry_wait_max=0)
+
+        async def run() -> list[Page]:
+            async with reach.open(Root(tmp_path)) as http:
+                client = SkillsMP(http, market.url("skillsmp"), Secret(key))
+                return [await client.page(query, n, limit=limit) for n in numbers]
+
+        return asyncio.run(run())
+
+    return pages
+
+
+def names(page: Page) -> list[str]:
+    return [row.name or "" for row in page.rows if isinstance(row, Listing)]
+
+
+def kinds(market: Marketplace) -> list[str | None]:
+    return [request.kind for request in market.requests]
+
+
+def test_without_a_key_the_sites_listing_is_asked_newest_rows_first(
+    market: Marketplace, ask: Callable[..., list[Page]]
+) -> None:
+    page = ask(1)[0]
+
+    assert names(page) == [f"graft-{n:03}" for n in range(24, 14, -1)]
+    assert kinds(market) == ["listing"]
+    assert market.requests[0].query == {"page": "1", "limit": "10", "sortBy": "recent"}
+
+
+def test_with_a_key_the_search_is_asked_for_everything(
+    market: Marketplace, ask: Callable[..., list[Page]]
+) -> None:
+    ask(1, key=KEY)
+
+    assert kinds(market) == ["search"]
+    assert market.requests[0].query["q"] == "*"
+    assert market.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("key", ["", KEY])
+def test_a_query_finds_its_words_either_way(ask: Callable[..., list[Page]], key: str) -> None:
+    assert names(ask(1, query=" graft-007 ", key=key)[0]) == ["graft-007"]
+
+
+@pytest.mark.parametrize("way", ["missing", "html_wall"])
+@pytest.mark.parametrize(("key", "first"), [("", "listing"), (KEY, "search")])
+def test_a_way_that_is_not_served_or_blocked_is_left_for_the_other_at_once_and_for_good(
+    market: Marketplace, ask: Callable[..., list[Page]], way: str, key: str, first: Endpoint
+) -> None:
+    setattr(market.world.skillsmp, way, frozenset({first}))
+
+    pages = ask(1, 2, key=key)
+
+    other = "search" if first == "listing" else "listing"
+    assert [names(page)[0] for page in pages] == ["graft-024", "graft-014"]
+    asked = ["search" if "v1" in request.path else "listing" for request in market.requests]
+    assert asked == [first, other, other]
+
+
+def test_a_key_is_sent_to_the_search_only(market: Marketplace, ask: Callable[..., list[Page]]) -> None:
+    market.world.skillsmp.missing = frozenset({"search"})
+
+    ask(1, key=KEY)
+
+    assert [KEY in r.headers.get("authorization", "") for r in market.requests] == [True, False]
+
+
+def test_a_search_that_wants_a_key_is_passed_over_by_who_has_none(
+    market: Marketplace, ask: Callable[..., list[Page]]
+) -> None:
+    market.world.skillsmp.key_required = True
+    market.world.skillsmp.html_wall = frozenset({"listing"})
+
+    with pytest.raises(HttpTerminal, match="SKILLERY_SKILLSMP_KEY") as caught:
+        ask(1)
+
+    assert caught.value.reason == "html"
+    assert len(market.requests) == 2
+
+
+def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Callable[..., list[Page]]) -> None:
+    market.world.skillsmp.keys = frozenset({"another"})
+
+    with pytest.raises(HttpTerminal) as caught:
+        ask(1, key=KEY)
+
+    assert caught.value.reason == "unauthorised"
+    assert len(market.requests) == 1
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
+    market: Marketplace, ask: Callable[..., list[Page]], status: int
+) -> None:
+    market.world.skillsmp.html_wall = frozenset({"listing", "search"})
+    market.world.skillsmp.html_status = status
+
+    with pytest.raises(HttpTerminal, match="blocked") as caught:
+        ask(1)
+
+    assert caught.value.reason == "html"
+    assert len(market.requests) == 2
+
+
+def test_the_end_of_the_days_quota_is_told(market: Marketplace, ask: Callable[..., list[Page]]) -> None:
+    market.world.skillsmp.key_quota = (1, 30)
+
+    with pytest.raises(QuotaExhausted):
+        ask(1, 2, key=KEY)
+
+
+@pytest.mark.parametrize("envelope", ["nested", "flat", "bare"])
+def test_every_envelope_holds_the_same_page(
+    market: Marketplace, ask: Callable[..., list[Page]], envelope: Envelope
+) -> None:
+    market.world.skillsmp.search_envelope = envelope
+
+    page = ask(2, key=KEY)[0]
+
+    assert (names(page)[0], page.total, page.has_next, page.raw_count) == ("graft-014", 25, True, 10)
+
+
+@pytest.mark.parametrize("has_next", ["honest", "always", "never"])
+def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
+    market: Marketplace, ask: Callable[..., list[Page]], has_next: Promise
+) -> None:
+    market.world.skillsmp.has_next = has_next
+
+    pages = ask(1, 2, 3, 4)
+
+    assert [page.raw_count for page in pages] == [10, 10, 5, 0]
+    assert [page.has_next for page in pages] == [True, True, has_next == "always", False]
+    assert not any(page.capped for page in pages)
+
+
+def test_a_page_that_the_server_made_shorter_than_asked_is_full(
+    market: Marketplace, ask: Callable[..., list[Page]]
+) -> None:
+    market.world.skillsmp.most_rows = 4
+    market.world.skillsmp.has_next = "never"
+
+    assert [(page.raw_count, page.has_next) for page in ask(1, 7)] == [(4, True), (1, False)]
+
+
+def test_a_listing_that_ends_below_its_own_count_is_capped(
+    market: Marketplace, ask: Callable[..., list[Page]]
+) -> None:
+    market.world.skillsmp.listing_depth = 15
+
+    pages = ask(1, 2, 3)
+
+    assert [(page.raw_count, page.capped) for page in pages] == [(10, False), (5, True), (0, True)]
+
+
+def test_rows_in_every_form_are_listings_or_reasons(
+    market: Marketplace, ask: Callable[..., list[Page]]
+) -> None:
+    settings = market.world.skillsmp
+    settings.listing_times, settings.nulls_every, settings.routes = "rotating", 3, True
+    settings.written_stars_every, settings.no_url_every = 4, 5
+
+    rows = ask(1, limit=100)[0].rows
+
+    assert sum(isinstance(row, Dropped) and row.reason == "no-url" for row in rows) == 5
+    listed = [row for row in rows if isinstance(row, Listing)]
+    assert len(listed) == 20
+    whole = [int(row.updated_at.timestamp()) for row in listed if row.updated_at]
+    assert whole == sorted(whole, reverse=True)
+    assert len(whole) == 20
+
+
+def answer(body: object) -> Answer:
+    return Answer("http://127.0.0.1/api/skills", 200, {}, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "reason"),
+    [
+        ("MISSING_API_KEY", HttpTerminal, "unauthorised"),
+        ("INVALID_API_KEY", HttpTerminal, "unauthorised"),
+        ("MISSING_QUERY", HttpTerminal, "refused"),
+        ("DAILY_QUOTA_EXCEEDED", QuotaExhausted, "quota"),
+        ("INTERNAL_ERROR", HttpTransient, "server"),
+        (None, HttpTerminal, "refused"),
+    ],
+)
+def test_an_error_that_comes_with_status_200_has_the_type_of_its_code(
+    code: str | None, kind: type[HttpFailed], reason: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        unwrap(answer({"success": False, "error": {"code": code, "message": "no"}}))
+
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("body", [[], "rows", None, {}, {"skills": {}}, {"data": {"rows": []}}, {"data": 3}])
+def test_json_that_is_no_listing_is_an_error_and_not_an_empty_page(body: object) -> None:
+    with pytest.raises(HttpTerminal, match="no list of skills"):
+        unwrap(answer(body))
+
+
+def test_keywords_are_distinct_and_can_all_be_asked_for() -> None:
+    words = sweep_keywords()
+
+    assert len(words) == len(set(words)) > 200
+    assert all(word == word.strip().lower() and word.isalnum() for word in words)

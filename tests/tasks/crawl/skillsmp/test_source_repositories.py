@@ -1,0 +1,301 @@
+"""What becomes of skills whose repository goes, misbehaves, or cannot be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from storage.parquet import read_frame
+from storage.schemas import RAW_DOCUMENTS
+from tests.support.crawling import Crawler, grows, reach_of
+from tests.support.marketplace import github, github_json, malice
+from tests.support.marketplace.faults import Fault, Faults
+from tests.support.marketplace.populate import populate
+from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+
+# Repositories that go
+
+
+@pytest.mark.parametrize("fate", ["delete", "make_private", "deny"])
+def test_a_repository_that_cannot_be_had_is_retired_after_three_misses_over_a_week(
+    garden: Repository, crawler: Crawler, fate: str
+) -> None:
+    crawler.crawl(days=8)
+    getattr(garden, fate)()
+    reports = [crawler.crawl(days=3) for _ in range(3)]
+    assert [r.retired for r in reports] == [0, 0, 0]
+    assert len(crawler.stale()) == 5
+    assert reports[0].failed == {("denied" if fate == "deny" else "missing"): 5}
+    assert [r.state for r in reports] == ["complete"] * 3
+    assert crawler.crawl().retired == 5
+    assert crawler.held() == {}
+    report = crawler.crawl()  # the list still has its rows
+    assert (report.new, report.failed, crawler.held()) == (0, {"gone": 5}, {})
+    garden.restore()
+    crawler.crawl(days=8)
+    crawler.crawl()
+    assert len(crawler.held()) == 5
+
+
+def test_misses_of_one_night_do_not_retire(garden: Repository, crawler: Crawler) -> None:
+    crawler.crawl(days=8)
+    garden.delete()
+    for _ in range(5):
+        crawler.crawl(days=0.01)
+    assert len(crawler.held()) == 5
+    garden.restore()
+    report = crawler.crawl()
+    assert (report.unchanged, crawler.stale()) == (5, set())
+
+
+@pytest.mark.parametrize("fate", ["dmca", "block_legally"])
+def test_what_is_withdrawn_by_law_goes_at_once(garden: Repository, crawler: Crawler, fate: str) -> None:
+    crawler.crawl(days=8)
+    getattr(garden, fate)()
+    report = crawler.crawl()
+    assert (report.withdrawn, report.retired, crawler.held()) == (5, 0, {})
+    assert "withdrawn" in crawler.dropped()
+    report = crawler.crawl()  # the list still has its rows
+    assert (report.new, report.failed, crawler.held()) == (0, {"withdrawn": 5}, {})
+
+
+@pytest.mark.parametrize("route", ["archive:*", "api:/repos/ann/garden/git/trees/*"])
+def test_an_archive_or_a_tree_that_is_not_found_is_no_miss_of_its_repository(
+    garden: Repository, faults: Faults, crawler: Crawler, route: str
+) -> None:
+    crawler.crawl()
+    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
+    faults.script(route, [Fault("html", status=404)] * 100)
+    reports = [crawler.crawl(days=8) for _ in range(5)]
+    assert [(r.retired, r.failed) for r in reports] == [(0, {"not-fetched": 5})] * 5
+    assert len(crawler.stale()) == 5
+
+
+@pytest.mark.parametrize("answer", [{"tree": []}, {"sha": "0" * 40}])
+def test_a_tree_that_is_not_the_one_asked_for_retires_nothing(
+    garden: Repository, crawler: Crawler, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
+) -> None:
+    crawler.crawl(days=8)
+    garden.commit({"README.md": b"A garden.\n"})
+    honest = github_json.tree_json
+    monkeypatch.setattr(github, "tree_json", lambda *a, **k: {**honest(*a, **k), **answer})
+    report = crawler.crawl()
+    assert (report.retired, report.failed, len(crawler.stale())) == (0, {"shape": 5}, 5)
+
+
+def test_a_repository_emptied_to_the_last_file_has_lost_its_skills(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(days=8)
+    garden.commit(dict.fromkeys(garden.head.files))
+    assert crawler.crawl().retired == 5
+
+
+def test_a_merged_branch_that_is_gone_leaves_its_skills_where_they_were_merged_to(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    world.rows.clear()
+    garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
+    world.list_skill(garden, "beds/leek", ref="feature/late")
+    crawler.crawl(days=8)
+    world.lists_new_skills = False
+    garden.commit({"beds/leek/SKILL.md": grows("leek")})
+    garden.drop_branch("feature/late")
+    report = crawler.crawl()
+    assert (report.unchanged, report.retired, list(crawler.held())) == (1, 0, ["ann/garden/beds/leek"])
+
+
+def test_a_renamed_repository_keeps_its_documents_under_its_new_name(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(days=8)
+    garden.rename("ann/allotment")
+    garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it in May.")})
+    crawler.crawl()
+    assert sorted(crawler.held()) == [
+        f"ann/allotment/beds/{n}" for n in ("basil", "chard", "dill", "endive", "fennel")
+    ]
+    assert crawler.aliases()["ann/garden/beds/dill"] == "ann/allotment/beds/dill"
+
+
+def test_a_repository_recreated_under_its_name_is_pointed_out(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(days=8)
+    garden.delete()
+    again = world.repository("ann/garden")
+    again.commit({f"beds/{n}/SKILL.md": grows(n, "Sold out.") for n in ("basil", "chard", "dill", "endive")})
+    crawler.crawl()
+    assert b"Sold out" in (crawler.held()["ann/garden/beds/dill"] or b"")
+    assert "repository.recreated" in _findings(crawler)
+
+
+# Archives that are not to be trusted
+
+
+@pytest.mark.parametrize(
+    ("archive", "reason"),
+    [
+        (malice.climbing, "archive-path"),
+        (malice.absolute, "archive-path"),
+        (malice.two_roots, "archive-roots"),
+        (malice.damaged, "archive-damaged"),
+        (malice.no_archive, "archive-damaged"),
+        (malice.encrypted, "archive-encrypted"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_malicious_archive_is_refused_named_and_the_run_goes_on(
+    world: World, garden: Repository, crawler: Crawler, archive: Callable[[], bytes], reason: str
+) -> None:
+    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
+    garden.archive_override = archive()
+    report = crawler.crawl()
+    assert report.state == "complete"
+    assert report.failed == {reason: 5}
+    assert "garden" in crawler.dropped()[reason]
+    assert sorted(crawler.held()) == ["bo/herbs/mint"]
+
+
+def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl()
+    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
+    garden.archive_override = malice.climbing()
+    assert crawler.crawl().failed == {"archive-path": 5}
+    report = crawler.crawl()
+    assert (report.unchanged, report.failed, len(crawler.stale())) == (0, {"refused": 5}, 5)
+
+
+def test_a_repository_over_the_limit_is_taken_file_by_file_where_that_is_enough(
+    garden: Repository, market: Marketplace, tmp_path: Path
+) -> None:
+    garden.pad_to(400_000)
+    reach = reach_of(market.environment(), archive_bytes=300_000)
+    small = Crawler(tmp_path / "small", reach)
+    report = small.crawl()
+    assert (report.new, report.failed, len(small.held())) == (5, {"archive-too-large": 1}, 5)
+    garden.commit({f"beds/{n}/SKILL.md": grows(f"plant-{n}") for n in range(40)})
+    many = Crawler(tmp_path / "many", reach)
+    assert many.crawl().failed == {"too-large": 45}
+
+
+def test_a_body_without_end_is_cut_off_and_named(world: World, garden: Repository, crawler: Crawler) -> None:
+    garden.archive_override = malice.endless()
+    report = crawler.crawl()
+    assert (report.state, report.new, report.failed) == ("complete", 5, {"archive-too-large": 1})
+    assert "ann/garden" in crawler.dropped()["archive-too-large"]
+
+
+# A marketplace or forge that does not answer
+
+
+def test_transient_faults_are_got_over(world: World, faults: Faults, crawler: Crawler) -> None:
+    populate(world, repositories=40, skills=120)
+    faults.rate = 0.2
+    report = crawler.crawl()
+    assert (report.state, report.new, report.failed) == ("complete", 120, {})
+
+
+def test_a_repository_that_fails_all_night_leaves_its_documents_stale_and_the_run_partial(
+    garden: Repository, faults: Faults, crawler: Crawler
+) -> None:
+    crawler.crawl()
+    garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it in May.")})
+    faults.script("api:/repos/ann/garden*", [Fault("500")] * 20)
+    report = crawler.crawl()
+    assert (report.state, report.failed) == ("partial", {"server": 6})
+    assert len(crawler.stale()) == 5
+    faults._scripts.clear()
+    report = crawler.crawl()
+    assert (report.state, report.changed, crawler.stale()) == ("complete", 1, set())
+
+
+def test_a_repository_that_failed_and_is_as_it_was_costs_one_request(
+    garden: Repository, faults: Faults, crawler: Crawler, market: Marketplace
+) -> None:
+    crawler.crawl(days=8)
+    faults.script("api:/repos/ann/garden*", [Fault("500")] * 20)
+    crawler.crawl()
+    faults._scripts.clear()
+    market.clear_requests()
+    assert (crawler.crawl().unchanged, crawler.stale()) == (5, set())
+    assert [(r.kind, r.status) for r in market.requests if r.service != "skillsmp"] == [("commit", 304)]
+
+
+def test_rows_listed_while_a_repository_failed_are_not_taken_for_known(
+    world: World, garden: Repository, faults: Faults, crawler: Crawler
+) -> None:
+    world.lists_new_skills = False
+    garden.commit({"beds/leek/SKILL.md": grows("leek")})
+    crawler.crawl()
+    world.list_skill(garden, "beds/leek")
+    faults.script("api:/repos/ann/garden*", [Fault("500")] * 20)
+    crawler.crawl()
+    faults._scripts.clear()
+    assert crawler.crawl().new == 1
+
+
+def test_a_forge_that_tells_us_to_stop_is_not_asked_for_every_repository(
+    world: World, faults: Faults, crawler: Crawler, market: Marketplace
+) -> None:
+    populate(world, repositories=45, skills=45)
+    faults.script("api:*", [Fault("secondary")] * 10_000)
+    report = crawler.crawl()
+    assert (report.state, report.listed, report.new) == ("partial", 45, 0)
+    assert market.count(service="api") < 200
+    faults._scripts.clear()
+    assert crawler.crawl().new == 45
+
+
+def test_a_wall_of_html_blocks_the_source_and_touches_nothing(
+    world: World, garden: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    crawler.crawl()
+    world.skillsmp.html_wall = frozenset({"listing", "search"})
+    market.clear_requests()
+    report = crawler.crawl()
+    assert (report.state, report.failed) == ("failed", {"blocked": 1})
+    assert "SKILLERY_SKILLSMP_KEY" in (report.message or "")
+    assert len(crawler.held()) == 5
+    assert len(market.requests) <= 2
+
+
+def test_a_wrong_token_is_said_once_and_not_sent_to_every_repository(
+    world: World, garden: Repository, crawler: Crawler, market: Marketplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    populate(world, repositories=30, skills=40)
+    world.github.tokens = frozenset({"right"})
+    monkeypatch.setenv("GITHUB_TOKEN", "wrong-token")
+    report = crawler.crawl()
+    assert (report.new, report.failed) == (0, {"unauthorised": 1})
+    assert "GITHUB_TOKEN" in (report.message or "")
+    assert "wrong-token" not in (report.message or "")
+    assert market.count(service="api") <= 10
+
+
+def test_credentials_reach_their_host_alone_and_no_file(
+    garden: Repository, crawler: Crawler, market: Marketplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "ghp-garden-secret")
+    monkeypatch.setenv("SKILLERY_SKILLSMP_KEY", "sk-live-garden-secret")
+    crawler.crawl()
+    sent = {(r.service, r.headers.get("authorization")) for r in market.requests}
+    assert sent == {
+        ("api", "Bearer ghp-garden-secret"),
+        ("archive", None),
+        ("skillsmp", "Bearer sk-live-garden-secret"),
+    }
+    for file in crawler.folder.rglob("*"):
+        assert not file.is_file() or b"garden-secret" not in file.read_bytes(), file
+
+
+def _findings(crawler: Crawler) -> set[str]:
+    frames = [read_frame(crawler.root, f, RAW_DOCUMENTS) for f in crawler.root.files("raw/documents")]
+    return {f["code"] for row in pl.concat(frames)["findings"].to_list() for f in row}

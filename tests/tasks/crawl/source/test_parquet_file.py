@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from storage.errors import SourceError
+from storage.schemas import Dropped, RawDocument
+from tasks.crawl.source.content import Limits
+from tasks.crawl.source.parquet_file import ParquetSource
+
+
+def write(path: Path, columns: Mapping[str, object], **options: object) -> ParquetSource:
+    pq.write_table(pa.table(columns), path, **options)
+    return ParquetSource(str(path))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "corpus.parquet"
+
+
+def test_every_column_goes_where_it_belongs(file: Path) -> None:
+    source = write(
+        file,
+        {
+            "id": ["Ada--mint"],
+            "content": ["Pick it. ü"],
+            "source_url": ["https://github.com/ada/herbs/tree/main/mint"],
+            "owner": ["ada"],
+            "repo": ["herbs"],
+            "branch": ["main"],
+            "path": ["mint"],
+            "stars": [7],
+            "other": ["ignored"],
+        },
+    )
+    text = "Pick it. ü".encode()
+    assert list(source.read()) == [
+        RawDocument(
+            doc_id="Ada--mint",
+            source=f"parquet:{file}",
+            content=text,
+            size=len(text),
+            raw_hash=hashlib.sha256(text).hexdigest(),
+            repo="ada/herbs",
+            ref="main",
+            path="mint",
+            url="https://github.com/ada/herbs/tree/main/mint",
+            author="ada",
+            stars=7,
+            files=None,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
+)
+def test_content_may_be_any_text_or_binary(file: Path, kind: pa.DataType) -> None:
+    cells = pa.array(["a\r\n\x00", "", "a\r\n\x00"]).cast(kind)
+    source = write(file, {"doc_id": ["x", "y", "z"], "content": cells})
+    assert [row.content for row in source.read() if isinstance(row, RawDocument)] == [
+        b"a\r\n\x00",
+        b"",
+        b"a\r\n\x00",
+    ]
+
+
+def test_content_that_is_no_utf_8_keeps_its_bytes(file: Path) -> None:
+    broken = pa.array([b"\xff\xfe"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 1, broken.buffers())
+    (row,) = write(file, {"id": ["x"], "content": text}).read()
+    assert isinstance(row, RawDocument)
+    assert row.content == b"\xff\xfe"
+
+
+def test_rows_without_content_or_id_and_repeated_ids_are_dropped(file: Path) -> None:
+    columns = {"id": ["x", None, "y", "X", " ", "y"], "content": ["1", "2", None, "3", "4", "5"]}
+    rows = list(write(file, columns).read())
+    assert [(r.doc_id, r.content) for r in rows if isinstance(r, RawDocument)] == [("x", b"1"), ("y", b"5")]
+    assert [(r.doc_id, r.reason, r.detail, r.lost_to) for r in rows if isinstance(r, Dropped)] == [
+        ("", "missing_id", "row 2 has no id", None),
+        ("y", "empty", "row 3 has no content", None),
+        ("X", "duplicate_id", "row 4", "x"),
+        ("", "missing_id", "row 5 has no id", None),
+    ]
+
+
+def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
+    write(file, {"id": ["x"], "content": ["x" * 11]})
+    (row,) = ParquetSource(str(file), limits=Limits(document_bytes=10)).read()
+    assert isinstance(row, RawDocument)
+    assert (row.content, row.size, row.raw_hash) == (None, 11, hashlib.sha256(b"x" * 11).hexdigest())
+    assert [(f.code, f.severity) for f in row.findings] == [("document.too-large", "error")]
+
+
+@pytest.mark.parametrize(
+    ("stars", "expected"), [(3.0, 3), (float("nan"), None), ("many", None), (None, None)]
+)
+def test_stars_are_a_number_or_unknown(file: Path, stars: object, expected: int | None) -> None:
+    (row,) = write(file, {"id": ["x"], "content": ["y"], "stars": [stars], "repo": ["herbs"]}).read()
+    assert isinstance(row, RawDocument)
+    assert (row.stars, row.repo, row.author) == (expected, "herbs", None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"name": ["x"], "text": ["y"]}, r"missing: id \(or doc_id\), content; columns found: name, text"),
+        ({"id": ["x"]}, "missing: content; columns found: id"),
+        ({"content": ["x"]}, r"missing: id \(or doc_id\); columns found: content"),
+        ({"id": ["x"], "content": [1]}, "content is int64"),
+    ],
+)
+def test_missing_columns_are_named_with_those_found(
+    file: Path, columns: dict[str, object], message: str
+) -> None:
+    source = write(file, columns)
+    with pytest.raises(SourceError, match=message) as caught:
+        next(source.read())
+    assert (caught.value.reason, caught.value.source) == ("columns", f"parquet:{file}")
+
+
+def test_what_is_no_parquet_file_is_terminal(file: Path, tmp_path: Path) -> None:
+    for content in (b"", b"PAR1 but no more", b"plain text" * 100):
+        file.write_bytes(content)
+        with pytest.raises(SourceError, match="no Parquet file") as caught:
+            next(ParquetSource(str(file)).read())
+        assert caught.value.reason == "not-parquet"
+    for path in (tmp_path, tmp_path / "nothing.parquet"):
+        source = ParquetSource(str(path))
+        for look in (source.version, lambda source=source: next(source.read())):
+            with pytest.raises(SourceError, match="no such file") as caught:
+                look()
+            assert caught.value.reason == "missing"
+
+
+def test_a_damaged_file_gives_what_comes_before_the_damage(file: Path) -> None:
+    columns = {"id": [str(n) for n in range(400)], "content": [f"{n} " * 500 for n in range(400)]}
+    source = write(file, columns, row_group_size=100, compression="zstd", use_dictionary=False)
+    data = bytearray(file.read_bytes())
+    with pq.ParquetFile(file) as whole:
+        start = whole.metadata.row_group(2).column(1).data_page_offset
+    data[start : start + 100] = bytes(100)
+    file.write_bytes(data)
+    rows = source.read()
+    assert len(list(islice(rows, 192))) == 192
+    with pytest.raises(SourceError, match="cannot be read to its end") as caught:
+        list(rows)
+    assert caught.value.reason == "damaged"
+
+
+def test_rows_are_read_as_they_are_asked_for(file: Path) -> None:
+    columns = {"id": [str(n) for n in range(1000)], "content": ["x" * 10_000 for _ in range(1000)]}
+    write(file, columns, row_group_size=10, use_dictionary=False, compression="none")
+    before = pa.total_allocated_bytes()
+    rows = ParquetSource(str(file), batch_rows=10).read()
+    assert [row.doc_id for row in islice(rows, 3)] == ["0", "1", "2"]
+    assert pa.total_allocated_bytes() - before < 2_000_000
+    rows.close()  # type: ignore[attr-defined]
+    assert pa.total_allocated_bytes() <= before
+
+
+def test_the_version_is_the_digest_of_the_file(file: Path) -> None:
+    source = write(file, {"id": ["x"], "content": ["y"]})
+    assert source.version() == hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from storage.root import Root
+from storage.schemas import Document, Listing, RawDocument
+from storage.state import seen_table
+from storage.tombstones import Forgotten, Tombstone, add_tombstones
+from tasks.crawl.backfill import replay_seen
+from tasks.crawl.source.tombstones import drop_forgotten, listed_ids
+from tests.support.nights import HandSource, Nights, skill
+
+NOW = datetime(2026, 5, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def forgotten(tmp_path: Path) -> Forgotten:
+    stones = [
+        Tombstone("Owner/Repo", "repository", "owner/repo"),
+        Tombstone("o/r/skills/a", "document", "o/r/skills/a", raw_hash="raw", body_hash="body"),
+        Tombstone("o/root", "document", "o/root"),
+        Tombstone("mcp/io.example/server", "document", "mcp/io.example/server"),
+    ]
+    return add_tombstones(Root(tmp_path), stones, NOW)
+
+
+def raw(doc_id: str, raw_hash: str = "other", repo: str | None = None) -> RawDocument:
+    return RawDocument(doc_id, "git+x", b"text", 4, raw_hash, repo=repo)
+
+
+def document(doc_id: str, body_hash: str) -> Document:
+    return Document(doc_id, "git+x", "n", "d", "body", body_hash, "c", "other", NOW, NOW)
+
+
+def listing(url: str | None, source_id: str = "row-1") -> Listing:
+    return Listing("skillsmp", source_id, url=url)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        raw("owner/repo/x"),
+        raw("O/r/SKILLS/a"),
+        raw("new/id", "raw"),
+        raw("given-id", repo="owner/Repo"),
+        document("new/id", "body"),
+        listing("https://github.com/owner/repo"),
+        listing("https://github.com/Owner/repo/tree/main/x/y"),
+        listing("https://github.com/o/r/tree/main/skills/a"),
+        listing("https://github.com/o/r/blob/main/skills/a/SKILL.md"),
+        listing(None, "io.example/server"),
+        listing(None, "o/r/skills/a"),
+    ],
+)
+def test_what_was_forgotten_is_kept_out_with_its_reason(forgotten: Forgotten, item: object) -> None:
+    assert isinstance(item, RawDocument | Document | Listing)
+    dropped = drop_forgotten(forgotten, item)
+    assert dropped is not None
+    assert (dropped.reason, dropped.rule, dropped.source) == ("forgotten", "crawl.forgotten", item.source)
+    assert dropped.doc_id == (item.source_id if isinstance(item, Listing) else item.doc_id)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        raw("owner/repo2/x"),
+        raw("o/r/skills/a/deeper"),
+        raw("o/r", repo="o/r"),
+        raw("x", repo="owner/repo2"),
+        document("new/id", "raw"),
+        listing("https://github.com/o/r/tree/main/skills/b"),
+        listing("https://github.com/o/r/tree/main/more/skills/a"),
+        listing("https://github.com/o/root/tree/main/skills/b"),
+        listing("https://example.org/owner/repo"),
+        listing(None),
+    ],
+)
+def test_everything_else_passes(forgotten: Forgotten, item: object) -> None:
+    assert isinstance(item, RawDocument | Document | Listing)
+    assert drop_forgotten(forgotten, item) is None
+    assert drop_forgotten(Forgotten.none(), item) is None
+
+
+def test_a_row_of_a_list_may_stand_for_each_reading_of_its_address() -> None:
+    assert listed_ids("1", "https://github.com/o/r/tree/feature/mint/a") == [
+        "1", "mcp/1", "o/r/mint/a", "o/r/a",
+    ]  # fmt: skip
+    assert listed_ids("1", "https://github.com/o/r") == ["1", "mcp/1", "o/r"]
+    assert listed_ids("1", "https://github.com/o/r/tree/main") == ["1", "mcp/1", "o/r"]
+
+
+def test_a_past_day_is_replayed_without_what_is_forgotten(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "root")
+    nights.crawl(
+        HandSource("dir:d", skill("a", "one"), skill("b", "two"), skill("c", "two"), skill("d", "x"))
+    )
+    hashed = skill("b", "two").raw_hash
+    stones = [Tombstone("A", "document", "a"), Tombstone("z", "document", "z", raw_hash=hashed)]
+    add_tombstones(nights.root, stones, NOW)
+    assert replay_seen(nights.root, "2026-03-31", Root(tmp_path / "past")) == 1
+    assert seen_table(Root(tmp_path / "past")).read()["doc_id"].to_list() == ["d"]
+
+
+def test_refine_takes_a_forgotten_document_for_one_that_no_source_has(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "root")
+    first, second = (f"Let the {dough} dough rise for two hours, then bake it." for dough in ("rye", "oat"))
+    nights.run(HandSource("dir:d", skill("a", first), skill("b", second)))
+    add_tombstones(nights.root, [Tombstone("A", "document", "a")], NOW)
+    assert nights.plan().gone == 1
+    assert nights.refine() == {"documents": 1}
+    assert nights.documents() == ["b"]
+    assert nights.plan().gone == 0

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.answers import Answers
+from storage.errors import StorageError
+from storage.root import Root
+from tasks.evaluate.generate.distractors import FOLDER, make_distractors, read_made
+from tasks.evaluate.generate.distractors_prompt import KINDS, checked_distractors
+from tasks.evaluate.generate.skill_files import Growth
+from tasks.evaluate.routing.data import read_skills
+from tasks.models.llm.budget import Ceiling, Ledger
+from tasks.models.llm.errors import Rejected
+from tasks.models.llm.question import Sampling
+from tests.support.llm_asking import book_of
+from tests.support.llm_server import Asked, LlmServer
+from tests.support.routing_llm import distractors_of, writes_distractors
+from tests.support.routing_material import SKILLS
+
+SKILL = SKILLS[2]
+GOOD = distractors_of(SKILL.name)
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Iterator[Answers]:
+    with Answers(Root(tmp_path / "root")) as kept:
+        yield kept
+
+
+def check(entries: object, *, strict: bool = True) -> list[str]:
+    found = checked_distractors(SKILL, strict=strict)(json.dumps({"distractors": entries}))
+    return [distractor.kind for distractor in found]
+
+
+def but(**changes: object) -> list[dict[str, Any]]:
+    """Return three good distractors, the last one changed."""
+    return [*GOOD[:2], {**GOOD[2], **changes}]
+
+
+def test_one_of_each_kind_passes() -> None:
+    assert check(GOOD) == list(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        (GOOD[:2], "no usable skill of kind too-general"),
+        (but(kind="easy"), "the kind 'easy' is none of"),
+        (but(kind="same-domain"), "two of kind same-domain"),
+        (but(name="tyre"), "the name 'tyre' is taken"),
+        (but(name=GOOD[0]["name"]), "is taken"),
+        (but(name="Tyre Care"), "not in lower case with hyphens"),
+        (but(description=" "), "a text is missing"),
+        (but(description="x" * 1025), "more than 1024 characters"),
+        (but(body="Too short."), "the body has 2 words"),
+        (but(body="word " * 2501), "the body has 2501 words"),
+        (but(body=GOOD[0]["body"] + " One more."), "repeats that of another skill"),
+        ("none", "no object"),
+        ([7, *GOOD[1:]], "a text is missing"),
+    ],
+)
+def test_what_is_no_distractor_is_refused_by_name(entries: object, said: str) -> None:
+    with pytest.raises(Rejected, match=said):
+        check(entries)
+
+
+def test_a_body_that_repeats_the_right_skill_is_a_copy() -> None:
+    whole = SKILL._replace(body=str(GOOD[1]["body"]))
+
+    with pytest.raises(Rejected, match="skill 2: the body repeats"):
+        checked_distractors(whole, strict=True)(json.dumps(GOOD))
+
+
+def test_in_the_end_what_is_good_stays() -> None:
+    assert check(but(body="Too short."), strict=False) == ["same-domain", "same-tools"]
+    with pytest.raises(Rejected):
+        check([{}], strict=False)
+
+
+def make(server: LlmServer, answers: Answers, folder: Path, ledger: Ledger | None = None) -> Growth:
+    book = book_of(server.url, answers, ledger)
+    tasks = {"home/tyre": ["My tyre is flat."]}
+    return make_distractors(SKILLS[:3], tasks, Root(folder), book, sampling=Sampling())
+
+
+def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers, tmp_path: Path) -> None:
+    with LlmServer(say=writes_distractors) as server:
+        first = make(server, answers, tmp_path / "out")
+        again = make(server, answers, tmp_path / "out")
+
+        assert (first.asked, first.kept, again.asked, again.kept) == (3, 0, 0, 3)
+        assert server.requests == 3
+        shown = {asked.fragments[0]["name"]: asked.fragments[0]["tasks"] for asked in server.asked}
+        assert shown == {"sourdough": [], "bees": [], "tyre": ["My tyre is flat."]}
+    made = read_made(Root(tmp_path / "out"))
+    assert [len(one.distractors) for one in made] == [3, 3, 3]
+
+
+def test_what_was_wrong_is_named_and_asked_for_again(answers: Answers, tmp_path: Path) -> None:
+    def careless(asked: Asked) -> str:
+        return writes_distractors(asked) if asked.corrected else json.dumps(GOOD[:1])
+
+    with LlmServer(say=careless) as server:
+        make(server, answers, tmp_path / "out")
+
+        assert server.requests == 6
+    assert all(one.failed is None for one in read_made(Root(tmp_path / "out")))
+
+
+def test_a_skill_without_a_usable_answer_says_why(answers: Answers, tmp_path: Path) -> None:
+    with LlmServer(lambda _: "no-json", say=writes_distractors) as server:
+        make(server, answers, tmp_path / "out")
+
+    assert {one.failed for one in read_made(Root(tmp_path / "out"))} == {"rejected"}
+
+
+def test_a_spent_budget_leaves_skills_for_the_next_call(answers: Answers, tmp_path: Path) -> None:
+    with LlmServer(say=writes_distractors) as server:
+        making = make(server, answers, tmp_path / "out", Ledger(ceiling=Ceiling(tokens=1)))
+
+        assert (making.asked, dict(making.unfinished)) == (0, {"budget": 3})
+        assert make(server, answers, tmp_path / "out").asked == 3
+
+
+def test_distractors_are_skills_of_a_corpus(answers: Answers, tmp_path: Path) -> None:
+    with LlmServer(say=writes_distractors) as server:
+        make(server, answers, tmp_path / "out")
+    lines = [line for one in read_made(Root(tmp_path / "out")) for line in one.lines()]
+    path = tmp_path / "more.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+
+    skills = read_skills([path])
+
+    assert skills.height == 9
+    assert skills["doc_id"][0] == "distractor/home/bees#1"
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "x.json").write_text("{}", "utf-8")
+
+    with pytest.raises(StorageError, match="delete it, and its skill is asked about again"):
+        read_made(Root(tmp_path))

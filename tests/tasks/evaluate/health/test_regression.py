@@ -1,0 +1,152 @@
+"""The gate compares a version with the one served, leg by leg: a worse model is refused, the same is not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from storage.served import Served
+from tasks.evaluate.health.regression import check_regression
+from tasks.models.protocols import IndexEncoder, Vectors
+from tasks.retrieve.index.build import build
+from tasks.retrieve.index.gate import Check
+from tasks.retrieve.routing.store import FOLDER
+from tasks.retrieve.versions.publish import candidate
+from tests.support.many_skills import many_skills
+from tests.support.skill_root import CountingEncoder, Export, SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+LEGS = {f"probes.{leg}_loss" for leg in ("dense", "lexical", "fused", "nodes")}
+ASKED = "probes.asked"
+
+
+class OtherSeed(CountingEncoder):
+    """An encoder as of other weights: each text has a vector that says nothing of its meaning."""
+
+    def __init__(self, like: CountingEncoder, folder: Export) -> None:
+        super().__init__(folder.folder)
+        self.card = {**like.card, "revision": "other-seed"}
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) for text in texts]
+        drawn = np.array([np.random.default_rng(s).normal(size=384) for s in seeds], dtype=np.float32)
+        drawn = drawn.reshape(len(texts), 384)
+        return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def trades(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """A root that serves 24 skills; tests build versions beside what it serves, and publish none."""
+    folder = tmp_path_factory.mktemp("trades")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    for name, text in many_skills(24).items():
+        root.write(name, text)
+    root.publish()
+    return root
+
+
+def built_with(root: SkillRoot, encoder: IndexEncoder, *, nodes: bool = True) -> Served:
+    built = build(root.root, encoder=encoder, with_nodes=nodes, anew=True)
+    return candidate(root.root, built, card=encoder.card, path=root.model, run_id="next", now=root.now)
+
+
+def checks(root: SkillRoot, new: Served, encoder: IndexEncoder, max_loss: float = 0.02) -> list[Check]:
+    """Return the checks of the legs; the one of how many probes were asked is told of once, and passes."""
+    asked, *legs = check_regression(root.root, new, encoder=encoder, count=30, max_loss=max_loss)
+    assert (asked.check, asked.passed, asked.value >= 10) == (ASKED, True, bool(legs))
+    return legs
+
+
+def test_a_model_of_another_seed_is_refused_by_what_it_makes_and_by_how_much(
+    trades: SkillRoot, minilm_export: Export
+) -> None:
+    other = OtherSeed(trades.encoder, minilm_export)
+
+    found = checks(trades, built_with(trades, other), other)
+
+    failed = {c.check: c for c in found if not c.passed}
+    assert {c.check for c in found} == LEGS
+    assert "probes.lexical_loss" not in failed
+    assert failed["probes.dense_loss"].value > 0.3 > failed["probes.dense_loss"].limit
+    assert not any("v-next" in file for file in trades.root.files(FOLDER))
+
+
+def test_what_a_worse_model_may_lose_is_a_setting(trades: SkillRoot, minilm_export: Export) -> None:
+    other = OtherSeed(trades.encoder, minilm_export)
+
+    assert all(c.passed for c in checks(trades, built_with(trades, other), other, max_loss=1.0))
+
+
+def test_a_good_model_of_another_name_is_let_through(trades: SkillRoot) -> None:
+    new = replace(built_with(trades, trades.encoder), model={"name": "as-good", "path": trades.model})
+
+    found = checks(trades, replace(new, model={**trades.served().model, "revision": "2"}), trades.encoder)
+
+    assert [(c.check, c.value, c.passed) for c in found] == [(c.check, 0.0, True) for c in found]
+    assert {c.check for c in found} == LEGS
+
+
+@pytest.mark.parametrize("reruns", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_building_the_same_again_never_trips_the_gate(trades: SkillRoot, reruns: int) -> None:
+    for _ in range(reruns):
+        found = checks(trades, built_with(trades, trades.encoder), trades.encoder)
+        assert [(c.value, c.passed) for c in found] == [(0.0, True)] * len(LEGS)
+
+
+def test_a_corpus_may_grow_and_change_without_its_old_skills_counting_as_worse(skill_root: Make) -> None:
+    root = skill_root(many_skills(12))
+    root.publish()
+    for name, text in many_skills(30).items():
+        root.write(name, text)
+    changed = next(iter(many_skills(1)))
+    root.write(changed, many_skills(1, edition="second")[changed])
+    root.crawl()
+    root.parse()
+
+    found = checks(root, built_with(root, root.encoder), root.encoder)
+
+    assert {c.check for c in found} == LEGS
+    assert all(c.passed for c in found)
+    assert {c.value for c in found if c.check in ("probes.dense_loss", "probes.nodes_loss")} == {0.0}
+
+
+def test_a_model_of_another_seed_is_refused_also_where_every_text_has_changed_a_little(
+    skill_root: Make, minilm_export: Export
+) -> None:
+    root = skill_root(many_skills(15))
+    root.publish()
+    for name, text in many_skills(15).items():
+        root.write(name, f"{text}\nPut everything back afterwards.\n")
+    root.crawl()
+    root.parse()
+    other = OtherSeed(root.encoder, minilm_export)
+
+    found = checks(root, built_with(root, other), other)
+
+    assert not {c.check: c for c in found}["probes.dense_loss"].passed
+
+
+def test_where_no_nodes_are_built_the_other_legs_are_compared(trades: SkillRoot) -> None:
+    found = checks(trades, built_with(trades, trades.encoder, nodes=False), trades.encoder)
+
+    assert {c.check for c in found} == LEGS - {"probes.nodes_loss"}
+
+
+def test_a_few_probes_prove_nothing_and_a_first_version_has_nothing_to_be_worse_than(
+    skill_root: Make,
+) -> None:
+    root = skill_root(many_skills(9))
+    root.crawl()
+    root.parse()
+    assert (
+        check_regression(
+            root.root, built_with(root, root.encoder), encoder=root.encoder, count=30, max_loss=0.0
+        )
+        == []
+    )
+    root.index()
+    assert checks(root, built_with(root, root.encoder), root.encoder) == []

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.evaluate.measures.evidence import (
+    EvidenceQuery,
+    coverage,
+    fold_text,
+    read_documents,
+    read_queries,
+    sufficient,
+)
+
+ASKED = {"query_id": "q1", "doc_id": "jam", "query": "How long?", "evidence": [{"any_of": ["ten minutes"]}]}
+
+
+def written(folder: Path, *lines: object) -> Path:
+    path = folder / "lines.jsonl"
+    path.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("Boil, THEN stir!", "boil then stir"),
+        ("`set_point` = 4 °C\n\n", "set_point 4 c"),
+        ("**Über**-Eifer", "über eifer"),
+        ("|---|", ""),
+    ],
+)
+def test_folding_keeps_words_in_lower_case_with_single_spaces(text: str, folded: str) -> None:
+    assert fold_text(text) == folded
+
+
+@pytest.mark.parametrize(
+    ("evidence", "expected"),
+    [
+        ([("boil the fruit",)], 1.0),
+        ([("BOIL   the\n*fruit*",)], 1.0),
+        ([("freeze it", "skim the foam")], 1.0),
+        ([("boil the fruit",), ("freeze it",)], 0.5),
+        ([("freeze it",), ("fruit boil",)], 0.0),
+        ([("|:--|",)], 1.0),
+    ],
+)
+def test_coverage_is_the_share_of_items_with_a_span_in_the_context(
+    evidence: list[tuple[str, ...]], expected: float
+) -> None:
+    context = "First boil the fruit.\nThen: skim the foam."
+
+    assert coverage(context, evidence) == expected
+    assert sufficient(context, evidence) == (expected == 1.0)
+
+
+def test_coverage_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        coverage("text", [])
+
+
+def test_documents_and_queries_are_read_in_order(tmp_path: Path) -> None:
+    documents = written(tmp_path, {"doc_id": "jam", "content": "Boil."}, "", {"doc_id": "ale", "content": ""})
+    assert list(read_documents(documents).items()) == [("jam", "Boil."), ("ale", "")]
+
+    queries = written(tmp_path, ASKED, {**ASKED, "query_id": "q2", "breadth": "broad"})
+    assert read_queries(queries) == [
+        EvidenceQuery("q1", "jam", "How long?", (("ten minutes",),)),
+        EvidenceQuery("q2", "jam", "How long?", (("ten minutes",),), "broad"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{broken", "not JSON"),
+        ("[]", "no object"),
+        ({**ASKED, "query": None}, "`query` is missing or no text"),
+        ({**ASKED, "query": " "}, "blank"),
+        ({**ASKED, "breadth": 3}, "`breadth`"),
+        ({**ASKED, "query_id": "q0"}, "'q0' occurs twice"),
+        ({**ASKED, "evidence": None}, "`evidence` must be a list"),
+        ({**ASKED, "evidence": []}, "`evidence` must be a list"),
+        ({**ASKED, "evidence": {"any_of": ["a"]}}, "`evidence` must be a list"),
+        ({**ASKED, "evidence": ["a"]}, "`evidence` must be a list"),
+        ({**ASKED, "evidence": [{}]}, "`evidence` must be a list"),
+        ({**ASKED, "evidence": [{"any_of": []}]}, "`evidence` must be a list"),
+        ({**ASKED, "evidence": [{"any_of": [" "]}]}, "`evidence` must be a list"),
+        ({**ASKED, "evidence": [{"any_of": ["a", 1]}]}, "`evidence` must be a list"),
+    ],
+)
+def test_a_bad_query_is_named_by_file_and_line(tmp_path: Path, line: object, problem: str) -> None:
+    path = written(tmp_path, {**ASKED, "query_id": "q0"}, line)
+
+    with pytest.raises(WrongInput, match=f"lines.jsonl:2: .*{problem}"):
+        read_queries(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ({"doc_id": "ale"}, "`content`"),
+        ({"doc_id": "jam", "content": ""}, "occurs twice"),
+        ("7", "no object"),
+    ],
+)
+def test_a_bad_document_is_named_by_file_and_line(tmp_path: Path, line: object, problem: str) -> None:
+    path = written(tmp_path, {"doc_id": "jam", "content": "Boil."}, line)
+
+    with pytest.raises(WrongInput, match=f"lines.jsonl:2: .*{problem}"):
+        read_documents(path)
+
+
+def test_a_line_separator_inside_a_text_ends_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"doc_id": "jam", "content": "Boil.\u2028Stir."}\n', "utf-8-sig")
+
+    assert read_documents(path) == {"jam": "Boil.\u2028Stir."}
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WrongInput, match=r"absent\.jsonl: cannot be read"):
+        read_queries(tmp_path / "absent.jsonl")
+
+
+def test_bytes_that_are_no_text_are_named_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.jsonl"
+    path.write_bytes(b'{"doc_id": "\xff", "content": ""}\n')
+
+    with pytest.raises(WrongInput, match=":1: not UTF-8"):
+        read_documents(path)

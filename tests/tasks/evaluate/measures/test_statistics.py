@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.evaluate.measures import statistics
+from tasks.evaluate.measures.statistics import bootstrap_interval, bootstrap_ratio_interval
+
+HALF = [0.0, 1.0] * 50
+
+
+def test_the_interval_of_a_share_is_near_its_normal_approximation() -> None:
+    low, high = bootstrap_interval(HALF)
+
+    width = 1.96 * math.sqrt(0.25 / 100)
+    assert low == pytest.approx(0.5 - width, abs=0.011)
+    assert high == pytest.approx(0.5 + width, abs=0.011)
+
+
+def test_the_interval_is_the_percentiles_of_the_means_of_the_seeded_draws() -> None:
+    values = [0.1, 0.7, 0.2, 0.9]
+    drawn = np.random.default_rng(7).integers(0, 4, size=(500, 4))
+    expected = np.quantile(np.array(values)[drawn].mean(axis=1), [0.05, 0.95])
+
+    assert bootstrap_interval(values, level=0.9, resamples=500, seed=7) == pytest.approx(tuple(expected))
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
+    values = [x / 97 for x in range(97)]
+
+    assert bootstrap_interval(values) == bootstrap_interval(values)
+    assert bootstrap_interval(values) != bootstrap_interval(values, seed=43)
+
+
+def test_drawing_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bootstrap_interval(HALF, resamples=50)
+    monkeypatch.setattr(statistics, "_BLOCK", 700)
+
+    assert bootstrap_interval(HALF, resamples=50) == whole
+
+
+@settings(max_examples=25)
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=20))
+def test_the_interval_is_ordered_and_within_the_values(values: list[float]) -> None:
+    low, high = bootstrap_interval(values, resamples=200)
+
+    assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
+
+
+def test_a_lower_level_gives_a_narrower_interval() -> None:
+    narrow, wide = bootstrap_interval(HALF, level=0.5), bootstrap_interval(HALF, level=0.99)
+
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_a_ratio_is_of_sums_not_a_mean_of_ratios() -> None:
+    low, high = bootstrap_ratio_interval([10.0] * 40, [1000.0] * 20 + [10.0] * 20)
+
+    assert low < 400 / 20_200 < high < 0.05
+
+
+def test_a_constant_ratio_has_no_width() -> None:
+    assert bootstrap_ratio_interval([1.0, 2.0], [4.0, 8.0]) == pytest.approx((0.25, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("level", "resamples", "message"), [(0.0, 10, "0.0"), (1.0, 10, "1.0"), (0.95, 0, "got 0.95 and 0")]
+)
+def test_parameters_out_of_range_are_named(level: float, resamples: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bootstrap_interval([1.0], level=level, resamples=resamples)
+
+
+def test_nothing_cannot_be_resampled() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        bootstrap_interval([])
+
+
+def test_pairs_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 and 2"):
+        bootstrap_ratio_interval([1.0], [1.0, 2.0])
+
+
+def test_a_denominator_that_is_not_positive_is_refused() -> None:
+    with pytest.raises(ValueError, match="got 0"):
+        bootstrap_ratio_interval([1.0], [0.0])

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries
+from tasks.evaluate.paging.bench import Remembering, evaluate_paging
+from tasks.evaluate.paging.outcomes import Outcome, summarise
+from tests.support.paging_bench import DOCUMENTS, QUERIES, AllConcepts
+from tests.support.paths import SHARED
+from tests.support.word_models import WordEncoder, WordTokenizer
+
+BENCH = SHARED / "bench/paging"
+
+
+def rows(
+    methods: Sequence[str],
+    budgets: Sequence[float | None] = (None,),
+    queries: Sequence[EvidenceQuery] = QUERIES,
+    **others: object,
+) -> list[dict[str, object]]:
+    models = {"encoder": WordEncoder(), "tokenizer": WordTokenizer(), "classifier": AllConcepts()}
+    measured = evaluate_paging(
+        DOCUMENTS,
+        queries,
+        methods=methods,
+        budgets=budgets,
+        **{**models, **others},  # type: ignore[arg-type]
+    )
+    return list(measured["methods"])
+
+
+def test_the_whole_document_and_all_its_nodes_cover_what_the_text_holds() -> None:
+    for row in rows(["full", "nodes"]):
+        assert (row["sufficient"], row["coverage"], row["token_reduction"]) == (0.5, 0.75, 0.0)
+        assert (row["queries"], row["nodes"]) == (2, 4.0)
+
+
+def test_a_budget_buys_token_reduction_summed_over_queries() -> None:
+    [row] = rows(["mmr"], [8])
+
+    # Each query gets its one sentence without headings: 7 and 8 of the 33 tokens without front matter.
+    assert row["token_reduction"] == pytest.approx(1 - 15 / 66)
+    assert (row["sufficient"], row["coverage"], row["nodes"]) == (0.5, 0.75, 1.0)
+
+
+def test_there_is_a_row_for_each_method_and_budget_in_order() -> None:
+    found = [(row["method"], row["budget"]) for row in rows(["mmr", "chunks"], [None, 0.5])]
+
+    assert found == [("mmr", None), ("mmr", 0.5), ("chunks", None), ("chunks", 0.5)]
+
+
+def test_documents_are_encoded_once_and_only_those_asked_for() -> None:
+    encoder = WordEncoder()
+
+    rows(["mmr", "nodes"], [None, 0.5], encoder=encoder)
+
+    assert encoder.encoded.count("Replace bent pegs.") == 1
+    assert "Never read." not in encoder.encoded
+
+
+def test_progress_counts_pages_up_to_the_total() -> None:
+    seen: list[tuple[int, int]] = []
+
+    rows(["full", "mmr"], progress=lambda done, total: seen.append((done, total)))
+
+    assert seen == [(n, 4) for n in range(1, 5)]
+
+
+def test_times_are_of_a_query_in_milliseconds() -> None:
+    ticks = count(0.0, 0.25)
+
+    [row] = rows(["full"], clock=lambda: next(ticks))
+
+    assert (row["median_ms"], row["p95_ms"]) == (250.0, 250.0)
+
+
+def test_every_measure_has_an_interval_around_it() -> None:
+    outcomes = [Outcome(covered, 10 * n, 100, n, 1.0) for n, covered in enumerate([1.0, 0.5, 1.0, 0.0], 1)]
+
+    row = summarise(outcomes)
+
+    assert row["sufficient"] == 0.5
+    assert row["coverage"] == 0.625
+    assert row["token_reduction"] == pytest.approx(0.75)
+    assert list(row["ci95"]) == ["sufficient", "coverage", "nodes", "token_reduction"]
+    for measure, (low, high) in row["ci95"].items():
+        assert low < row[measure] < high
+
+
+def test_groups_are_by_breadth_and_by_the_size_of_the_document_in_their_natural_order() -> None:
+    sizes = {120: "broad", 20: "narrow", 60: "medium", 50: "narrow", 400: "odd", 200: None}
+    outcomes = [
+        Outcome(float(size > 50), 10, 100, 1, 1.0, breadth=breadth, size=size)
+        for size, breadth in sizes.items()
+    ]
+
+    row = summarise(outcomes)
+
+    assert list(row["by_breadth"]) == ["narrow", "medium", "broad", "odd"]
+    assert list(row["by_size"]) == [
+        "up to 50 nodes",
+        "51 to 100 nodes",
+        "101 to 149 nodes",
+        "150 to 299 nodes",
+        "300 nodes or more",
+    ]
+    assert row["by_size"]["up to 50 nodes"]["queries"] == 2
+    assert row["by_size"]["up to 50 nodes"]["ci95"]["sufficient"] == [0.0, 0.0]
+    assert row["by_breadth"]["broad"]["sufficient"] == 1.0
+
+
+def test_a_judges_verdict_stands_over_the_evidence() -> None:
+    covered, missed = Outcome(1.0, 1, 9, 1, 1.0), Outcome(0.5, 1, 9, 1, 1.0)
+    assert (covered.sufficient, missed.sufficient) == (True, False)
+    assert (replace(covered, verdict=False).sufficient, replace(missed, verdict=True).sufficient) == (
+        False,
+        True,
+    )
+
+
+def test_what_is_encoded_once_is_remembered_with_the_time_it_took() -> None:
+    inner, ticks = WordEncoder(), count(0.0, 2.0)
+    encoder = Remembering(inner, clock=lambda: next(ticks))
+
+    first = [encoder.encode(["a b"]), encoder.encode_parts("a b", [(0, 1), (2, 3)])]
+    again = [encoder.encode(["a b"]), encoder.encode_parts("a b", [(0, 1), (2, 3)])]
+
+    assert inner.encoded == ["a b", "a b", "a", "b"]
+    assert all((x == y).all() for x, y in zip(first, again, strict=True))
+    assert encoder.spared == 4.0
+
+
+def test_a_query_whose_document_is_missing_is_named_with_the_nearest() -> None:
+    with pytest.raises(WrongInput, match="no document 'tents' is given; near it are tent"):
+        rows(["full"], queries=[EvidenceQuery("q9", "tents", "how", (("x",),))])
+    with pytest.raises(WrongInput, match="query q9: no document 'canoe'"):
+        rows(["full"], queries=[EvidenceQuery("q9", "canoe", "how", (("x",),))])
+
+
+def test_no_queries_and_unknown_methods_are_refused_before_any_work() -> None:
+    encoder = WordEncoder()
+
+    with pytest.raises(WrongInput, match="no queries"):
+        rows(["full"], queries=[], encoder=encoder)
+    with pytest.raises(WrongInput, match="'best'"):
+        rows(["full", "best"], encoder=encoder)
+    assert encoder.encoded == []
+
+
+@pytest.mark.slow
+def test_segmentation_loses_no_evidence_of_real_skills() -> None:
+    if not BENCH.exists():
+        pytest.skip("the shared paging bench is not on this machine")
+
+    measured = evaluate_paging(
+        read_documents(BENCH / "documents.jsonl"),
+        read_queries(BENCH / "queries.jsonl"),
+        methods=["full", "nodes"],
+        budgets=[None],
+        encoder=WordEncoder(),
+        tokenizer=WordTokenizer(),
+        classifier=AllConcepts(),
+    )
+
+    assert [(row["queries"], row["sufficient"]) for row in measured["methods"]] == [(144, 1.0), (144, 1.0)]

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from storage.answers import Answers
+from storage.root import Root
+from tasks.evaluate.judge.agreement import Label
+from tasks.evaluate.judge.judge import LlmJudge, Verdict
+from tasks.evaluate.measures.evidence import EvidenceQuery
+from tasks.evaluate.paging.judged import NothingJudged, Verdicts, compare_judges, judge_measured, judged_rows
+from tasks.evaluate.paging.outcomes import Outcome
+from tasks.models.llm.question import Sampling
+from tests.support.bench_llm import judges_by_length
+from tests.support.llm_asking import book_of
+from tests.support.llm_server import LlmServer
+
+LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
+QUERIES = [EvidenceQuery(f"q{n}", "mill", f"How, case {n}?", (("crank",),)) for n in range(4)]
+FULL, CUT = ("full", None), ("mmr", 0.5)
+
+
+def outcomes(contexts: Sequence[str], coverages: Sequence[float]) -> list[Outcome]:
+    return [
+        Outcome(coverage, 10, 100, 1, 1.0, query_id=f"q{n}", doc_id="mill", context=context)
+        for n, (context, coverage) in enumerate(zip(contexts, coverages, strict=True))
+    ]
+
+
+MEASURED = {FULL: outcomes([LONG] * 4, [1.0] * 4), CUT: outcomes([SHORT, SHORT, LONG, LONG], [1, 0, 1, 0])}
+YES, NO, SPLIT, TORN = (
+    Verdict((True,) * 3),
+    Verdict((False,) * 3),
+    Verdict((True, False, True)),
+    Verdict((True, False)),
+)
+VERDICTS = Verdicts({FULL: [YES, YES, YES, TORN], CUT: [NO, NO, SPLIT, YES]}, {"rejected": 1})
+
+
+def test_a_model_reads_the_contexts_that_were_measured(tmp_path: Path) -> None:
+    with LlmServer(say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
+        judge = LlmJudge(book_of(server.url, answers), Sampling())
+        found = judge_measured(MEASURED, QUERIES, judge)
+
+        # Of eight contexts two are the same for the same request.
+        assert server.requests == 18
+    assert [v.sufficient for v in found.of[FULL]] == [True] * 4
+    assert [v.sufficient for v in found.of[CUT]] == [False, False, True, True]
+    assert (found.patterns(), found.failed) == ({"3-0": 8}, {})
+
+
+def test_a_model_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+    with LlmServer(lambda _: "no-json", say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
+        judge = LlmJudge(book_of(server.url, answers), Sampling())
+        with pytest.raises(NothingJudged, match=r"none of 8 contexts .*rejected 18"):
+            judge_measured(MEASURED, QUERIES, judge)
+
+
+def test_beside_the_evidence_a_row_says_what_the_model_found() -> None:
+    full, cut = judged_rows(MEASURED, VERDICTS, "both")
+    assert (full["sufficient"], cut["sufficient"]) == (1.0, 0.5)
+    assert (full["llm"]["queries"], full["llm"]["unjudged"], full["llm"]["sufficient"]) == (3, 1, 1.0)
+    assert (cut["llm"]["sufficient"], cut["llm"]["patterns"]) == (0.5, {"3-0": 3, "2-1": 1})
+    low, high = cut["llm"]["ci95"]
+    assert low < 0.5 < high
+
+
+def test_where_the_model_speaks_alone_its_verdict_is_the_row_and_what_it_did_not_judge_is_left_out() -> None:
+    measured = {**MEASURED, FULL: outcomes([LONG] * 4, [0.0] * 4)}
+    full, cut = judged_rows(measured, VERDICTS, "llm")
+    assert (full["queries"], full["sufficient"], full["coverage"]) == (3, 1.0, 0.0)
+    assert (cut["queries"], cut["sufficient"]) == (4, 0.5)
+
+    silent = Verdicts({FULL: [TORN] * 4, CUT: VERDICTS.of[CUT]}, {})
+    assert [row["method"] for row in judged_rows(measured, silent, "llm")] == ["mmr"]
+
+
+def test_judges_are_compared_with_each_other_and_with_people() -> None:
+    labels = [Label("q0", "mmr", 0.5, False), Label("q2", "mmr", 0.5, False), Label("q3", "full", None, True)]
+
+    found = compare_judges(MEASURED, VERDICTS, labels)
+
+    both = found["evidence_llm"]
+    assert (both["cases"], both["only_a"], both["only_b"]) == (7, 1, 1)
+    assert both["by_pattern"]["2-1"]["cases"] == 1
+    assert (found["people_evidence"]["cases"], found["people_evidence"]["raw"]) == (3, pytest.approx(1 / 3))
+    # What the model left open is no case.
+    assert (found["people_llm"]["cases"], found["people_llm"]["raw"]) == (2, 0.5)
+    assert found["people_llm"]["by_pattern"]["2-1"]["raw"] == 0.0
+
+
+def test_without_a_model_people_are_compared_with_the_evidence_alone() -> None:
+    assert compare_judges(MEASURED, None, []) == {}
+    assert list(compare_judges(MEASURED, None, [Label("q0", "full", None, True)])) == ["people_evidence"]

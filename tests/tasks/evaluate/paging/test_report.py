@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import copy
+import functools
+from pathlib import Path
+
+import pytest
+
+from tasks.evaluate.measures.evidence import spans_in
+from tasks.evaluate.measures.statistics import clustered_interval, paired_bootstrap
+from tasks.evaluate.paging.bench import PagingBench, Remembering, prepare_all
+from tasks.evaluate.paging.paper import TABLES
+from tasks.evaluate.paging.picture import draw_paging
+from tasks.evaluate.paging.report import HELD_OUT, PagingReport, report_paging
+from tasks.evaluate.paging.tables import paging_markdown
+from tests.support.paging_bench import DOCUMENTS, QUERIES, AllConcepts
+from tests.support.word_models import WordEncoder, WordTokenizer
+
+
+@functools.cache
+def _measured() -> tuple[PagingReport, list[tuple[int, int]]]:
+    encoder, tokenizer = Remembering(WordEncoder()), WordTokenizer()
+    ready = prepare_all(DOCUMENTS, QUERIES, encoder=encoder, tokenizer=tokenizer, classifier=AllConcepts())
+    steps: list[tuple[int, int]] = []
+    bench = PagingBench(ready, QUERIES, encoder, tokenizer)
+    return report_paging(bench, lambda done, total: steps.append((done, total))), steps
+
+
+def measured() -> PagingReport:
+    """Return a report that a test may change, measured once."""
+    return copy.copy(_measured()[0])
+
+
+def test_a_report_has_every_table_of_the_paper_and_a_contest_a_baseline() -> None:
+    report, steps = _measured()
+    text = paging_markdown(report)
+
+    assert all(f"## {title}" in text for title in TABLES)
+    assert steps[-1][0] == steps[-1][1] == len(steps)
+    assert {"skillpager", "greedy-graph", "chunks"} <= {c.method for c in report.contests}
+    assert all(c.default_tokens <= c.method_tokens for c in report.contests)
+    assert all(c.low <= c.difference <= c.high for c in report.contests)
+    assert all(c.low_clustered <= c.difference <= c.high_clustered for c in report.contests)
+    assert all(c.p <= c.p_adjusted for c in report.contests)
+    assert "context" not in report.outcomes.columns
+    assert report.outcomes.height == len(QUERIES) * len(report.rows)
+
+
+def test_who_judged_what_and_what_was_fitted_is_said_in_the_report() -> None:
+    report = measured()
+    text = paging_markdown(report)
+    assert "Judged by evidence" in text
+    assert "†" not in text
+
+    report.fitted, report.held_out = 1, [{**report.row("facets"), "method": HELD_OUT}]
+    report.probes = [report.row("facets", 0.5)]
+    text = paging_markdown(report)
+    assert "fitted on requests of 1 of this bench's documents" in text
+    assert "| Skillery, no budget † |" in text
+    assert "| Skillery, no budget, held out |" in text
+    assert "| facets † | 0.5 |" in text
+    # The probes are of other documents.
+    probes = text[text.index("## Long documents") :]
+    assert "| facets | 0.5 |" in probes
+
+
+def test_where_a_language_model_speaks_the_papers_tables_are_its_own_and_the_rest_is_by_evidence() -> None:
+    report = measured()
+    said = {"queries": 2, "unjudged": 0, "sufficient": 1.0, "ci95": [1.0, 1.0], "patterns": {"3-0": 2}}
+    report.judge = {"spoke": "llm", "model": "small-model", "prompt": "judge-1", "votes": 3}
+    report.judged = [
+        {**row, "sufficient": 1.0, "llm": said} for row in report.rows if (row["method"], row["budget"])
+        in {("full", None), ("facets", None)}
+    ]  # fmt: skip
+
+    text = paging_markdown(report)
+
+    assert "Tables 1 to 7: judged by a language model, small-model by judge-1, 3 votes" in text
+    main = text[text.index("## Table 4") : text.index("## Table 5")]
+    assert "| Full document | 100.00 |" in main
+    assert "| Greedy graph |" not in main  # it judged none of it
+    rows = report.all_rows()
+    assert {(r["method"], r["judge"]) for r in rows if r["budget"] is None} == {
+        ("full", "small-model"),
+        ("facets", "small-model"),
+    }
+    assert {r["judge"] for r in rows if r["budget"] is not None} == {"evidence"}
+
+
+def test_a_picture_is_drawn_with_curves_of_scorers_that_never_saw_the_document(tmp_path: Path) -> None:
+    report = measured()
+    report.held_out = [{**r, "method": HELD_OUT} for r in report.rows if r["method"] == "facets"]
+    draw_paging(report, tmp_path / "paging.svg")
+    text = (tmp_path / "paging.svg").read_text("utf-8")
+    assert "facets, fitted on other documents" in text
+    assert "paper: SkillPager" in text
+
+
+def test_alike_values_of_one_document_widen_the_interval() -> None:
+    values = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+
+    low, high = clustered_interval(values, ["a", "a", "a", "b", "b", "b"])
+
+    assert (low, high) == (0.0, 1.0)
+    assert clustered_interval([0.5, 0.5], ["a", "b"]) == (0.5, 0.5)
+
+
+def test_a_difference_that_never_turns_has_the_smallest_p() -> None:
+    difference, low, high, p = paired_bootstrap([1.0] * 20, [0.0] * 20, resamples=1000)
+
+    assert (difference, low, high) == (1.0, 1.0, 1.0)
+    assert p == pytest.approx(0.001)
+    assert paired_bootstrap([1.0, 0.0], [0.0, 1.0])[3] == 1.0
+
+
+def test_spans_are_found_as_evidence_is_compared() -> None:
+    body = "A **big** cat, a Big\ncat"
+
+    assert [body[a:b] for a, b in spans_in(body, " big  CAT")] == ["big** cat", "Big\ncat"]
+    assert spans_in(body, "|---|") == []

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tasks.evaluate.paging.bench import Remembering
+from tasks.evaluate.routing.ablation import as_served
+from tasks.evaluate.routing.baselines import BASELINES, Baselines, Bm25, sentences, standardised
+from tasks.retrieve.routing.router import Router
+from tests.support.routing_material import SKILLS
+from tests.support.word_models import WordEncoder, WordTokenizer
+
+
+class Encoder(WordEncoder, WordTokenizer):
+    """Both halves of an index's encoder."""
+
+    def __init__(self) -> None:
+        WordEncoder.__init__(self)
+        WordTokenizer.__init__(self)
+
+
+@pytest.fixture
+def baselines() -> Baselines:
+    frame = pl.DataFrame([list(s) for s in SKILLS], schema=list(SKILLS[0]._fields), orient="row")
+    return Baselines(frame, Encoder(), WordEncoder())
+
+
+def test_bm25_is_that_of_the_book() -> None:
+    texts = ["bread and honey", "honey honey wax", "wax"]
+    index = Bm25(texts, k1=1.2, b=0.5)
+
+    rarity = np.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    mean = 7 / 3
+    by_hand = [n / (n + 1.2 * (0.5 + 0.5 * length / mean)) for n, length in ((1, 3), (2, 3), (0, 1))]
+    assert index.scores("Honey? Honey!") == pytest.approx(rarity * np.array(by_hand), rel=1e-5)
+
+
+def test_words_that_no_text_has_score_nothing() -> None:
+    assert Bm25(["bread", "wax"]).scores("submarine").tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_every_baseline_finds_what_names_its_skill_and_its_doings(method: str, baselines: Baselines) -> None:
+    assert baselines.rank(method, "Prunes roses in spring with a sharp knife", 3)[0] == "home/roses"
+
+
+def test_descriptions_know_nothing_of_the_body_and_full_texts_do(baselines: Baselines) -> None:
+    assert baselines.rank("bm25-full", "wicks", 1) == ["home/candles"]
+    assert baselines.rank("dense-full", "wicks", 1) == ["home/candles"]
+    assert baselines.rank("bm25-description", "wicks", 1) == ["copy/tyre"]
+
+
+def test_equal_scores_stand_in_the_order_of_ids(baselines: Baselines) -> None:
+    assert baselines.rank("bm25-description", "submarine", 9) == sorted(s.doc_id for s in SKILLS)
+
+
+def test_a_skill_that_fits_one_sentence_of_many_is_found_by_its_sentence(baselines: Baselines) -> None:
+    task = "Melt it in a pan, then wait. Sharpens kitchen knives on a stone. Clear the table in the end."
+
+    assert baselines.rank("sentences", task, 1) == ["home/knife"]
+
+
+def test_sentences_and_lines_of_three_words_or_more_count_once() -> None:
+    assert sentences("Mend the tyre. Now!\n- Pump it up\nMend the tyre.") == [
+        "Mend the tyre.",
+        "- Pump it up",
+    ]
+    assert sentences("Bread?") == ["Bread?"]
+
+
+def test_scores_are_told_in_standard_deviations() -> None:
+    assert standardised(np.array([1.0, 3.0])).tolist() == [-1.0, 1.0]
+    assert standardised(np.array([2.0, 2.0])).tolist() == [0.0, 0.0]
+
+
+def test_the_default_is_timed_as_it_answers_and_measured_deeper_with_copies_folded() -> None:
+    encoder = Remembering(WordEncoder())
+    skills = [*SKILLS, SKILLS[4]._replace(doc_id="again/knife")]
+    router = Router.from_documents(list(skills), encoder)
+    task = "Hold the edge of the knife at fifteen degrees"
+
+    (answer,) = as_served(router, encoder)(task, 1000)
+
+    assert answer.doc_ids[0] == "again/knife"
+    assert "home/knife" in {other for found in router.rank(task, 10) for other in found.folded}
+    assert "home/knife" not in answer.doc_ids
+    assert "home/roses" in answer.doc_ids
+    assert answer.milliseconds > 0

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import itertools
+
+import polars as pl
+import pytest
+
+from storage.errors import WrongInput
+from storage.schemas import Qrel
+from tasks.evaluate.paging.bench import Remembering
+from tasks.evaluate.routing.bench import RoutingBench, measure_method, summarise_method, whole
+from tasks.evaluate.routing.contests import contest
+from tasks.evaluate.routing.data import RoutingQuery
+from tasks.retrieve.baselines.stages import StageRanking
+
+BENCH = RoutingBench(
+    [
+        RoutingQuery("one", "first", "short", "unique"),
+        RoutingQuery("two", "second", "long", "few"),
+        RoutingQuery("three", "third", "short"),
+    ],
+    [Qrel("one", "a", 1), Qrel("two", "b", 1), Qrel("two", "c", 1), Qrel("three", "d", 1)],
+    {"copy-a": "a"},
+)
+GOOD = {"first": ["copy-a", "a"], "second": ["b", "x", "c"], "third": ["d"]}
+BAD = {"first": ["x", "a"], "second": ["x", "b"], "third": ["d"]}
+
+
+def rows(name: str, rankings: dict[str, list[str]]) -> pl.DataFrame:
+    return measure_method(BENCH, name, whole(lambda task, _k: rankings[task]))
+
+
+def test_a_copy_at_the_top_is_a_hit_when_folded_and_none_when_not() -> None:
+    found = summarise_method(rows("good", GOOD))
+
+    assert (found["hit@1"], found["unfolded"]["hit@1"]) == (1.0, pytest.approx(2 / 3))
+    assert found["fc@10"] == 1.0
+    assert found["ci95"]["hit@1"] == [1.0, 1.0]
+    assert found["unfolded"]["ci95"]["hit@1"] == [0.0, 1.0]
+
+
+def test_tasks_of_one_skill_and_of_several_stand_apart_and_so_do_the_groups_of_the_bench() -> None:
+    found = summarise_method(rows("bad", BAD))
+
+    assert (found["single"]["queries"], found["single"]["hit@1"]) == (2, 0.5)
+    assert (found["multi"]["queries"], found["multi"]["recall@10"]) == (1, 0.5)
+    assert {name: part["hit@1"] for name, part in found["by_length"].items()} == {"long": 0.0, "short": 0.5}
+    assert {name: part["queries"] for name, part in found["by_distinctive"].items()} == {
+        "few": 1,
+        "unique": 1,
+    }
+
+
+def test_a_method_is_asked_once_untimed_and_for_as_many_as_folding_may_take() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def rank(task: str, k: int) -> list[str]:
+        asked.append((task, k))
+        return GOOD[task]
+
+    measure_method(BENCH, "good", whole(rank))
+
+    assert asked == [("first", 1001), ("first", 1001), ("second", 1001), ("third", 1001)]
+
+
+def test_a_time_counts_the_encoding_that_memory_saved() -> None:
+    ticks = itertools.count()
+
+    class Slow:
+        def encode(self, texts: list[str]) -> object:
+            for _ in range(3):
+                next(ticks)
+            return texts
+
+    memory = Remembering(Slow(), clock=lambda: float(next(ticks)))  # type: ignore[arg-type]
+
+    def rank(task: str, _k: int) -> list[str]:
+        memory.encode([task])
+        return GOOD[task]
+
+    method = whole(rank, encoder=memory, clock=lambda: float(next(ticks)))
+    first, again = method("first", 9)[0].milliseconds, method("first", 9)[0].milliseconds
+
+    assert first == 6000
+    assert again == 5000
+
+
+def staged(task: str, _depth: int) -> list[StageRanking]:
+    return [
+        StageRanking("dense", BAD[task], 30.0, 1000),
+        StageRanking("deep", GOOD[task], 200.0, 10),
+    ]
+
+
+def test_stages_are_measured_each_and_the_last_is_the_answer() -> None:
+    found = summarise_method(measure_method(BENCH, "flow", staged))
+
+    assert [(s["stage"], s["k"], s["hit@1"], s["median_ms"]) for s in found["stages"]] == [
+        ("dense", 1000, pytest.approx(1 / 3), 30.0),
+        ("deep", 10, 1.0, 200.0),
+    ]
+    assert (found["hit@1"], found["median_ms"], found["p95_ms"]) == (1.0, 230.0, 230.0)
+
+
+def test_a_method_of_one_stage_has_none_to_tell_of() -> None:
+    assert summarise_method(rows("good", GOOD))["stages"] == []
+
+
+def test_a_contest_counts_wins_and_losses_task_by_task() -> None:
+    both = pl.concat([rows("bad", BAD), rows("good", GOOD), rows("same", BAD)])
+
+    by_name = {(c.method, c.measure): c for c in contest(both, "bad")}
+
+    won = by_name["good", "hit@1"]
+    assert (won.wins, won.losses, won.ties) == (2, 0, 1)
+    assert won.difference == pytest.approx(2 / 3)
+    assert (by_name["same", "hit@1"].difference, by_name["same", "hit@1"].p) == (0.0, 1.0)
+    assert won.p_adjusted == min(1.0, 2 * won.p)
+
+
+def test_a_baseline_must_have_been_measured() -> None:
+    with pytest.raises(WrongInput, match="baseline 'zsum' was not measured; measured were good"):
+        contest(rows("good", GOOD), "zsum")

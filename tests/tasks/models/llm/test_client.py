@@ -1,0 +1,341 @@
+"""The client against a server that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.models.llm.budget import Ceiling, Ledger, Prices
+from tasks.models.llm.client import LlmClient
+from tasks.models.llm.dialect import Dialect
+from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmDenied, LlmRefused, LlmUnavailable
+from tasks.models.llm.question import Question, Sampling
+from tasks.models.llm.reply import Reply
+from tasks.models.llm.retry import LlmRetryPolicy
+from tests.support.llm_server import Asked, Fault, LlmServer
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SCHEMA = {"type": "object", "properties": {"1": {"enum": ["yes", "no"]}}, "required": ["1"]}
+
+
+class Time:
+    """Goes on when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now, self.sleeps = NOON, list[float]()
+
+    def clock(self) -> datetime:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now += timedelta(seconds=seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def server() -> Iterator[LlmServer]:
+    with LlmServer(say=lambda _: "yes") as running:
+        yield running
+
+
+def question(number: int = 0, schema: dict[str, Any] | None = None, **sampling: Any) -> Question:  # noqa: ANN401
+    return Question("ask-1", (("user", f"Is {number} even?"),), Sampling(**sampling), schema)
+
+
+def client_of(server: LlmServer, time: Time | None = None, **settings: Any) -> LlmClient:  # noqa: ANN401
+    ledger = settings.pop("ledger", None) or Ledger()
+    options = {k: settings.pop(k) for k in ("learnt", "slot") if k in settings}
+    endpoint = Endpoint(server.url, "small-model", **{"timeout": 10.0, **settings})
+    time = time or Time()
+    return LlmClient(endpoint, ledger, clock=time.clock, sleep=time.sleep, random=lambda: 0.5, **options)
+
+
+def ask_all(client: LlmClient, *questions: Question) -> list[Reply | BaseException]:
+    async def ask() -> list[Reply | BaseException]:
+        async with client.opened():
+            return await asyncio.gather(*map(client.ask, questions), return_exceptions=True)
+
+    return asyncio.run(ask())
+
+
+def ask(client: LlmClient, asked: Question) -> Reply:
+    (answer,) = ask_all(client, asked)
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def in_turn(*faults: str | None) -> Fault:
+    left = list(faults)
+    return lambda _: left.pop(0) if left else None
+
+
+def test_a_question_is_sent_as_it_is_and_its_answer_counted(server: LlmServer) -> None:
+    ledger = Ledger(Prices(prompt=2.0, completion=10.0))
+    client = client_of(server, ledger=ledger, api_key="sk-hush")
+    reply = ask(client, question(temperature=0.3, seed=7, max_tokens=50, top_p=0.9))
+    assert (reply.text, reply.finish) == ("yes", "stop")
+    (asked,) = server.asked
+    assert asked.body["messages"] == [{"role": "user", "content": "Is 0 even?"}]
+    sent = {k: asked.body[k] for k in ("model", "temperature", "seed", "max_tokens", "top_p")}
+    assert sent == {"model": "small-model", "temperature": 0.3, "seed": 7, "max_tokens": 50, "top_p": 0.9}
+    assert "response_format" not in asked.body
+    assert asked.headers["Authorization"] == "Bearer sk-hush"
+    assert ledger.tokens == 110
+    assert ledger.cost == pytest.approx(0.0003)
+
+
+def test_no_key_is_sent_where_none_is_given_and_nothing_of_another_account(
+    server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "of-another-server")
+    ask(client_of(server), question())
+    assert "Authorization" not in server.asked[0].headers
+    assert "of-another-server" not in str(server.asked[0].headers)
+
+
+def test_tokens_that_the_server_does_not_count_are_guessed_and_said_to_be(server: LlmServer) -> None:
+    server.usage = None
+    client = client_of(server)
+    ask(client, question())
+    assert client.ledger.counts["tokens_guessed"] == client.ledger.tokens > 0
+
+
+@pytest.mark.parametrize(("fault", "paid"), [("cut-stream", True), ("500", False), ("rate", False)])
+def test_an_answer_that_is_lost_half_way_is_paid_for(server: LlmServer, fault: str, *, paid: bool) -> None:
+    server.fault = in_turn(fault)
+    client = client_of(server)
+    ask(client, question())
+    assert (client.ledger.tokens > 110) == (client.ledger.counts["tokens_guessed"] > 0) == paid
+
+
+@pytest.mark.parametrize("fault", ["rate", "500", "cut", "cut-stream", "html"])
+def test_what_may_pass_is_tried_again_with_growing_waits(server: LlmServer, fault: str) -> None:
+    server.fault, time = in_turn(fault, fault), Time()
+    client = client_of(server, time)
+    assert ask(client, question()).text == "yes"
+    assert time.sleeps == [1.5, 3.0]
+    assert (client.ledger.counts["requests"], client.ledger.counts["retries"]) == (3, 2)
+
+
+def test_a_server_that_asks_for_time_gets_it(server: LlmServer) -> None:
+    server.fault, time = in_turn("rate-after"), Time()
+    ask(client_of(server, time), question())
+    assert time.sleeps == [7.0]
+
+
+def test_what_one_question_was_told_to_wait_the_others_wait_too(server: LlmServer) -> None:
+    server.fault, time = in_turn("rate-after"), Time()
+    answers = ask_all(client_of(server, time, concurrency=1), question(0), question(1))
+    assert [a.text for a in answers if isinstance(a, Reply)] == ["yes", "yes"]
+    time = Time()
+    server.fault = in_turn("rate-after", None)
+    client = client_of(server, time, retry=LlmRetryPolicy(tries=1), concurrency=1)
+    failed, passed = ask_all(client, question(2), question(3))
+    assert isinstance(failed, LlmUnavailable)
+    assert isinstance(passed, Reply)
+    assert time.sleeps == [7.0]
+
+
+def test_a_server_that_asks_for_too_much_time_is_given_up(server: LlmServer) -> None:
+    server.fault = in_turn("rate-after")
+    client = client_of(server, retry=LlmRetryPolicy(server_wait_max=5.0))
+    with pytest.raises(LlmUnavailable, match="rate-limited") as caught:
+        ask(client, question())
+    assert caught.value.retry_after == 7.0
+    assert server.requests == 1
+
+
+def test_a_slow_answer_is_not_waited_for_beyond_its_deadline(server: LlmServer) -> None:
+    server.fault = in_turn("timeout")
+    client = client_of(server, timeout=0.3)
+    assert ask(client, question()).text == "yes"
+    assert server.requests == 2
+
+
+def test_after_the_last_try_the_failure_is_told(server: LlmServer) -> None:
+    server.fault = in_turn("500", "500", "cut")
+    with pytest.raises(LlmUnavailable, match="connection"):
+        ask(client_of(server, retry=LlmRetryPolicy(tries=3)), question())
+    assert server.requests == 3
+
+
+def test_a_stream_that_nobody_asked_for_is_read(server: LlmServer) -> None:
+    server.fault = in_turn("stream")
+    client = client_of(server)
+    assert ask(client, question()).text == "yes"
+    assert client.ledger.tokens == 110
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        ("401", LlmDenied, "SKILLERY_LLM_API_KEY"),
+        ("404", LlmDenied, "SKILLERY_LLM_MODEL"),
+        ("overflow", ContextOverflow, "too long"),
+        ("refused", LlmRefused, "not this one"),
+        ("no-money", BudgetSpent, "account is empty"),
+    ],
+)
+def test_what_cannot_pass_is_not_tried_again(
+    server: LlmServer, fault: str, error: type[Exception], words: str
+) -> None:
+    server.fault = in_turn(fault)
+    with pytest.raises(error, match=words):
+        ask(client_of(server), question())
+    assert server.requests == 1
+
+
+def test_the_key_is_in_no_message(server: LlmServer) -> None:
+    server.fault = in_turn("401")
+    client = client_of(server, api_key="sk-hush")
+    with pytest.raises(LlmDenied) as caught:
+        ask(client, question())
+    assert "sk-hush" not in str(caught.value)
+    assert "***" in str(caught.value)
+    assert "sk-hush" not in repr(client.endpoint)
+
+
+def test_a_response_format_that_is_not_offered_is_left_out_from_then_on(server: LlmServer) -> None:
+    def fault(asked: Asked) -> str | None:
+        return "no-format" if "response_format" in asked.body else None
+
+    server.fault = fault
+    learnt: list[Dialect] = []
+    client = client_of(server, learnt=learnt.append)
+    answers = ask_all(client, *(question(k, SCHEMA) for k in range(4)))
+    assert all(isinstance(answer, Reply) for answer in answers)
+    formats = [asked.body.get("response_format", {}).get("type") for asked in server.asked]
+    assert formats == ["json_schema", "json_object", None, None, None, None]
+    assert [dialect.response_format for dialect in learnt] == ["none"]
+
+
+def test_a_response_format_that_is_offered_is_kept(server: LlmServer) -> None:
+    ask_all(client_of(server), *(question(k, SCHEMA) for k in range(3)))
+    sent = [asked.body["response_format"]["json_schema"] for asked in server.asked]
+    assert [s["schema"] for s in sent] == [SCHEMA] * 3
+    assert all(s["strict"] for s in sent)
+
+
+@pytest.mark.parametrize(
+    ("said", "gone", "there"),
+    [
+        ("use max_completion_tokens instead", "max_tokens", "max_completion_tokens"),
+        ("temperature is fixed for this model", "temperature", "max_tokens"),
+        ("Unexpected keys: seed", "seed", "temperature"),
+    ],
+)
+def test_a_parameter_that_the_server_names_is_left_out(
+    server: LlmServer, said: str, gone: str, there: str
+) -> None:
+    server.refuses = said
+    server.fault = lambda asked: "refuses" if gone in asked.body else None
+    answers = ask_all(client_of(server), question(0, SCHEMA), question(1, SCHEMA))
+    assert all(isinstance(answer, Reply) for answer in answers)
+    assert server.requests == 3
+    assert there in server.asked[-1].body
+    assert "response_format" in server.asked[-1].body
+
+
+def test_a_question_that_is_refused_in_every_format_settles_none(server: LlmServer) -> None:
+    server.fault = lambda asked: "refused" if "Is 0" in asked.prompt else None
+    client = client_of(server)
+    refused, answered = ask_all(client, question(0, SCHEMA), question(1, SCHEMA))
+    assert isinstance(refused, LlmRefused)
+    assert isinstance(answered, Reply)
+    assert client.dialect is not None
+    assert client.dialect.response_format == "json_schema"
+
+
+def test_so_many_questions_are_under_way_and_no_more(server: LlmServer) -> None:
+    server.delay = 0.05
+    ask_all(client_of(server, concurrency=3), *map(question, range(9)))
+    assert server.most_at_once == 3
+
+
+def test_a_limit_across_processes_is_entered_around_each_question(server: LlmServer) -> None:
+    entered = []
+
+    @asynccontextmanager
+    async def slot() -> AsyncIterator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    ask_all(client_of(server, slot=slot, concurrency=1), question(0), question(1))
+    assert entered == ["in", "out"] * 2
+
+
+def test_a_server_that_is_down_is_not_asked_for_ever(server: LlmServer) -> None:
+    server.fault = lambda _: "500"
+    client = client_of(server, concurrency=1, give_up_after=2, retry=LlmRetryPolicy(tries=2))
+    failures = ask_all(client, *map(question, range(6)))
+    assert [f.reason for f in failures if isinstance(f, LlmUnavailable)] == ["server"] * 2 + ["given-up"] * 4
+    assert server.requests == 4
+
+
+def test_an_answer_in_between_renews_the_patience(server: LlmServer) -> None:
+    server.fault = in_turn("500", None, "500", None)
+    client = client_of(server, concurrency=1, give_up_after=2, retry=LlmRetryPolicy(tries=1))
+    answers = ask_all(client, *map(question, range(5)))
+    assert [isinstance(answer, Reply) for answer in answers] == [False, True, False, True, True]
+
+
+@pytest.mark.parametrize("ceiling", [Ceiling(tokens=350), Ceiling(money=0.00035)])
+def test_the_ceiling_is_never_passed_and_holds_for_good(server: LlmServer, ceiling: Ceiling) -> None:
+    ledger = Ledger(Prices(1.0, 1.0), ceiling)
+    client = client_of(server, ledger=ledger, concurrency=1)
+    answers = ask_all(client, *(question(k, max_tokens=20) for k in range(8)))
+    stopped = [isinstance(answer, BudgetSpent) for answer in answers]
+    assert stopped == [False] * 3 + [True] * 5
+    assert ledger.tokens == 330
+    assert ledger.spent
+
+
+def test_a_question_waits_for_others_where_the_ceiling_is_near(server: LlmServer) -> None:
+    server.delay = 0.02
+    client = client_of(server, ledger=Ledger(ceiling=Ceiling(tokens=450)), concurrency=4)
+    answers = ask_all(client, *(question(k, max_tokens=100) for k in range(5)))
+    assert sum(isinstance(answer, Reply) for answer in answers) == 4
+    assert client.ledger.tokens == 440
+
+
+def test_what_is_under_way_counts_towards_the_ceiling(server: LlmServer) -> None:
+    server.delay = 0.1
+    client = client_of(server, ledger=Ledger(ceiling=Ceiling(tokens=130)), concurrency=4)
+    answers = ask_all(client, *(question(k, max_tokens=100) for k in range(4)))
+    assert sum(isinstance(answer, Reply) for answer in answers) == 1
+    assert server.requests == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"base_url": "host/v1"}, {"model": ""}, {"concurrency": 0}, {"timeout": 0}]
+)
+def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(WrongInput, match=next(iter(wrong)).replace("base_url", "BASE_URL")):
+        Endpoint(**{"base_url": "http://host/v1", "model": "m", **wrong})
+
+
+@pytest.mark.parametrize("key", ["sk-hush\n", " sk-hush", "sk-h\u00fcsh"])
+def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
+    with pytest.raises(WrongInput, match="SKILLERY_LLM_API_KEY") as caught:
+        Endpoint("http://host/v1", "m", key)
+    assert "sk-h" not in str(caught.value)
+
+
+def test_without_the_package_the_message_says_what_to_install(
+    server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(WrongInput, match=r"skillery\[llm\]"):
+        ask(client_of(server), question())

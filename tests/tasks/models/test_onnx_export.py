@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.errors import ModelMismatch, TerminalError
+from tasks.models import onnx_export as export
+from tasks.models.encoder import card_of
+from tasks.models.onnx_export import PACKAGED, exported_encoder, resolve
+from tests.support.skill_root import MINILM, Export
+
+FAKE_EXPORT = """#!{python}
+import json, sys
+from pathlib import Path
+name, source, weights, scratch = sys.argv[-4:]
+target = Path(scratch) / "export"
+target.mkdir()
+card = {{"name": name, "revision": weights, "dimension": 3, "max_tokens": 8, "pooling": "mean"}}
+(target / "encoder.json").write_text(json.dumps(card))
+with Path({log!r}).open("a") as log:
+    log.write(name + "\\n")
+"""
+
+
+@pytest.fixture
+def exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An interpreter that takes no time to export; returns the file in which it notes each export."""
+    log = tmp_path / "log"
+    log.touch()
+    script = tmp_path / "python"
+    script.write_text(FAKE_EXPORT.format(python=sys.executable, log=str(log)), "utf-8")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    return log
+
+
+def model(folder: Path, weights: bytes) -> str:
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(weights)
+    return str(folder)
+
+
+def test_the_packaged_model_is_exported_without_torch_in_this_process(minilm_export: Export) -> None:
+    card = card_of(minilm_export.folder)
+
+    assert minilm_export.loaded == []
+    assert card == {
+        "name": MINILM, "revision": PACKAGED[MINILM][2], "dimension": 384, "max_tokens": 256,
+        "pooling": "mean",
+    }  # fmt: skip
+    assert sorted(os.listdir(minilm_export.folder)) == ["encoder.json", "model.onnx", "tokenizer.json"]
+
+
+def test_an_export_leaves_nothing_beside_it_and_is_made_once(tmp_path: Path, exporter: Path) -> None:
+    name = model(tmp_path / "mine", b"one")
+
+    first = exported_encoder(tmp_path / "models", name)
+    second = exported_encoder(tmp_path / "models", name)
+
+    assert first == second
+    assert os.listdir(tmp_path / "models") == [first.name]
+    assert exporter.read_text() == f"{name}\n"
+
+
+def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: Path) -> None:
+    name = model(tmp_path / "mine", b"one")
+    folder = exported_encoder(tmp_path / "models", name)
+    (folder / "encoder.json").unlink()
+    (folder / "model.onnx").write_bytes(b"half")
+
+    assert exported_encoder(tmp_path / "models", name) == folder
+
+    assert os.listdir(folder) == ["encoder.json"]
+    assert exporter.read_text() == f"{name}\n" * 2
+
+
+def test_folders_are_named_for_the_model_and_differ_with_name_and_weights(
+    tmp_path: Path, exporter: Path
+) -> None:
+    names = [model(tmp_path / "a" / "mine", b"one"), model(tmp_path / "b" / "mine", b"one")]
+    hub = ["someone/mine", "another/mine"]
+
+    folders = {n: exported_encoder(tmp_path / "models", n) for n in [*names, *hub]}
+    (tmp_path / "a" / "mine" / "model.safetensors").write_bytes(b"two")
+    changed = exported_encoder(tmp_path / "models", names[0])
+
+    assert len({*folders.values(), changed}) == 5
+    assert all(re.fullmatch(r"mine-[0-9a-f]{12}", f.name) for f in [*folders.values(), changed])
+    assert [card_of(folders[n])["name"] for n in folders] == [*names, *hub]
+
+
+def test_a_folder_named_by_a_dot_has_the_name_of_the_folder(
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model(tmp_path / "mine", b"one"))
+
+    assert exported_encoder(tmp_path / "models", ".").name.startswith("mine-")
+
+
+def test_the_export_does_not_import_what_lies_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "sentence_transformers.py").write_text("raise SystemExit('these weights are none')", "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(library))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hashlib.py").write_text("raise SystemExit('picked up the wrong hashlib')", "utf-8")
+    name = model(tmp_path / "mine", b"no weights at all")
+
+    with pytest.raises(TerminalError, match=r"exporting encoder .*mine to ONNX failed: these weights are"):
+        exported_encoder(tmp_path / "models", name)
+
+    assert os.listdir(tmp_path / "models") == []
+
+
+def test_packaged_weights_of_another_sha_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
+
+    with pytest.raises(ModelMismatch, match="expected 0000"):
+        resolve(MINILM)
+
+
+def test_a_name_leads_to_a_folder_then_to_packaged_weights_then_to_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert resolve("someone/else") == ("someone/else", "")
+    source, weights = resolve(MINILM)
+    assert (Path(source) / "model.safetensors").is_file()
+    assert weights == PACKAGED[MINILM][2]
+
+    monkeypatch.chdir(tmp_path)
+    model(tmp_path / MINILM, b"mine")
+    assert resolve(MINILM)[0] == MINILM
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelMismatch, match=r"holds none of model\.safetensors"):
+        resolve(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "pooling"),
+    [
+        ({"pooling_mode_cls_token": True}, "cls"),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_max_tokens": True}, "unknown"),
+    ],
+)
+def test_pooling_of_older_models_is_read_off_their_flags(config: dict[str, object], pooling: str) -> None:
+    assert export._old_pooling(json.loads(json.dumps(config))) == pooling

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from storage.errors import ModelMismatch
+from storage.root import Root
+from tasks.models.cached_encoder import KeptEncoder, vectors_of
+from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
+from tests.support.tiny_models import library, save_qwen3
+
+TEXTS = ["mend a tyre with glue", "honey", "bake rye bread with sour dough and yeast in the oven"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_qwen3(tmp_path_factory.mktemp("bi") / "qwen3")
+
+
+def last_state(folder: Path, text: str) -> list[float]:
+    """Return the normalised state of a text's last token, by transformers itself and without padding."""
+    tokenizer = library.AutoTokenizer.from_pretrained(folder)
+    model = library.AutoModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        state = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, -1]
+    return [float(x) for x in state / state.norm()]
+
+
+def test_a_vector_is_the_state_of_the_last_token_whatever_stands_beside_it_in_the_batch(folder: Path) -> None:
+    vectors = LastTokenEncoder(str(folder), batch=3).encode(TEXTS)
+
+    assert vectors.dtype == np.float32
+    for vector, text in zip(vectors, TEXTS, strict=True):
+        assert vector == pytest.approx(np.array(last_state(folder, text)), abs=1e-5)
+
+
+def test_the_instruction_stands_before_queries_alone(folder: Path) -> None:
+    encoder = LastTokenEncoder(str(folder))
+
+    asked = Instructed(encoder, "find a skill").encode(["bake bread"])[0]
+
+    assert asked == pytest.approx(encoder.encode(["Instruct: find a skill\nQuery: bake bread"])[0])
+    assert not np.allclose(asked, encoder.encode(["bake bread"])[0])
+
+
+def test_a_text_is_cut_at_the_longest_that_is_read(folder: Path) -> None:
+    encoder = LastTokenEncoder(str(folder), max_tokens=4)
+
+    first, second, other = encoder.encode(
+        ["bake bread with honey", "bake bread with wax", "cut steel with wax"]
+    )
+
+    assert first == pytest.approx(second)
+    assert not np.allclose(first, other)
+
+
+def test_tokens_are_counted_and_found_in_the_text_without_special_ones(folder: Path) -> None:
+    encoder = LastTokenEncoder(str(folder))
+
+    assert encoder.count(["bake bread", ""]) == [2, 0]
+    assert encoder.offsets("bake  bread") == [(0, 4), (6, 11)]
+
+
+def test_vectors_are_kept_as_those_of_any_encoder(folder: Path, tmp_path: Path) -> None:
+    model = LastTokenEncoder(str(folder))
+    kept = KeptEncoder(model, Root(tmp_path))
+
+    made, again = kept.encode(TEXTS), kept.encode(TEXTS)
+
+    assert made == pytest.approx(model.encode(TEXTS))
+    assert np.array_equal(made, again)
+    assert len(vectors_of(Root(tmp_path), model.card)) == 3
+
+
+def test_no_texts_have_no_vectors(folder: Path) -> None:
+    assert LastTokenEncoder(str(folder)).encode([]).shape == (0, 16)
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelMismatch, match=f"model {tmp_path} cannot be loaded"):
+        LastTokenEncoder(str(tmp_path)).encode(TEXTS)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from storage.partitions import PartitionedTable
+from storage.state import edges_table, nodes_table, parsed_table
+from tasks.parse.classify.local import LocalClassifier
+from tasks.parse.corpus import (
+    DOCUMENTS_PER_BATCH,
+    SKILLPAGER,
+    node_type_mix,
+    plan_parse,
+    rules_digest,
+    vectors_table,
+)
+from tests.support.hand_written import BEES, BREAD, SKILLS, skill
+from tests.support.skill_root import SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+
+MORE_BREAD = BREAD + "\nFreeze the second loaf in slices.\n"
+
+
+class OtherRules(LocalClassifier):
+    name = "rules-of-tomorrow"
+
+
+class Killed(BaseException):
+    """Stands for the process' end: nothing catches it."""
+
+
+def tables(root: SkillRoot) -> list[PartitionedTable]:
+    place = root.root
+    return [nodes_table(place), edges_table(place), parsed_table(place), vectors_table(place, 384)]
+
+
+def contents(root: SkillRoot) -> list[pl.DataFrame]:
+    return [t.read().sort(t.schema.names()[:2]) for t in tables(root)]
+
+
+def of(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    column = next(c for c in ("doc_id", "src_id", "node_id") if c in frame.columns)
+    return frame.filter(pl.col(column).str.contains(f"/{name}(#|$)"))
+
+
+def test_every_document_has_its_nodes_edges_and_vectors(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+
+    done = root.parse()
+
+    nodes, edges, parsed, vectors = contents(root)
+    assert done == {
+        "documents": 4, "nodes": nodes.height, "edges": edges.height, "vectors": vectors.height
+    }  # fmt: skip
+    assert parsed["n_nodes"].sum() == nodes.height
+    assert parsed["n_edges"].sum() == edges.height
+    assert set(nodes["node_id"]) == set(vectors["node_id"])
+    assert set(edges["src_id"]) | set(edges["dst_id"]) <= set(nodes["node_id"])
+    assert sorted(root.encoder.encoded) == sorted(nodes["text"])
+    assert "Knead the dough for ten minutes" in " ".join(of(nodes, "bread")["text"])
+
+
+def test_only_changed_documents_are_parsed(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    before = contents(root)
+    root.encoder.encoded.clear()
+    root.write("bread", MORE_BREAD)
+    root.crawl()
+
+    done = root.parse()
+
+    assert done["documents"] == 1
+    assert "Freeze the second loaf in slices." in root.encoder.encoded
+    assert not any("veil" in text for text in root.encoder.encoded)
+    for old, new in zip(before, contents(root), strict=True):
+        assert_frame_equal(of(old, "bees"), of(new, "bees"))
+        assert of(new, "bread").height > of(old, "bread").height or "n_nodes" in new.columns
+
+
+def test_an_unchanged_corpus_leaves_nothing_to_do(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    root.encoder.encoded.clear()
+    root.crawl()
+
+    assert root.parse() == {"documents": 0, "nodes": 0, "edges": 0, "vectors": 0}
+    assert root.encoder.encoded == []
+
+
+def test_a_document_that_is_gone_takes_all_it_had_with_it(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    root.remove("bees")
+    root.crawl()
+
+    root.parse()
+
+    for frame in contents(root):
+        assert of(frame, "bees").is_empty()
+        assert not of(frame, "bread").is_empty()
+
+
+def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> None:
+    root = skill_root({"bread": MORE_BREAD})
+    root.crawl()
+    root.parse()
+    root.write("bread", skill("bread", "Bakes", "Buy a loaf."))
+    root.crawl()
+
+    root.parse()
+
+    nodes, edges, parsed, vectors = contents(root)
+    assert nodes["text"].to_list() == ["Buy a loaf."]
+    assert (edges.height, parsed["n_nodes"].to_list(), vectors.height) == (0, [1], 1)
+
+
+def test_without_vectors_nothing_is_encoded_and_later_all_is(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+
+    without = root.parse(vectors=False)
+    assert without["vectors"] == 0
+    assert root.encoder.encoded == []
+    assert contents(root)[3].is_empty()
+
+    later = root.parse()
+    assert later["documents"] == without["documents"] == 4
+    assert later["nodes"] == later["vectors"] == len(root.encoder.encoded)
+
+
+def test_what_was_parsed_with_vectors_is_not_parsed_again_without(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    before = contents(root)
+    root.write("bread", MORE_BREAD)
+    root.crawl()
+
+    assert root.parse(vectors=False)["documents"] == 1
+
+    for old, new in zip(before, contents(root), strict=True):
+        assert_frame_equal(of(old, "bees"), of(new, "bees"))
+    assert of(contents(root)[3], "bread").is_empty()
+    assert root.parse()["documents"] == 1
+
+
+@pytest.mark.parametrize("change", ["classifier", "encoder"])
+def test_a_change_of_rules_parses_everything_again(skill_root: Make, change: str) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    if change == "encoder":
+        root.use_model("someone/else", "r2")
+
+    done = root.parse(classifier=OtherRules() if change == "classifier" else None)
+
+    assert done["documents"] == 4
+    if change == "classifier":
+        assert set(contents(root)[0]["classifier"]) == {"rules-of-tomorrow"}
+
+
+def test_vectors_that_an_encoder_of_another_dimension_left_are_no_obstacle(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    root.crawl()
+    left = vectors_table(root.root, 2)
+    left.replace(
+        ["x"], pl.DataFrame({"node_id": ["x#0"], "vector": [[0.6, 0.8]], "states": [b""]}, schema=left.schema)
+    )
+
+    assert root.parse()["vectors"] > 0
+
+
+def killed_after(writes: int, root: SkillRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse until so many tables were written."""
+    replace, left = PartitionedTable.replace, [writes]
+
+    def dying(table: PartitionedTable, doc_ids: list[str], rows: pl.DataFrame) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        replace(table, doc_ids, rows)
+
+    monkeypatch.setattr(PartitionedTable, "replace", dying)
+    with pytest.raises(Killed):
+        root.parse()
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    root = skill_root({"bread": BREAD, "bees": BEES})
+    root.crawl()
+    root.parse()
+    root.write("bread", MORE_BREAD)
+    root.remove("bees")
+    root.crawl()
+    killed_after(writes, root, monkeypatch)
+
+    root.parse()
+
+    nodes, edges, parsed, vectors = contents(root)
+    assert parsed["doc_id"].to_list() == ["local/market/bread"]
+    assert parsed["n_nodes"].sum() == nodes.height == vectors.height
+    assert parsed["n_edges"].sum() == edges.height
+    assert "Freeze the second loaf in slices." in nodes["text"].to_list()
+    assert root.parse()["documents"] == 0
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    root = skill_root({"bread": BREAD})
+    root.crawl()
+    root.parse()
+    before = contents(root)
+    root.write("bees", BEES)
+    root.crawl()
+    killed_after(writes, root, monkeypatch)
+    root.remove("bees")
+    root.crawl()
+
+    root.parse()
+
+    for table, was in zip(contents(root), before, strict=True):
+        assert_frame_equal(table, was, check_row_order=False)
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_again(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    root = skill_root({"bread": BREAD, "bees": BEES})
+    root.crawl()
+    root.parse()
+    before = contents(root)
+    root.write("bread", MORE_BREAD)
+    root.remove("bees")
+    root.crawl()
+    killed_after(writes, root, monkeypatch)
+    root.write("bread", BREAD)
+    root.write("bees", BEES)
+    root.crawl()
+
+    root.parse()
+
+    for table, was in zip(contents(root), before, strict=True):
+        assert_frame_equal(table, was, check_row_order=False)
+
+
+def test_batches_hold_about_a_hundred_documents_each_once(skill_root: Make) -> None:
+    root = skill_root({f"s{i}": skill(f"s{i}", "Counts", f"Count to {i}.") for i in range(250)})
+    root.crawl()
+
+    plan = plan_parse(root.root, rules_digest("rules", "tokens", None))
+
+    assert (plan.todo, plan.gone, plan.unchanged) == (250, 0, 0)
+    partitions = [p for batch in plan.batches for p in batch]
+    assert len(partitions) == len(set(partitions))
+    assert 2 <= len(plan.batches) <= 250 // DOCUMENTS_PER_BATCH + 1
+
+
+def test_the_mix_of_node_types_stands_beside_skillpagers(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    assert [row["percent"] for row in node_type_mix(root.root)] == [0] * 6
+    root.crawl()
+    root.parse(vectors=False)
+
+    rows = node_type_mix(root.root)
+
+    nodes = nodes_table(root.root).read()
+    assert {r["node_type"]: r["nodes"] for r in rows if r["nodes"]} == dict(
+        nodes.group_by("node_type").len().iter_rows()
+    )
+    assert sum(row["percent"] for row in rows) == pytest.approx(100, abs=0.3)
+    assert {r["node_type"]: r["skillpager_percent"] for r in rows} == SKILLPAGER

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.schemas import DOCUMENTS
+from tasks.refine.duplicates.exact import fold, preferred, ranked, texts_of
+
+COLUMNS = ("doc_id", "source", "body_hash", "repo", "licence", "stars", "first_seen_at")
+SCHEMA = {name: DOCUMENTS[name] for name in COLUMNS}
+NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
+Row = tuple[str, str, str | None, str | None, str | None, int | None, datetime | None]
+NearRow = tuple[str, str, float]
+
+_NEVER = pl.lit(None, pl.Datetime("us", "UTC"))
+
+
+def day(number: int) -> datetime:
+    return datetime(2026, 1, number, tzinfo=UTC)
+
+
+def folded(rows: list[Row], near: list[NearRow] | None = None) -> dict[str, list[object]]:
+    documents = ranked(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+    found = fold(texts_of(documents), pl.DataFrame(near or [], schema=NEAR, orient="row"), documents)
+    return {doc_id: rest for doc_id, *rest in found.iter_rows()}
+
+
+def survivors(rows: list[Row]) -> dict[str, object]:
+    return {doc_id: survivor for doc_id, (survivor, *_) in folded(rows).items()}
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.text("abAB/", min_size=1, max_size=4),
+        st.sampled_from(["git+x", "parquet:x"]),
+        st.sampled_from(["h1", "h2", "h3", None]),
+        st.sampled_from([None, "o/r"]),
+        st.sampled_from([None, "MIT"]),
+        st.one_of(st.none(), st.integers(0, 2)),
+        st.one_of(st.none(), st.integers(1, 3).map(day)),
+    ),
+    unique_by=lambda row: row[0],
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        (
+            ("z", "parquet:x", "h", "o/kilns", None, 0, day(9)),
+            ("a", "git+x", "h", "x/Awesome-Agent-Skills", "MIT", 99, day(1)),
+        ),
+        (("z", "git+x", "h", None, None, 0, day(9)), ("a", "parquet:x", "h", "o/r", "MIT", 99, day(1))),
+        (("z", "s", "h", "o/r", None, 0, day(9)), ("a", "s", "h", None, "MIT", 99, day(1))),
+        (("z", "s", "h", None, "MIT", 0, day(9)), ("a", "s", "h", None, None, 99, day(1))),
+        (("z", "s", "h", None, "MIT", 5, day(9)), ("a", "s", "h", None, "MIT", 4, day(1))),
+        (("z", "s", "h", None, None, 0, day(9)), ("a", "s", "h", None, None, None, day(1))),
+        (("z", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(2))),
+        (("z", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, None)),
+        (("a", "s", "h", None, None, 5, day(1)), ("B", "s", "h", None, None, 5, day(1))),
+        (("A", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(1))),
+    ],
+    ids=[
+        "not from an aggregator",
+        "origin",
+        "repository known",
+        "licence",
+        "stars",
+        "stars known",
+        "older",
+        "time known",
+        "id lower-cased",
+        "id as written",
+    ],
+)
+def test_the_survivor_is_chosen_by_rule(better: Row, worse: Row) -> None:
+    expected = {better[0]: better[0], worse[0]: better[0]}
+    assert survivors([better, worse]) == expected
+    assert survivors([worse, better]) == expected
+
+
+@pytest.mark.parametrize(
+    ("repo", "is_aggregator"),
+    [
+        ("Majiayu000/claude-skill-registry", True),
+        ("o/awesome-claude-skills", True),
+        ("o/my-awesome-skills-list", True),
+        ("o/agent-skills-mirror", True),
+        ("o/skills", False),
+        ("o/skill-registry-client", False),
+        ("awesome-skills/kilns", False),
+    ],
+)
+def test_a_repository_that_publishes_again_what_others_wrote_is_known(repo: str, is_aggregator: bool) -> None:
+    theirs: Row = ("a", "git+x", "h", repo, "MIT", 99, day(1))
+    assert survivors([theirs, ("z", "dir:x", "h", None, None, None, None)])["a"] == (
+        "z" if is_aggregator else "a"
+    )
+
+
+@given(st.data(), ROWS)
+@settings(deadline=None)
+def test_the_order_of_rows_has_no_influence(data: st.DataObject, rows: list[Row]) -> None:
+    assert survivors(data.draw(st.permutations(rows))) == survivors(rows)
+
+
+@given(ROWS)
+@settings(deadline=None)
+def test_each_text_has_one_survivor_that_survives_itself(rows: list[Row]) -> None:
+    found = survivors(rows)
+    hashes = {row[0]: row[2] for row in rows}
+    assert found.keys() == hashes.keys()
+    assert all(found[str(survivor)] == survivor for survivor in found.values())
+    assert all(hashes[doc_id] == hashes[str(survivor)] for doc_id, survivor in found.items())
+    distinct = len(set(hashes.values()) - {None}) + list(hashes.values()).count(None)
+    assert len(set(found.values())) == distinct
+
+
+def test_rows_without_a_hash_are_never_folded() -> None:
+    rows: list[Row] = [("a", "s", None, None, None, 1, day(1)), ("b", "s", None, None, None, 1, day(1))]
+    assert survivors(rows) == {"a": "a", "b": "b"}
+
+
+def test_all_copies_of_a_text_follow_it_onto_the_text_it_is_near_to() -> None:
+    rows: list[Row] = [
+        (doc_id, "s", f"h{doc_id[0]}", None, None, None, day(1)) for doc_id in ("a1", "a2", "b1", "b2", "c1")
+    ]
+    assert folded(rows, [("hb", "ha", 0.9)]) == {
+        "a1": ["a1", None, None],
+        "a2": ["a1", 1.0, "duplicate"],
+        "b1": ["a1", 0.9, "near_duplicate"],
+        "b2": ["a1", 0.9, "near_duplicate"],
+        "c1": ["c1", None, None],
+    }
+
+
+SOURCES = ["git+https://example.org/a", "github:ann/a", "parquet:a", "dir:a", "mcp-registry", "unheard-of"]
+
+
+@pytest.mark.parametrize(("better", "worse"), list(itertools.pairwise(SOURCES)))
+def test_one_document_of_two_sources_is_taken_from_the_nearer_to_its_origin(better: str, worse: str) -> None:
+    rows = pl.DataFrame({"doc_id": ["Ann/A", "ann/a", "ann/b"], "source": [worse, better, worse]})
+    assert preferred(rows.with_columns(last_seen_at=_NEVER)).rows() == [
+        (0, "Ann/A", worse, False, "ann/a", better),
+        (1, "ann/a", better, True, None, None),
+        (2, "ann/b", worse, True, None, None),
+    ]
+
+
+@pytest.mark.parametrize("alike", [("github:a/b", "skillsmp:clay"), ("awesome:list.md", "mcp-registry")])
+def test_sources_of_a_rank_are_told_apart_by_name_alone(alike: tuple[str, str]) -> None:
+    rows = pl.DataFrame({"doc_id": ["a"] * 2, "source": alike[::-1]})
+    assert preferred(rows.with_columns(last_seen_at=_NEVER))["kept"].to_list() == [False, True]
+
+
+def test_equal_rows_keep_the_first_and_list_the_rest() -> None:
+    rows = pl.DataFrame({"doc_id": ["a", "a"], "source": ["dir:x", "dir:x"]})
+    assert preferred(rows.with_columns(last_seen_at=_NEVER)).rows() == [
+        (0, "a", "dir:x", True, None, None),
+        (1, "a", "dir:x", False, "a", "dir:x"),
+    ]
+
+
+@given(st.lists(st.tuples(st.text("aAb", min_size=1, max_size=2), st.sampled_from(SOURCES)), max_size=10))
+@settings(deadline=None)
+def test_every_row_is_answered_and_one_a_document_is_kept(pairs: list[tuple[str, str]]) -> None:
+    rows = pl.DataFrame(pairs, schema={"doc_id": pl.String, "source": pl.String}, orient="row")
+    answer = preferred(rows.with_columns(last_seen_at=_NEVER))
+    assert answer.select("doc_id", "source").rows() == pairs
+    kept = answer.filter("kept")["doc_id"].str.to_lowercase().to_list()
+    assert sorted(kept) == sorted({doc_id.lower() for doc_id, _ in pairs})
+
+
+def test_of_two_sources_of_a_kind_the_one_seen_last_counts() -> None:
+    rows = pl.DataFrame(
+        {
+            "doc_id": ["local/s/a", "local/s/a"],
+            "source": ["dir:/a/s", "dir:/b/s"],
+            "last_seen_at": [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)],
+        }
+    )
+    assert preferred(rows)["kept"].to_list() == [False, True]

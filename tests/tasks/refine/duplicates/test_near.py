@@ -1,0 +1,187 @@
+# ruff: noqa: S311 (seeded, not secret)
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from tasks.refine.duplicates import near
+from tasks.refine.duplicates.minhash import BANDS, SignatureRule, signatures
+from tasks.refine.duplicates.near import Index, NearFolds, NearLimits, near_folds, survivors, verified
+from tasks.refine.duplicates.shingles import Hashes, jaccard, shingle_sets
+
+NOTHING = np.zeros((0, 2), np.int64), np.zeros(0)
+
+
+class Texts:
+    """Texts by rank; notes whose shingles were asked for."""
+
+    def __init__(self, texts: list[str], threshold: float = 0.85) -> None:
+        self.texts = texts
+        signed = signatures(texts, SignatureRule.for_threshold(threshold))
+        joined = b"".join(row or bytes(4 * BANDS) for row in signed["bands"])
+        self.bands = np.frombuffer(joined, np.dtype("<u4")).reshape(-1, BANDS)
+        self.sizes = signed["size"].to_numpy().astype(np.int64)
+        self.sets = list(shingle_sets(texts))
+        self.asked: list[list[int]] = []
+
+    def sets_of(self, wanted: Index) -> dict[int, Hashes]:
+        self.asked.append(wanted.tolist())
+        return {number: self.sets[number] for number in wanted.tolist()}
+
+    def folds(self, limits: NearLimits | None = None, known: NearFolds | None = None) -> NearFolds:
+        before = (known.pairs, known.similarity) if known else NOTHING
+        return near_folds(self.bands, self.sizes, self.sets_of, before, limits or NearLimits())
+
+    def by_comparing_all(self, threshold: float = 0.85) -> list[int]:
+        sets = self.sets
+        pairs = [p for p in combinations(range(len(sets)), 2) if jaccard(sets[p[0]], sets[p[1]]) >= threshold]
+        found = survivors(np.array(pairs, np.int64).reshape(-1, 2), len(sets), max_cluster=len(sets))
+        return [int(number) for number in found]
+
+
+def copies(rng: random.Random, base: list[str], changes: list[int]) -> list[str]:
+    """Return a copy of a text for each number of words to replace."""
+    found = []
+    for number in changes:
+        words = list(base)
+        for at in rng.sample(range(len(words)), number):
+            words[at] = f"new{rng.randrange(10**6)}"
+        found.append(" ".join(words))
+    return found
+
+
+def families(seed: int, number: int = 40) -> list[str]:
+    rng = random.Random(seed)
+    texts: list[str] = []
+    for _ in range(number):
+        base = [f"w{rng.randrange(500)}" for _ in range(rng.randint(80, 300))]
+        texts += copies(rng, base, [0, 1, 2, 4, 6, 9, 30])
+    rng.shuffle(texts)
+    return texts
+
+
+@pytest.mark.parametrize("threshold", [0.6, 0.85])
+def test_the_survivors_are_those_of_comparing_all_with_all(threshold: float) -> None:
+    texts = Texts(families(1), threshold)
+    found = texts.folds(NearLimits(threshold=threshold))
+    assert found.onto.tolist() == texts.by_comparing_all(threshold)
+    assert 40 < np.unique(found.onto).size < 240
+    assert found.uncompared == 0
+
+
+def test_the_order_of_texts_decides_only_who_of_a_cluster_survives() -> None:
+    texts = families(2, 20)
+    reverse = Texts(texts[::-1])
+    assert reverse.folds().onto.tolist() == reverse.by_comparing_all()
+
+
+def test_pairs_are_verified_on_their_true_sets() -> None:
+    texts = Texts(families(3, 10))
+    found = texts.folds()
+    exact = [jaccard(texts.sets[a], texts.sets[b]) for a, b in found.pairs.tolist()]
+    assert found.similarity.tolist() == exact
+    assert min(exact) < 0.85
+    assert all(a < b for a, b in found.pairs.tolist())
+
+
+def test_what_was_compared_before_is_not_compared_again() -> None:
+    texts = Texts(families(4, 10))
+    before = texts.folds()
+    texts.asked.clear()
+    again = texts.folds(known=before)
+    assert again.onto.tolist() == before.onto.tolist()
+    assert texts.asked == []
+
+
+def test_a_large_bucket_of_survivors_is_as_it_was_another_night() -> None:
+    rng = random.Random(12)
+    texts = Texts(copies(rng, [f"w{n}" for n in range(300)], [4] * 30))
+    limits = NearLimits(threshold=0.95, max_bucket=2)
+    before = texts.folds(limits)
+    texts.asked.clear()
+    again = texts.folds(limits, known=before)
+    assert (again.onto.tolist(), len(again.pairs)) == (list(range(30)), len(before.pairs))
+    assert texts.asked == []
+
+
+def test_only_what_is_new_is_compared() -> None:
+    family = families(5, 10)
+    before = Texts(family).folds()
+    grown = Texts([*family, family[-1] + " and so on"])
+    found = grown.folds(known=before)
+    assert found.onto.tolist() == grown.by_comparing_all()
+    assert all(len(family) in pair for pair in found.pairs[len(before.pairs) :].tolist())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_folds_onto_whom_is_the_same_whatever_was_known_before(seed: int) -> None:
+    # Chains: each text is near the next, fewer and fewer words being as they were.
+    rng, words = random.Random(seed), [f"w{n}" for n in range(200)]
+    chain = [" ".join([*(f"new{n}" for n in range(at)), *words[at:]]) for at in range(0, 60, 4)]
+    texts = Texts(rng.sample(chain, len(chain)))
+    some = np.sort(np.array(rng.sample(range(len(chain)), 10)))
+    before = Texts([texts.texts[number] for number in some]).folds()
+    found = texts.folds(known=replace(before, pairs=some[before.pairs]))
+    assert found.onto.tolist() == texts.by_comparing_all()
+    assert 1 < np.unique(found.onto).size < len(chain)
+
+
+def test_texts_without_shingles_are_near_none() -> None:
+    texts = Texts(["too short", "too short", "", "one two three four five"])
+    assert texts.folds().onto.tolist() == [0, 1, 2, 3]
+    assert len(texts.folds().pairs) == 0
+
+
+def test_no_texts_fold_to_nothing() -> None:
+    assert Texts([]).folds().onto.size == 0
+
+
+def test_a_template_of_which_there_are_many_is_compared_with_its_best_few() -> None:
+    rng = random.Random(6)
+    texts = Texts(copies(rng, [f"w{n}" for n in range(300)], [1] * 400))
+    found = texts.folds(NearLimits(max_bucket=4))
+    assert found.onto.tolist() == [0] * 400
+    assert len(found.pairs) < 400 * 12
+    assert found.uncompared == 0
+
+
+def test_the_best_few_of_a_bucket_do_not_decide_for_the_rest() -> None:
+    # Two families that share bands, not near each other: the better fills the first places.
+    rng = random.Random(8)
+    base = [f"w{n}" for n in range(300)]
+    other = base[:285] + [f"v{n}" for n in range(15)]
+    other[100], other[50] = "x", "y"
+    texts = Texts(copies(rng, base, [0] + [1] * 20) + copies(rng, other, [0] + [1] * 20))
+    found = texts.folds(NearLimits(max_bucket=1))
+    assert found.onto.tolist() == texts.by_comparing_all()
+    assert found.uncompared == 0
+
+
+def test_texts_with_more_look_alikes_than_are_compared_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near, "_HUBS", (1, 2))
+    rng = random.Random(9)
+    texts = Texts(copies(rng, [f"w{n}" for n in range(300)], [4] * 30))
+    found = texts.folds(NearLimits(max_bucket=2, threshold=0.95))
+    assert 0 < found.uncompared <= 30
+
+
+def test_a_cluster_over_the_cap_has_a_second_survivor() -> None:
+    texts = Texts(copies(random.Random(10), [f"w{n}" for n in range(300)], [1] * 10))
+    assert texts.folds(NearLimits(max_cluster=6)).onto.tolist() == [0] * 7 + [7] * 3
+
+
+def test_no_more_shingles_are_held_at_once_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = Texts(families(11, 6))
+    pairs = np.array(list(combinations(range(20), 2)), np.int64)
+    whole = verified(pairs, texts.sizes, texts.sets_of)
+    monkeypatch.setattr(near, "_SHINGLES_AT_ONCE", 1000)
+    texts.asked.clear()
+    assert verified(pairs, texts.sizes, texts.sets_of).tolist() == whole.tolist()
+    held = [sum(texts.sizes[number] for number in numbers) for numbers in texts.asked]
+    assert len(held) > 10
+    assert all(size <= 1000 or len(n) == 2 for size, n in zip(held, texts.asked, strict=True))

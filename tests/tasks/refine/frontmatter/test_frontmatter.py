@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.refine.frontmatter.frontmatter import MAX_FRONTMATTER_CHARS, parse_frontmatter
+from tasks.refine.text.strict_yaml import Value
+
+YAML_PIECES = st.sampled_from([
+    "---", "\n---\n", "...", "\n", "\r\n", "\ufeff", "name: kiln", "description:", " |", " >-", ": ", "- ",
+    "  ", "\t", "&a ", "*a", "{", "}", "[", "]", '"', "'", "\\", "#", "# Kiln", "```", "\x00", "\ud800",
+    "é", "!!x ",
+])  # fmt: skip
+
+
+def codes(text: str) -> list[str]:
+    return [found.code for found in parse_frontmatter(text).findings]
+
+
+def fields(block: str) -> dict[str, Value]:
+    return parse_frontmatter(f"---\n{block}\n---\nBody.\n").fields
+
+
+@given(st.one_of(st.text(), st.lists(YAML_PIECES, max_size=40).map("".join)))
+def test_no_text_whatever_makes_it_raise(text: str) -> None:
+    front = parse_frontmatter(text)
+    assert front.body in text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.from_regex(r"[a-z ]{0,20}[a-z]", fullmatch=True)
+    )
+)
+def test_plain_fields_come_back_without_a_finding(written: dict[str, str]) -> None:
+    block = "".join(f'{key}: "{value}"\n' for key, value in written.items())
+    front = parse_frontmatter(f"---\n{block}---\nBody.")
+    assert front.fields == written
+    assert front.body == "Body."
+    assert [found.code for found in front.findings] == ([] if written else ["frontmatter.empty"])
+
+
+def test_every_scalar_stays_a_string() -> None:
+    assert fields(
+        "version: 1.10\nretired: no\nsince: 2024-01-02\ntags: [clay, 3]\nmetadata:\n  level: 7"
+    ) == {
+        "version": "1.10",
+        "retired": "no",
+        "since": "2024-01-02",
+        "tags": ["clay", "3"],
+        "metadata": {"level": "7"},
+    }
+
+
+@pytest.mark.parametrize("null", ["", "~", "null", "Null"])
+def test_a_null_is_an_empty_string(null: str) -> None:
+    assert fields(f"name: kiln\ndescription: {null}") == {"name": "kiln", "description": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("\ufeff---\nname: kiln\n---\nFire it.", "Fire it."),
+        ("\n  \n---\nname: kiln\n---\nFire it.", "Fire it."),
+        ("---  \nname: kiln\n...\nFire it.", "Fire it."),
+        ("---\r\nname: kiln\r\n---\r\nFire it.\r\n", "Fire it.\n"),
+        ("---\nname: kiln\n---", ""),
+    ],
+    ids=["byte-order mark", "blank lines before", "dots close", "CR LF", "nothing after"],
+)
+def test_the_marks_are_found(text: str, body: str) -> None:
+    front = parse_frontmatter(text)
+    assert (front.fields, front.body, front.findings) == ({"name": "kiln"}, body, ())
+
+
+@pytest.mark.parametrize(
+    ("block", "description"),
+    [
+        ("description: cones --- and shelves", "cones --- and shelves"),
+        ('description: "---"', "---"),
+        ("description: |\n  above\n  ---\n  below", "above\n---\nbelow\n"),
+    ],
+)
+def test_three_dashes_inside_a_value_do_not_close(block: str, description: str) -> None:
+    front = parse_frontmatter(f"---\nname: kiln\n{block}\n---\nFire it.")
+    assert front.fields["description"] == description
+    assert front.body == "Fire it."
+    assert front.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "description"),
+    [
+        ("description: Fires clay. Use when: the kiln is cold", "Fires clay. Use when: the kiln is cold"),
+        ("description: [Studio] Fires clay", "[Studio] Fires clay"),
+        ("description: **Bold** words first", "**Bold** words first"),
+        ("description: @kiln/core guide", "@kiln/core guide"),
+        ("description: `kiln` at work", "`kiln` at work"),
+        ("description: - Fires clay", "- Fires clay"),
+        ("description: {{APP}} helper", "{{APP}} helper"),
+        ("description: 100% hot: \"really\" \\ hot", '100% hot: "really" \\ hot'),
+        ('description: "Fires" clay', '"Fires" clay'),
+        ("description: Fires: clay\n  and: glass", "Fires: clay and: glass"),
+        ("description: Fires: clay # and glass", "Fires: clay # and glass"),
+    ],
+)  # fmt: skip
+def test_a_value_that_strict_yaml_refuses_is_quoted_and_read_whole(line: str, description: str) -> None:
+    text = f"---\nname: kiln\n{line}\nmetadata:\n  author: ann\n---\nFire it."
+    front = parse_frontmatter(text)
+    assert front.fields == {"name": "kiln", "description": description, "metadata": {"author": "ann"}}
+    assert codes(text) == ["frontmatter.requoted"]
+
+
+@pytest.mark.parametrize(
+    ("line", "description", "found"),
+    [
+        ("description: Fire batch #12 again", "Fire batch #12 again", ["frontmatter.comment"]),
+        ("description: Fire #a and #b", "Fire #a and #b", ["frontmatter.comment"]),
+        ("description: Fire it # by night", "Fire it", []),
+        ("description: Fire it ## by night", "Fire it", []),
+        ("description: Fire it #", "Fire it", []),
+        ('description: "Fire it" #12', "Fire it", []),
+        ("description: Fire#12", "Fire#12", []),
+        ("description: |\n  Fire #12", "Fire #12", []),
+    ],
+)
+def test_a_number_after_a_hash_belongs_to_its_description(
+    line: str, description: str, found: list[str]
+) -> None:
+    text = f"---\nname: kiln\n{line}\n---\nFire it."
+    assert str(parse_frontmatter(text).fields["description"]).rstrip() == description
+    assert codes(text) == found
+
+
+@pytest.mark.timeout(30)
+def test_braces_that_never_close_are_read_in_linear_time() -> None:
+    text = f"---\nname: kiln\ndescription: {{{': ' * 30_000}\n---\nFire it."
+    assert "frontmatter.requoted" in codes(text)
+
+
+@pytest.mark.parametrize("indicator", ["|", ">", "|-", ">+", "|2"])
+def test_text_on_the_line_of_a_block_indicator_is_the_value(indicator: str) -> None:
+    text = f"---\ndescription: {indicator} Use when the kiln is cold.\n  And dry.\nname: kiln\n---\nFire it."
+    assert parse_frontmatter(text).fields == {
+        "description": "Use when the kiln is cold. And dry.",
+        "name": "kiln",
+    }
+    assert codes(text) == ["frontmatter.requoted", "frontmatter.block-indicator"]
+
+
+def test_quoting_leaves_well_formed_values_alone() -> None:
+    block = (
+        "description: Use when: cold\n"
+        "license: 'Ann''s own'\n"
+        "compatibility: |\n  gas: kilns\n\n  wood\n"
+        "allowed-tools: [Read, Write]\n"
+        "metadata:\n\tauthor: ann: b"
+    )
+    assert fields(block) == {
+        "description": "Use when: cold",
+        "license": "Ann's own",
+        "compatibility": "gas: kilns\n\nwood\n",
+        "allowed-tools": ["Read", "Write"],
+        "metadata": {"author": "ann: b"},
+    }
+
+
+def test_the_finding_says_what_strict_yaml_disliked_and_where() -> None:
+    (found,) = parse_frontmatter("---\nname: kiln\ndescription: a: b\n---\nx").findings
+    assert "line 2" in found.message
+
+
+def test_where_quoting_does_not_help_single_lines_are_read() -> None:
+    text = "---\n}{\nname: 'kiln'\ndescription: > Fires clay\nand glass.\n  - x: y: z\n---\nFire it."
+    front = parse_frontmatter(text)
+    assert front.fields == {"name": "kiln", "description": "Fires clay and glass. - x: y: z"}
+    assert front.body == "Fire it."
+    assert codes(text) == ["frontmatter.lines"]
+
+
+def test_a_key_without_a_space_after_its_colon_is_read() -> None:
+    assert fields("name:kiln\ndescription:Fires clay") == {"name": "kiln", "description": "Fires clay"}
+
+
+def test_of_a_repeated_key_the_last_counts_and_the_repetition_is_found() -> None:
+    text = "---\nname: kiln\nname: oven\n---\nx"
+    assert parse_frontmatter(text).fields == {"name": "oven"}
+    assert [(f.code, f.message) for f in parse_frontmatter(text).findings] == [
+        ("frontmatter.duplicate-key", "name")
+    ]
+
+
+def test_aliases_cannot_multiply() -> None:
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    front = parse_frontmatter("---\nname: bomb\n" + "\n".join(levels) + "\n---\nx")
+    assert front.fields["name"] == "bomb"
+    assert len(str(front.fields)) < 2_000
+
+
+@pytest.mark.timeout(20)
+def test_deep_nesting_is_no_structure_and_costs_no_time() -> None:
+    text = f"---\nname: deep\nmetadata: {'[' * 60_000}\n---\nx"
+    assert parse_frontmatter(text).fields["name"] == "deep"
+    assert codes(text) == ["frontmatter.requoted"]
+
+
+def test_front_matter_over_the_limit_is_read_by_lines_up_to_it() -> None:
+    padding = "\n".join(f"k{i}: {'v' * 80}" for i in range(MAX_FRONTMATTER_CHARS // 80))
+    text = f"---\nname: big\n{padding}\nlate: x\n---\nFire it."
+    front = parse_frontmatter(text)
+    assert front.fields["name"] == "big"
+    assert "late" not in front.fields
+    assert front.body == "Fire it."
+    assert codes(text) == ["frontmatter.too-large"]
+
+
+@pytest.mark.parametrize(
+    "text", ["Fire it.", "", "# Kiln\n\n---\nname: x\n---\n", "---- \nx", "---\nJust a rule."]
+)
+def test_a_text_without_front_matter_is_all_body(text: str) -> None:
+    front = parse_frontmatter(text)
+    assert (front.fields, front.body) == ({}, text)
+    assert codes(text) == ["frontmatter.missing"]
+
+
+@pytest.mark.parametrize("block", ["", "\n\n", "# only a remark\n"])
+def test_empty_front_matter_is_a_finding(block: str) -> None:
+    text = f"---\n{block}---\nFire it."
+    assert parse_frontmatter(text).body == "Fire it."
+    assert codes(text) == ["frontmatter.empty"]
+
+
+@pytest.mark.parametrize(
+    "block", ["Some prose between two rules.", "- a\n- b", "Odd: prose: here: [", "1: ["]
+)
+def test_what_is_no_mapping_stays_in_the_body(block: str) -> None:
+    text = f"---\n{block}\n---\nFire it."
+    front = parse_frontmatter(text)
+    assert (front.fields, front.body) == ({}, text)
+    assert codes(text) == ["frontmatter.not-mapping"]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["\n# Kiln\n\nFire it.", "# Kiln\n\nFire it.", "\nFire it slowly.\n\n---\n\nThen cool it."],
+    ids=["blank line", "heading at once", "a rule further down"],
+)
+def test_unclosed_front_matter_ends_where_it_stops_to_look_like_it(rest: str) -> None:
+    text = f"---\nname: kiln\ndescription: Fires: clay\ntags:\n- hot\n{rest}"
+    front = parse_frontmatter(text)
+    assert front.fields == {"name": "kiln", "description": "Fires: clay", "tags": ["hot"]}
+    assert front.body == rest
+    assert codes(text) == ["frontmatter.unclosed", "frontmatter.requoted"]
+
+
+def test_a_second_front_matter_is_the_authors_and_overrides_the_first() -> None:
+    theirs = "---\nname: kiln\ndescription: name: kiln\n---\n\n"
+    text = f"{theirs}---\nname: kiln\ndescription: Fires clay.\n---\nFire it."
+    front = parse_frontmatter(text)
+    assert front.fields == {"name": "kiln", "description": "Fires clay."}
+    assert front.body == "Fire it."
+    assert codes(text) == ["frontmatter.requoted", "frontmatter.nested"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["---\n\nFire it.\n\n---\n", "---\nnote: between rules\n---\nFire it.", "---\nname: x\n\nFire it."],
+    ids=["prose between rules", "no key of the specification", "unclosed"],
+)
+def test_a_body_that_starts_with_a_rule_stays_whole(body: str) -> None:
+    text = f"---\nname: kiln\n---\n{body}"
+    assert parse_frontmatter(text).body == body
+    assert codes(text) == []

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from storage.errors import WrongInput
+from storage.schemas import Finding
+from tasks.refine.filters import (
+    Limits,
+    Verdict,
+    count_words,
+    empty,
+    licence_refused,
+    limits_from,
+    no_body,
+    no_instructions,
+    no_language,
+    not_text,
+    template,
+    too_large,
+    too_risky,
+    too_short,
+)
+from tasks.refine.licences.policy import EXPORT_POLICY
+from tasks.refine.text.decode import decode
+from tasks.refine.text.language import Language
+
+BINARY = random.Random(7).randbytes(5_000)  # noqa: S311
+
+
+def reason(verdict: Verdict) -> str | None:
+    return verdict[0] if verdict else None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (too_large(None, 20_971_520), "too_large"),
+        (too_large(b"", 0), None),
+        (empty(b""), "empty"),
+        (empty(b"\n"), None),
+        (not_text(decode(BINARY)[0]), "not_text"),
+        (not_text(decode(b"\x7fELF" + bytes(400))[0]), "not_text"),
+        (not_text("A pot,\x00 fired\x00 twice, stays whole."), None),
+        (not_text("\r\n\t" * 50), None),
+        (not_text(""), None),
+        (no_body(""), "no_body"),
+        (no_body(" \n\t\u3000\n"), "no_body"),
+        (no_body("# Kiln\n\n## Firing ##\n\nCooling\n=======\n"), "no_body"),
+        (no_body("#hashtag"), None),
+        (no_body("# Kiln\n\nFire it."), None),
+        (no_body("# Kiln\n- cone\n---"), None),
+        (no_body("```\n# a remark\n```"), None),
+    ],
+)
+def test_a_filter_keeps_or_gives_its_reason(verdict: Verdict, expected: str | None) -> None:
+    assert reason(verdict) == expected
+
+
+def test_a_verdict_says_what_was_seen() -> None:
+    assert too_large(None, 20_971_520) == (
+        "too_large",
+        "20,971,520 bytes: over the size limit, its content was not read",
+    )
+    assert no_body("# Kiln") == ("no_body", "only headings below the front matter")
+
+
+def test_the_share_of_control_characters_is_a_parameter() -> None:
+    text = "ab\x00\x01"
+    assert reason(not_text(text, max_control_share=0.5)) is None
+    assert reason(not_text(text, max_control_share=0.49)) == "not_text"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("# Kilns\n\n- [gas](https://a.example)\n- [wood](wood.md), [salt](salt.md)\n", "no_instructions"),
+        ("https://example.org/kilns", "no_instructions"),
+        ("[kilns]: https://example.org", "no_instructions"),
+        ("@shared/kilns.md", "no_instructions"),
+        ("![kiln](kiln.png)", "no_instructions"),
+        ("See [gas](https://a.example)", None),
+        ("1. https://a.example, https://b.example.\n> @kilns.md @clay.md", "no_instructions"),
+        ("Ask potter@clay", None),
+        ("- [gas](https://a.example): heats fast", None),
+        ("- [ ] fire the pot", None),
+        ("```\nhttps://example.org\n```", None),
+    ],
+)
+def test_a_list_of_links_instructs_nobody(body: str, expected: str | None) -> None:
+    assert reason(no_instructions(body)) == expected
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("item", ["@a....", "https://a.", "[a]:x.", "[a](b) ", "[a](", "![", "- ", "> "])
+def test_a_line_of_many_links_is_read_in_linear_time(item: str) -> None:
+    assert no_instructions(f"{item * 20_000} !") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [("Fire the pot.", 3), ("a_b c-d", 4), ("窯が冷める", 3), ("", 0), ("--- *** |", 0), ("pot 窯窯", 2)],
+)
+def test_words_are_counted_in_any_script(body: str, words: int) -> None:
+    assert count_words(body) == words
+    assert reason(too_short(body, min_words=words)) is None
+    assert reason(too_short(body, min_words=words + 1)) == "too_short"
+
+
+def test_what_its_author_has_not_written_is_a_template() -> None:
+    assert reason(template("TODO: describe the kiln", "Fire the pot.")) == "template"
+    assert reason(template("Fires pots.", "# Kiln\n\nTODO")) == "template"
+    assert template("Fires pots.", "Fire the pot.") is None
+
+
+@pytest.mark.parametrize(
+    ("language", "least", "expected"),
+    [
+        (Language(None, 0.1, 400), 0.2, "no_language"),
+        (Language(None, 0.1, 400), 0.0, None),
+        (Language(None, 0.0, 39), 0.2, None),
+        (Language(None, 0.3, 400), 0.2, None),
+        (Language("de", 0.9, 400), 0.2, None),
+    ],
+)
+def test_a_text_of_no_language_is_dropped_where_it_could_be_told(
+    language: Language, least: float, expected: str | None
+) -> None:
+    assert reason(no_language(language, min_confidence=least)) == expected
+
+
+def test_policies_drop_what_they_name_and_nothing_by_default() -> None:
+    risks = (Finding("risk.a.b", "warning", "line 1"),)
+    assert licence_refused(None, (), EXPORT_POLICY) is None
+    assert reason(licence_refused(None, ("metadata-only",), EXPORT_POLICY)) == "licence_policy"
+    assert licence_refused("MIT", ("metadata-only", "deny"), EXPORT_POLICY) is None
+    assert too_risky(risks, None) is None
+    assert too_risky(risks, "error") is None
+    assert too_risky(risks, "warning") == ("risk_policy", "risk.a.b")
+    assert reason(too_risky(risks, "info")) == "risk_policy"
+
+
+def test_limits_survive_json_and_keep_their_digest() -> None:
+    limits = Limits(min_words=7, drop_licences=("deny",), drop_risks="error", policy=EXPORT_POLICY)
+    again = limits_from(json.loads(json.dumps(asdict(limits))))
+    assert again == limits
+    assert repr(again) == repr(limits)
+    assert limits_from({}) == Limits()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"drop_licences": ["mit"]}, {"drop_risks": "grave"}, {"min_words": -1}, {"max_control_share": 2.0}],
+)
+def test_limits_out_of_range_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(WrongInput):
+        limits_from(fields)

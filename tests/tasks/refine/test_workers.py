@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from storage.errors import StorageError
+from storage.root import Root
+from storage.state import documents_table, signatures_table
+from tasks.refine import workers as processes
+from tasks.refine.batch import refine_batch
+from tasks.refine.filters import Limits
+from tasks.refine.workers import WORTH_IT, batch_processes, run_in
+from tests.support.nights import HandSource, Nights, raw, skill
+from tests.support.paths import PROJECT
+
+ENOUGH = WORTH_IT
+
+
+def shelf() -> HandSource:
+    lines = " ".join(f"fold {n} times and wait for {n} hours" for n in range(15))
+    return HandSource("dir:shelf", skill("a"), skill("b", lines), skill("c", f"{lines} more"), raw("d", b""))
+
+
+def refined(nights: Nights, executor: Executor | None) -> dict[str, int]:
+    nights.crawl(shelf())
+    (parts,) = nights.plan().batches
+    work = partial(refine_batch, nights.root, parts, run_id=nights.run_id, limits=Limits())
+    return run_in(executor, work)
+
+
+def staged(nights: Nights) -> dict[str, bytes]:
+    return {file: nights.root.read(file) for file in nights.root.files("state/staged", ".parquet")}
+
+
+def test_a_batch_refined_in_another_process_is_what_it_is_here(tmp_path: Path) -> None:
+    here, there = Nights(tmp_path / "here"), Nights(tmp_path / "there")
+    with batch_processes(ENOUGH, 2) as executor:
+        assert executor is not None
+        assert executor.submit(os.getpid).result() != os.getpid()
+        assert refined(there, executor) == refined(here, None) == {"kept": 3, "empty": 1}
+    assert staged(there) == staged(here)
+    assert len(staged(here)) == 3
+
+
+def test_few_batches_are_refined_in_this_process() -> None:
+    with batch_processes(WORTH_IT - 1, 8) as executor:
+        assert executor is None
+    assert run_in(None, os.getpid) == os.getpid()
+
+
+def test_one_worker_is_this_process() -> None:
+    with batch_processes(1000, 1) as executor:
+        assert executor is None
+
+
+def test_what_a_batch_raises_comes_back_as_it_is(tmp_path: Path) -> None:
+    work = partial(refine_batch, Root(tmp_path), ["raw/none.parquet"], run_id="r", limits=Limits())
+    with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match=r"\.parquet is missing"):
+        run_in(executor, work)
+
+
+def test_a_process_ended_from_outside_is_said(tmp_path: Path) -> None:
+    with batch_processes(ENOUGH, 2) as executor:
+        assert executor is not None
+        with pytest.raises(StorageError, match="ended from outside"):
+            run_in(executor, partial(signal.raise_signal, signal.SIGKILL))
+
+
+def test_as_many_processes_as_cores_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_cores", lambda: 1)
+    with batch_processes(1000, None) as executor:
+        assert executor is None
+
+
+_LENDS = """
+import os, time
+from tasks.refine.workers import batch_processes
+if __name__ == "__main__":
+    with batch_processes(100, 2) as executor:
+        print(*{executor.submit(os.getpid).result() for _ in range(4)}, flush=True)
+        executor.submit(time.sleep, 600).result()
+"""
+
+
+def test_processes_end_with_the_one_that_started_them_however_it_ends(tmp_path: Path) -> None:
+    script = tmp_path / "lends.py"
+    script.write_text(_LENDS)
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    lender = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, env=environment, text=True)
+    assert lender.stdout is not None
+    lent = [int(pid) for pid in lender.stdout.readline().split()]
+    lender.kill()
+    lender.wait()
+    lender.stdout.close()
+    assert lent
+    deadline = time.monotonic() + 60
+    while any(alive(pid) for pid in lent) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in lent if alive(pid)]
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended and whose parent is gone may wait to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_signatures_made_with_a_batch_are_those_that_settling_keeps(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "root")
+    assert nights.run(shelf()) == {"documents": 2, "empty": 1, "near_duplicate": 1}
+    hashes = set(signatures_table(nights.root).read()["body_hash"])
+    assert hashes >= set(documents_table(nights.root).read()["body_hash"])
+    assert len(hashes) == 3
+    assert nights.root.files("state/staged") == []

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tasks.models.with_torch.cross_encoder import PairScores
+from tasks.retrieve.baselines.skillrouter import FlatRerankStage, RetrieveStage, flat_text
+from tasks.retrieve.baselines.stages import Stage, Staged
+from tasks.retrieve.routing.skill import Skill
+from tests.support.routing_material import SKILLS
+from tests.support.word_models import WordEncoder, WordTokenizer
+
+
+class Longest:
+    """Prefers long texts; notes what it was given."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def score(self, query: str, texts: Sequence[str]) -> PairScores:  # noqa: ARG002
+        self.texts += texts
+        return np.array([len(text) for text in texts], dtype=np.float64)
+
+
+def test_description_and_body_are_cut_each_at_its_own_number_of_tokens() -> None:
+    skill = Skill("a/b", "a name of its own", "one two three four", "five six seven eight")
+
+    assert flat_text(skill, (2, 3), WordTokenizer()) == "a name of its own | one two | five six seven"
+    assert flat_text(skill, (9, 9), WordTokenizer()).endswith("| one two three four | five six seven eight")
+
+
+def test_a_task_is_retrieved_by_the_whole_text_and_reranked_in_the_same_form() -> None:
+    encoder, scorer = WordEncoder(), Longest()
+    vectors = encoder.encode([flat_text(skill, (300, 2500), WordTokenizer()) for skill in SKILLS])
+    stages: list[Stage] = [
+        RetrieveStage(vectors, encoder, k=2),
+        FlatRerankStage(SKILLS, scorer, WordTokenizer(), k=2, limits=(1, 3)),
+    ]
+
+    retrieved, reranked = Staged(SKILLS, stages).run("roughen the rubber, glue a patch on")
+
+    assert list(retrieved.doc_ids) == ["home/tyre", "copy/tyre"]
+    assert list(reranked.doc_ids) == ["copy/tyre", "home/tyre"]
+    assert scorer.texts == ["tyre | Mends | # Tyre\n\nFind", "tyre-repair | Mends | # Tyre\n\nFind"]
+
+
+def test_the_body_decides_where_name_and_description_say_nothing() -> None:
+    encoder = WordEncoder()
+    vectors = encoder.encode([flat_text(skill, (300, 2500), WordTokenizer()) for skill in SKILLS])
+
+    ranked = RetrieveStage(vectors, encoder).narrow("dip the wicks", range(len(SKILLS)))
+
+    assert SKILLS[ranked[0]].doc_id == "home/candles"

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pytest
+
+from storage.lance import NODES, TableWriter, connect, open_at
+from storage.lance import SKILLS as SKILLS_TABLE
+from storage.state import nodes_table
+from tasks.crawl.source.directory import DirectorySource
+from tasks.retrieve.index import build as index
+from tests.support.hand_written import BREAD, SKILLS, skill
+from tests.support.skill_root import SkillRoot
+from tests.support.tables import in_step, rows
+
+Make = Callable[[dict[str, str]], SkillRoot]
+
+MORE_BREAD = BREAD + "\nFreeze the second loaf in slices.\n"
+
+
+def versions(root: SkillRoot) -> list[int]:
+    db = connect(root.root)
+    return [len(db.open_table(name).list_versions()) for name in (SKILLS_TABLE, NODES)]
+
+
+def test_the_first_build_takes_up_all(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+
+    built = root.publish()
+
+    assert (built.skills_rows, built.changed, built.vectors_new) == (4, True, 4)
+    assert built.nodes_rows == nodes_table(root.root).read().height
+    assert in_step(root, built)
+
+
+def test_parse_and_build_encode_each_text_once(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+
+    built = root.build()
+
+    heads = [f"{r['name']}\n{r['description']}" for r in rows(root, built).values()]
+    nodes = [r["text"] for r in rows(root, built, NODES).values()]
+    assert sorted(root.encoder.encoded) == sorted([*heads, *nodes])
+
+
+def test_states_packed_in_another_way_are_all_made_anew(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = skill_root(SKILLS)
+    before = root.publish()
+    root.encoder.encoded.clear()
+    monkeypatch.setattr("tasks.retrieve.index.rows.packing", lambda: "another")
+    monkeypatch.setattr("tasks.parse.corpus.packing", lambda: "another")
+
+    built = root.publish()
+
+    nodes = [row["text"] for row in rows(root, built, NODES).values()]
+    assert built.changed
+    assert built.nodes_rows == before.nodes_rows
+    assert set(nodes) <= set(root.encoder.encoded)
+
+
+def test_a_skill_row_gives_back_the_body_and_counts_its_tokens(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+
+    for row in rows(root, root.publish()).values():
+        body = row["text"][row["body_start"] :]
+        assert body.startswith("# ")
+        assert row["text"].startswith(f"{row['name']}\n{row['description']}\n#")
+        assert row["n_tokens"] == root.encoder.count([body])[0]
+        assert (row["doc_key"], row["stale"]) == (row["doc_id"].casefold(), False)
+
+
+def test_an_unchanged_corpus_makes_no_new_version(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    first = root.publish()
+    before, served = versions(root), root.served()
+    root.encoder.encoded.clear()
+
+    again = root.publish()
+
+    assert not again.changed
+    assert (again.skills, again.nodes, again.vectors_new) == (first.skills, first.nodes, 0)
+    assert (versions(root), root.served(), root.encoder.encoded) == (before, served, [])
+
+
+def test_only_what_changed_is_written(skill_root: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    root.write("bread", MORE_BREAD)
+    root.crawl()
+    root.parse()
+    added: list[pa.Table] = []
+    add = TableWriter.add
+
+    def noting(writer: TableWriter, new: pa.Table) -> None:
+        added.append(new)
+        add(writer, new)
+
+    monkeypatch.setattr(TableWriter, "add", noting)
+
+    built = root.index()
+
+    written = {d for table in added for d in table.column("doc_id").to_pylist()}
+    assert written == {"local/market/bread"}
+    assert built.changed
+    assert built.vectors_new == 1
+    assert in_step(root, built)
+
+
+def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    root.write("bread", skill("bread", "Bakes", "Buy a loaf."))
+
+    built = root.publish()
+
+    own = [r["text"] for r in rows(root, built, NODES).values() if r["doc_id"] == "local/market/bread"]
+    assert own == ["Buy a loaf."]
+    assert in_step(root, built)
+
+
+def test_a_document_that_is_gone_leaves_both_tables(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    root.remove("bees")
+
+    built = root.publish()
+
+    assert "local/market/bees" not in rows(root, built)
+    assert built.skills_rows == 3
+    assert in_step(root, built)
+
+
+def test_readers_of_the_served_version_see_none_of_the_next_build(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    first = root.publish()
+    root.remove("bees")
+    root.crawl()
+    root.parse()
+
+    root.build()
+
+    assert "local/market/bees" in rows(root, first)
+    assert root.served().skills == first.skills
+
+
+def test_nodes_left_for_later_are_caught_up_with(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    first = root.publish(nodes=False)
+    assert (first.nodes, root.served().nodes) == (None, None)
+    root.encoder.encoded.clear()
+
+    built = root.publish()
+
+    assert built.changed
+    assert root.served().nodes == built.nodes
+    assert in_step(root, built)
+
+
+def test_a_night_without_nodes_takes_nothing_from_them(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    served = root.served()
+    assert not root.publish(nodes=False).changed
+    assert root.served() == served
+    root.write("bread", MORE_BREAD)
+    root.publish(nodes=False)
+    assert root.served().nodes is None
+    root.encoder.encoded.clear()
+
+    root.crawl()
+    root.parse()
+
+    built = root.build()
+
+    assert not any("veil" in text for text in root.encoder.encoded)
+    assert in_step(root, built)
+
+
+@pytest.mark.parametrize("nodes", [True, False])
+def test_another_model_rebuilds_everything(skill_root: Make, nodes: bool) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    root.use_model("someone/else", "r2")
+
+    built = root.publish(nodes=nodes)
+
+    assert built.skills_rows == built.changed * 4
+    assert root.served().model["revision"] == "r2"
+    table = open_at(connect(root.root), SKILLS_TABLE, built.skills)
+    assert b'"someone/else"' in table.schema.metadata[b"model"]
+    if nodes:
+        assert in_step(root, built)
+    else:
+        assert in_step(root, root.publish())
+
+
+def test_a_build_that_was_never_published_is_not_built_upon(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    served = root.served()
+    root.write("bread", MORE_BREAD)
+    root.crawl()
+    root.parse()
+    dead = root.build()
+    assert dead.changed
+    assert root.served() == served
+    root.write("bread", BREAD)
+    root.remove("bees")
+
+    built = root.publish()
+
+    assert in_step(root, built)
+    assert built.skills_rows == 3
+
+
+@pytest.mark.parametrize("dies_at", ["_load_nodes", "_load_skills", "_finish"])
+def test_a_build_that_died_half_way_is_done_again(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, dies_at: str
+) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    root.write("bread", MORE_BREAD)
+    root.remove("bees")
+    root.crawl()
+    root.parse()
+    whole = getattr(index, dies_at)
+
+    def dying(*args: object) -> None:
+        whole(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(index, dies_at, dying)
+    with pytest.raises(KeyboardInterrupt):
+        root.build()
+    monkeypatch.undo()
+
+    assert in_step(root, root.index())
+
+
+def test_a_first_build_that_died_is_begun_anew(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    root.build()
+    root.remove("bees")
+
+    assert in_step(root, root.publish())
+
+
+def test_a_source_that_cannot_be_read_marks_its_rows_stale_until_it_can(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    aside = root.market.rename(root.market.with_name("aside"))
+
+    unread = root.publish()
+
+    assert [r["stale"] for r in rows(root, unread).values()] == [True] * 4
+    assert unread.vectors_new == 4
+    assert in_step(root, unread)
+    aside.rename(root.market)
+    read = root.publish()
+    assert [r["stale"] for r in rows(root, read).values()] == [False] * 4
+
+
+def test_a_corpus_that_loses_its_last_document_is_served_empty(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD, "not-text": ""})
+    root.publish()
+    root.remove("bread")
+
+    built = root.publish()
+
+    assert (built.skills_rows, built.nodes_rows) == (0, 0)
+    assert root.ask().search("bread")["results"] == []
+
+
+def test_after_many_nights_everything_is_indexed(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    for night in range(4):
+        root.write(
+            f"s{night}", skill(f"s{night}", f"Counts to {night + 20}", f"Count to {night + 20} aloud.")
+        )
+        built = root.publish()
+
+    assert in_step(root, built)
+    assert root.ask().search("count to 23")["results"][0]["name"] == "s3"
+
+
+def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:
+    root = skill_root({'baker\'s "best"': BREAD, "o'; DROP": SKILLS["bees"]})
+    assert isinstance(DirectorySource(str(root.market)).version(), str)
+    root.publish()
+    root.write("o'; DROP", SKILLS["bees"].replace("\n# ", "\nOne more word on it.\n\n# ", 1))
+
+    built = root.publish()
+
+    assert built.skills_rows == 2
+    assert in_step(root, built)
+    names: Sequence[str] = sorted(rows(root, built))
+    assert root.ask().find(names[0].upper()) == names[0]

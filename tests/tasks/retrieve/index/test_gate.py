@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pytest
+from lancedb.index import FTS
+
+from storage.errors import GateRefused
+from storage.lance import NODES, SKILLS, connect
+from tasks.retrieve.index.build import Built
+from tasks.retrieve.index.gate import Check, require_passed
+from tests.support.hand_written import SKILLS as TEXTS
+from tests.support.hand_written import skill
+from tests.support.skill_root import Export, SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+Injury = Callable[[lancedb.table.Table], None]
+KEYS = {SKILLS: "doc_id", NODES: "node_id"}
+
+
+def with_vectors(rows: pa.Table, vectors: np.ndarray) -> pa.Table:
+    flat = pa.array(vectors.astype(np.float32).ravel())
+    column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    at = rows.schema.get_field_index("vector")
+    return rows.set_column(at, rows.schema.field("vector"), column)
+
+
+def rewritten(change: Callable[[np.ndarray], np.ndarray]) -> Injury:
+    """Return an injury that puts other vectors in place of a table's."""
+
+    def injure(table: lancedb.table.Table) -> None:
+        rows = table.search().to_arrow()
+        vectors = rows.column("vector").combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
+        table.delete("true")
+        table.add(with_vectors(rows, change(vectors.copy())))
+        table.optimize()
+
+    return injure
+
+
+def first_is(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(vectors: np.ndarray) -> np.ndarray:
+        vectors[0] *= value
+        return vectors
+
+    return change
+
+
+def first_is_last(vectors: np.ndarray) -> np.ndarray:
+    vectors[0] = vectors[-1]
+    return vectors
+
+
+def lose_a_row(table: lancedb.table.Table) -> None:
+    key = KEYS[table.name]
+    first = table.search().select([key]).to_arrow().column(key)[0].as_py()
+    table.delete(f"{key} = '{first}'")
+
+
+def repeat_a_row(table: lancedb.table.Table) -> None:
+    table.add(table.search().to_arrow().slice(0, 1))
+    table.optimize()
+
+
+def swap_a_row_for_a_copy(table: lancedb.table.Table) -> None:
+    lose_a_row(table)
+    repeat_a_row(table)
+
+
+def leave_a_row_unindexed(table: lancedb.table.Table) -> None:
+    rows = table.search().to_arrow()
+    lose_a_row(table)
+    table.add(rows.slice(0, 1))
+
+
+def drop_an_index(table: lancedb.table.Table) -> None:
+    table.drop_index(next(i.name for i in table.list_indices() if i.columns == [KEYS[table.name]]))
+
+
+def lose_a_vector(table: lancedb.table.Table) -> None:
+    rows = table.search().to_arrow()
+    column = pa.array([None, *rows.column("vector").to_pylist()[1:]], rows.schema.field("vector").type)
+    table.delete("true")
+    table.add(rows.set_column(rows.schema.get_field_index("vector"), rows.schema.field("vector"), column))
+    table.optimize()
+
+
+INJURIES: dict[str, tuple[Injury, set[str]]] = {
+    "a row is missing": (lose_a_row, {"rows"}),
+    "a row is there twice": (repeat_a_row, {"rows", "repeated_ids"}),
+    "a row stands for another": (swap_a_row_for_a_copy, {"repeated_ids"}),
+    "a row is not indexed": (leave_a_row_unindexed, {"unindexed_rows"}),
+    "an index is missing": (drop_an_index, {"unindexed_rows"}),
+    "a vector is infinite": (rewritten(first_is(np.inf)), {"bad_vectors"}),
+    "a vector is too long": (rewritten(first_is(1.01)), {"bad_vectors"}),
+    "a vector is zero": (rewritten(first_is(0)), {"bad_vectors", "other_vectors"}),
+    "vectors belong to other rows": (
+        rewritten(lambda v: np.roll(v, 1, axis=0)),
+        {"found_by_own_text", "other_vectors"},
+    ),
+    "one vector is another's": (rewritten(first_is_last), {"other_vectors"}),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> tuple[SkillRoot, Built]:
+    folder = tmp_path_factory.mktemp("checked")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    for name, text in TEXTS.items():
+        root.write(name, text)
+    root.crawl()
+    root.parse()
+    return root, root.build()
+
+
+@pytest.fixture
+def built(sound: tuple[SkillRoot, Built]) -> tuple[SkillRoot, Built]:
+    """Both tables as they were built, whatever was done to them since."""
+    root, version = sound
+    for name, at in ((SKILLS, version.skills), (NODES, version.nodes or 0)):
+        table = connect(root.root).open_table(name)
+        table.checkout(at)
+        table.restore()
+    return root, version
+
+
+def test_a_sound_build_passes_every_check(built: tuple[SkillRoot, Built]) -> None:
+    root, version = built
+
+    checks = root.check(version)
+
+    assert {c.check for c in checks} == {
+        f"{table}.{check}"
+        for table in (SKILLS, NODES)
+        for check in (
+            *("rows", "repeated_ids", "bad_vectors", "unindexed_rows"),
+            *("other_model", "other_vectors", "found_by_own_text"),
+        )
+    } | {"skills.found_by_own_words", "nodes.other_text", "nodes.other_states"}
+    assert all(check.passed for check in checks)
+    require_passed([asdict(check) for check in checks])
+
+
+@pytest.mark.parametrize("injury", INJURIES)
+@pytest.mark.parametrize("name", [SKILLS, NODES])
+def test_a_defect_fails_its_check_and_leaves_the_other_table_alone(
+    built: tuple[SkillRoot, Built], name: str, injury: str
+) -> None:
+    root, version = built
+    injure, expected = INJURIES[injury]
+    table = connect(root.root).open_table(name)
+
+    injure(table)
+
+    at = table.version
+    injured = replace(version, skills=at) if name == SKILLS else replace(version, nodes=at)
+    failed = {c.check for c in root.check(injured) if not c.passed}
+    assert {f"{name}.{check}" for check in expected} <= failed
+    assert all(check.startswith(name) for check in failed)
+    probes = {"found_by_own_text", "found_by_own_words", "other_vectors"}
+    assert failed <= {f"{name}.{check}" for check in {*expected, *probes}}
+
+
+def test_nodes_of_another_text_than_the_one_served_fail_their_check(built: tuple[SkillRoot, Built]) -> None:
+    root, version = built
+    table = connect(root.root).open_table(SKILLS)
+    table.update(where="name = 'bees'", values={"text": "bees"})
+    table.optimize()
+
+    checks = root.check(replace(version, skills=table.version))
+
+    assert "nodes.other_text" in {c.check for c in checks if not c.passed}
+
+
+def of_another(states: list[bytes]) -> list[bytes]:
+    return [states[-1], *states[1:]]
+
+
+def turned_round(states: list[bytes]) -> list[bytes]:
+    first = (14 - (byte >> 4) << 4 | 14 - (byte & 15) for byte in states[0])
+    return [bytes(first), *states[1:]]
+
+
+@pytest.mark.parametrize("change", [of_another, turned_round, lambda states: [b"", *states[1:]]])
+def test_states_of_another_text_or_none_fail_their_check(
+    built: tuple[SkillRoot, Built], change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    root, version = built
+    table = connect(root.root).open_table(NODES)
+    rows = table.search().to_arrow()
+    at = rows.schema.get_field_index("states")
+    states = pa.array(change(rows.column("states").to_pylist()), pa.large_binary())
+
+    table.delete("true")
+    table.add(rows.set_column(at, rows.schema.field("states"), states))
+    table.optimize()
+
+    failed = [c for c in root.check(replace(version, nodes=table.version)) if not c.passed]
+    assert [(c.check, c.value) for c in failed] == [("nodes.other_states", 1)]
+
+
+def test_a_skill_of_words_that_stand_everywhere_is_not_looked_for_by_them(skill_root: Make) -> None:
+    said = skill("what", "What this is and how it was", "This is what there will be.\n")
+    root = skill_root({"what": said, "bread": TEXTS["bread"]})
+
+    root.publish()
+
+    assert root.served().version
+
+
+def test_a_full_text_index_made_over_an_empty_table_fails_the_probe_by_words(
+    built: tuple[SkillRoot, Built],
+) -> None:
+    root, version = built
+    table = connect(root.root).open_table(SKILLS)
+    rows = table.search().to_arrow()
+    table.delete("true")
+    table.create_index("text", config=FTS(base_tokenizer="icu"), replace=True)
+    table.add(rows)
+
+    failed = {c.check: c.value for c in root.check(replace(version, skills=table.version)) if not c.passed}
+
+    assert failed == {"skills.found_by_own_words": 0, "skills.unindexed_rows": len(TEXTS)}
+
+
+def test_a_table_made_with_another_model_fails_its_check(
+    built: tuple[SkillRoot, Built], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, version = built
+    monkeypatch.setitem(root.encoder.card, "revision", "another")
+
+    failed = {c.check for c in root.check(version) if not c.passed}
+
+    assert failed == {"skills.other_model", "nodes.other_model"}
+
+
+def test_a_vector_that_is_null_is_bad(built: tuple[SkillRoot, Built]) -> None:
+    root, version = built
+    table = connect(root.root).open_table(NODES)
+
+    lose_a_vector(table)
+
+    bad = {c.check: c.value for c in root.check(replace(version, nodes=table.version)) if not c.passed}
+    assert bad[f"{NODES}.bad_vectors"] == 1
+
+
+def test_the_tables_themselves_refuse_a_vector_of_nan(built: tuple[SkillRoot, Built]) -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        rewritten(first_is(np.nan))(connect(built[0].root).open_table(NODES))
+
+
+def test_a_build_without_nodes_has_only_its_skills_checked(skill_root: Make) -> None:
+    root = skill_root(TEXTS)
+    root.crawl()
+    root.parse(vectors=False)
+
+    assert {c.check.partition(".")[0] for c in root.check(root.build(nodes=False))} == {SKILLS}
+
+
+def test_the_gate_names_each_check_that_failed_with_value_and_limit() -> None:
+    checks = [
+        asdict(check)
+        for check in (
+            Check("skills.rows", passed=False, value=3, limit=4),
+            Check("skills.bad_vectors", passed=True, value=0, limit=0),
+            Check("nodes.bad_vectors", passed=False, value=2, limit=0),
+        )
+    ]
+
+    with pytest.raises(GateRefused) as caught:
+        require_passed(checks)
+
+    assert "skills.rows is 3, must be 4; nodes.bad_vectors is 2, must be 0" in str(caught.value)
+    assert "skills.bad_vectors" not in str(caught.value)
+
+
+def test_a_gate_with_nothing_to_check_is_open() -> None:
+    require_passed([])

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from storage.errors import StorageError
+from tasks.models.token_states import packing
+from tasks.parse.classify.local import LocalClassifier
+from tasks.parse.document import parse_document
+from tasks.retrieve.index.stored_nodes import indexed_nodes
+from tasks.retrieve.page import page
+from tasks.retrieve.paging.types import PagedDocument
+from tests.support.word_models import WordEncoder, WordTokenizer
+
+BODY = "# Hive\n\nLift the lid.\n\nCount the frames:\n\n- brood\n- honey\n"
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    encoder = WordEncoder()
+    nodes = parse_document("bees", BODY, classifier=LocalClassifier(), tokenizer=WordTokenizer())
+    vectors = encoder.encode([node.text for node in nodes])
+    named = [{name: getattr(node, name) for name in node.__dataclass_fields__} for node in nodes]
+    return [
+        {**row, "heading_path": list(row["heading_path"]), "vector": vector.tolist()}
+        for row, vector in zip(named, vectors, strict=True)
+    ]
+
+
+def table_of(folder: Path, rows: list[dict[str, Any]]) -> lancedb.table.Table:
+    schema = pa.schema(
+        [
+            *((name, pa.string()) for name in ("node_id", "doc_id", "node_type", "lead_in", "block", "text")),
+            *((name, pa.int64()) for name in ("ordinal", "start", "end", "n_tokens")),
+            ("classifier", pa.string()),
+            ("confidence", pa.float64()),
+            ("heading_path", pa.list_(pa.string())),
+            ("vector", pa.list_(pa.float32(), 512)),
+        ]
+    )
+    return lancedb.connect(folder).create_table(
+        "nodes", pa.Table.from_pylist(rows, schema=schema), on_bad_vectors="null"
+    )
+
+
+def packed_as(packing: str, rows: list[dict[str, Any]], folder: Path) -> lancedb.table.Table:
+    """Return a table whose metadata say how its states are packed."""
+    model = {b"model": json.dumps({"states": packing}).encode()}
+    whole = table_of(folder, rows).search().to_arrow().append_column("states", pa.array([b"s"] * len(rows)))
+    return lancedb.connect(folder).create_table("packed", whole.replace_schema_metadata(model))
+
+
+def test_states_are_read_where_they_are_packed_as_now(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    *_, states = indexed_nodes(packed_as(packing(), rows, tmp_path), "bees")
+    assert states == [b"s"] * len(rows)
+
+
+def test_states_packed_in_another_way_and_tables_without_any_have_none(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    for table in (packed_as("another", rows, tmp_path), table_of(tmp_path / "older", rows)):
+        assert indexed_nodes(table, "bees")[2] is None
+
+
+def asked(table: lancedb.table.Table) -> str:
+    nodes, vectors, _ = indexed_nodes(table, "bees")
+    document = PagedDocument("bees", BODY, nodes, vectors, n_tokens=20)
+    return page(document, "what to count", encoder=WordEncoder(), tokenizer=WordTokenizer()).context
+
+
+def test_nodes_come_in_order_whatever_the_order_of_the_rows(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    nodes, vectors, _ = indexed_nodes(table_of(tmp_path, rows[::-1]), "bees")
+    assert [node.ordinal for node in nodes] == list(range(len(rows)))
+    assert [node.text for node in nodes] == [row["text"] for row in rows]
+    np.testing.assert_array_equal(vectors, np.array([row["vector"] for row in rows], dtype=np.float32))
+    assert "frames" in asked(table_of(tmp_path / "again", rows))
+
+
+@pytest.mark.parametrize("column", ["vector", "text", "start", "node_type", "heading_path"])
+def test_a_value_that_is_gone_is_a_damaged_index(
+    tmp_path: Path, rows: list[dict[str, Any]], column: str
+) -> None:
+    rows[1][column] = None
+    with pytest.raises(StorageError, match=f"bees: nodes have no {column}.*doctor"):
+        asked(table_of(tmp_path, rows))
+
+
+def test_a_text_or_vector_that_was_tampered_with_is_a_damaged_index(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    changed = [dict(row) for row in rows]
+    changed[0]["text"] = "Burn the hive."
+    with pytest.raises(StorageError, match="not what stands in its text"):
+        asked(table_of(tmp_path / "text", changed))
+    with pytest.raises(StorageError, match="not what stands in its text"):
+        asked(table_of(tmp_path / "gone", rows[1:]))
+    rows[0]["vector"] = [float("inf")] * 512
+    with pytest.raises(StorageError, match="no vector of numbers"):
+        asked(table_of(tmp_path / "vector", rows))

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import StorageError
+from storage.schemas import Node
+from tasks.models.protocols import Vectors
+from tasks.retrieve.page import page
+from tasks.retrieve.paging.types import Page, PagedDocument
+from tests.support.paging_facets_ready import DOCUMENT, KITCHEN, READY
+from tests.support.paging_nodes import nodes_of
+from tests.support.word_models import WordEncoder, WordTokenizer
+
+
+def ask(query: str, budget: float | None = None, document: PagedDocument = READY) -> Page:
+    return page(document, query, encoder=WordEncoder(), tokenizer=WordTokenizer(), budget=budget)
+
+
+def test_a_row_stands_under_its_table_s_header_and_heading() -> None:
+    context = ask("how many minutes does leek and potato 7 take", 40).context
+
+    assert "## Soups\n\nsoup | minutes\n-|-\n" in context
+    assert "\nleek and potato 7 | 7\n" in context
+
+
+def test_lines_of_code_stand_between_fences_with_gaps_marked_and_behind_what_announces_them() -> None:
+    context = ask("stir the pot in step_5 gently", 80).context
+
+    assert "Set the timer from code:" in context
+    assert "```python\n" in context
+    assert "def step_5():\n    stir(pot, 5 * 10, gently=True)" in context
+    assert context.count("```") == 2
+    assert "\n…\n" in context
+
+
+def test_every_facet_of_a_request_is_served() -> None:
+    context = ask("scrub the copper pan with lemon, and never put knives into the machine", 45).context
+
+    assert "copper pan" in context
+    assert "knives" in context
+
+
+def test_marks_that_carry_nothing_cost_nothing() -> None:
+    answer = ask("scrub the copper pan", 30)
+
+    assert "Scrub the copper pan with lemon and salt." in answer.context
+    assert "**" not in answer.context
+
+
+def test_nodes_in_part_say_what_is_printed_of_them_and_every_node_is_either_in_or_out() -> None:
+    answer = ask("stir the pot in step_5 gently", 80)
+
+    code = next(node for node, _ in answer.nodes if node.block == "code")
+    assert answer.printed[code.node_id] in answer.context
+    assert set(answer.why) == {node.node_id for node, _ in answer.nodes}
+    assert set(answer.why[code.node_id]) == {"facets", "headings", "words", "meaning", "shape"}
+    ids = [node.node_id for node, _ in (*answer.nodes, *answer.left_out)]
+    assert sorted(ids) == sorted(node.node_id for node in DOCUMENT.nodes)
+
+
+def test_a_narrow_request_takes_less_than_a_broad_one_without_a_budget() -> None:
+    narrow = ask("scrub the copper pan with lemon")
+    broad = ask(
+        "scrub the pan, set the timer in code, list all soups, simmer every batch, keep the knives safe"
+    )
+
+    assert narrow.tokens < broad.tokens < narrow.document_tokens
+
+
+def test_a_document_made_ready_before_gives_the_same_page() -> None:
+    assert ask("simmer the batch", 0.4) == ask("simmer the batch", 0.4, DOCUMENT)
+
+
+@pytest.mark.parametrize("budget", [1.0, 10_000])
+def test_a_budget_that_holds_all_gives_the_body_as_it_stands(budget: float) -> None:
+    answer = ask("anything", budget)
+
+    assert answer.context == KITCHEN
+    assert answer.printed == {}
+
+
+def test_a_query_of_a_hundred_thousand_characters_is_answered() -> None:
+    assert ask("where does the copper pan go? " * 3400, 0.3).tokens > 0
+
+
+@pytest.mark.parametrize("budget", [None, 0.01, 0.5, 1.0, 3, 500])
+@pytest.mark.parametrize("body", ["Stir.", "# Soup\n\nStir it well, then serve.", "```\nstir()\n```"])
+def test_a_document_of_one_node_is_answered_with_it(body: str, budget: float | None) -> None:
+    document = PagedDocument("soup", body, nodes_of(body))
+
+    answer = ask("stir", budget, document)
+
+    assert [node.ordinal for node, _ in answer.nodes] == [0]
+    assert document.nodes[0].text in answer.context
+    assert answer.left_out == []
+
+
+def test_pages_come_in_document_order_whatever_is_asked_first() -> None:
+    forth, back = (ask(query, 0.6) for query in ("copper pan, then the timer", "the timer, then copper pan"))
+
+    for answer in (forth, back):
+        ordinals = [node.ordinal for node, _ in answer.nodes]
+        assert ordinals == sorted(ordinals)
+
+
+VECTORS = WordEncoder().encode([node.text for node in DOCUMENT.nodes])
+
+
+@pytest.mark.parametrize("damage", [np.nan, np.inf])
+def test_vectors_that_are_no_numbers_are_a_damaged_index(damage: float) -> None:
+    vectors = VECTORS.copy()
+    vectors[3, 7] = damage
+
+    with pytest.raises(StorageError, match="soup: a vector of its nodes is no vector of numbers"):
+        ask("copper", 0.5, replace(DOCUMENT, vectors=vectors))
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        DOCUMENT.nodes[1:],
+        [*DOCUMENT.nodes[:2], *DOCUMENT.nodes[3:]],
+        [DOCUMENT.nodes[0], *DOCUMENT.nodes],
+        [replace(DOCUMENT.nodes[0], text="Simmer nothing."), *DOCUMENT.nodes[1:]],
+        [replace(DOCUMENT.nodes[0], end=10_000), *DOCUMENT.nodes[1:]],
+    ],
+)
+def test_nodes_of_another_text_are_a_damaged_index(nodes: list[Node]) -> None:
+    with pytest.raises(StorageError, match=r"soup: node soup#\d+ is not what stands in its text"):
+        ask("copper", 0.5, replace(DOCUMENT, nodes=nodes))
+
+
+def test_words_that_share_a_pass_are_found_where_the_encoder_looks_into_a_text() -> None:
+    class Parting(WordEncoder):
+        def encode_parts(self, text: str, parts: Sequence[tuple[int, int]]) -> Vectors:
+            return self.encode([text, *(text[start:end] for start, end in parts)])
+
+    query = "scrub the copper pan, and set the timer"
+    found = page(READY, query, encoder=Parting(), tokenizer=WordTokenizer(), budget=0.5)
+
+    assert found == ask(query, 0.5)
+
+
+@settings(deadline=None)
+@given(
+    budget=st.one_of(st.floats(0.01, 1.0), st.floats(1.1, 400.0)),
+    query=st.sampled_from(
+        ["copper", "code for step_3", "soups, knives, timers and batches of leek", "quantum"]
+    ),
+)
+def test_every_answer_is_within_its_budget_or_one_node_alone(budget: float, query: str) -> None:
+    answer = ask(query, budget)
+
+    ceiling = int(budget * answer.document_tokens) if budget <= 1 else int(budget)
+    assert answer.tokens == WordTokenizer().count([answer.context])[0]
+    assert answer.over_budget == (answer.tokens > ceiling)
+    assert not answer.over_budget or len(answer.nodes) == 1

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
+from tasks.retrieve.routing.postings import Postings, headings, joined, kept, postings_of
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.terms import term_hash
+
+BREAD = Skill("bread", "bread", "Bakes loaves", "# Dough\nKnead the dough.\n## Oven ##\nBake it.")
+BEES = Skill("bees", "bees", "Looks after a hive", "Feed sugar syrup.")
+BIKE = Skill("bike", "bike", "Mends tyres", "")
+WORDS = st.lists(st.sampled_from(["dough", "oven", "hive", "tyre", "sugar", "bake"]), max_size=6).map(
+    " ".join
+)
+SKILLS = st.lists(st.builds(Skill, st.just("id"), WORDS, WORDS, WORDS), max_size=6)
+
+
+def same(a: Postings, b: Postings) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in Postings.__slots__)
+
+
+def counts(postings: Postings, word: str) -> dict[int, list[int]]:
+    at = int(np.searchsorted(postings.terms, np.uint64(term_hash(word))))
+    span = slice(postings.starts[at], postings.starts[at + 1])
+    return dict(zip(postings.rows[span].tolist(), postings.counts[span].tolist(), strict=True))
+
+
+def test_a_term_is_counted_by_field() -> None:
+    postings = postings_of([BREAD, BEES])
+    assert counts(postings, "dough") == {0: [0, 0, 1, 2]}
+    assert counts(postings, "bread") == {0: [1, 0, 0, 0]}
+    assert postings.lengths.tolist() == [[1, 2, 2, 7], [1, 4, 0, 3]]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("# One\n\n## Two ##\ntext\n#three\n", "One\nTwo"),
+        ("no headings", ""),
+        ("   ### In a way", "In a way"),
+    ],
+)
+def test_headings_are_found(body: str, found: str) -> None:
+    assert headings(body) == found
+
+
+@given(SKILLS, SKILLS)
+def test_joining_parts_gives_what_all_at_once_gives(some: list[Skill], more: list[Skill]) -> None:
+    assert same(joined([postings_of(some), postings_of(more)]), postings_of([*some, *more]))
+
+
+@given(SKILLS, st.data())
+def test_what_is_kept_is_what_it_would_be_without_the_rest(skills: list[Skill], data: st.DataObject) -> None:
+    keep = data.draw(st.lists(st.booleans(), min_size=len(skills), max_size=len(skills)))
+    left = [skill for skill, stays in zip(skills, keep, strict=True) if stays]
+    assert same(kept(postings_of(skills), np.array(keep, dtype=np.bool_)), postings_of(left))
+
+
+def test_equal_texts_have_equal_sketches_and_others_hardly_any_bin_in_common() -> None:
+    text = " ".join(f"word{i}" for i in range(300))
+    other = " ".join(f"else{i}" for i in range(300))
+    skills = [Skill(str(i), "n", "d", body) for i, body in enumerate((text, text, other))]
+    first, second, third = postings_of(skills).sketches
+    assert (first == second).all()
+    assert (first == third).mean() < 0.2
+
+
+def test_a_term_in_the_name_weighs_more_than_one_in_the_body() -> None:
+    named = Skill("a", "hive", "one two", "three four")
+    told = Skill("b", "name", "one two", "hive four")
+    scores = lexical_of(postings_of([named, told, BIKE])).scores("hive")
+    assert scores[0] > scores[1] > scores[2] == 0
+
+
+def test_scores_are_bm25f() -> None:
+    postings = postings_of([BREAD, BEES, BIKE])
+    settings = Bm25fSettings((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0), k1=2.0, rarity=1.0)
+    rarity = np.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
+    assert lexical_of(postings, settings).scores("bees").tolist() == pytest.approx([0, rarity / (1 + 2), 0])
+
+
+def test_repeating_a_word_counts_by_its_logarithm() -> None:
+    lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
+    once, thrice = lexical.scores("hive")[1], lexical.scores("hive hive hive")[1]
+    assert thrice / once == pytest.approx(1 + np.log(3))
+
+
+def test_only_the_weightiest_terms_of_a_query_are_asked() -> None:
+    lexical = lexical_of(postings_of([BREAD, BEES, BIKE]), Bm25fSettings(terms=1))
+    ((_, weight),) = lexical.weighed("hive hive tyres")
+    assert weight > lexical_of(postings_of([BREAD, BEES, BIKE])).weighed("tyres")[0][1]
+
+
+def test_function_words_count_only_by_themselves() -> None:
+    lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
+    assert (lexical.scores("a hive") == lexical.scores("hive")).all()
+    assert lexical.scores("a")[1] > 0
+
+
+def test_no_skills_no_terms() -> None:
+    empty = lexical_of(postings_of([]))
+    assert empty.scores("hive").shape == (0,)
+    assert empty.described.scores("hive").shape == (0,)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import lancedb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import WrongInput
+from storage.lance import SKILLS, connect, open_at
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.routing.search import Filters, rank_dense, rank_lexical
+from tasks.retrieve.served_index import ServedIndex
+from tests.support.hand_written import skill
+from tests.support.skill_root import SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+ODD = [
+    '"',
+    '""',
+    '"knead the dough"',
+    "'; DROP TABLE skills; --",
+    '"knead the dough" AND NOT (yeast OR salt)',
+    "+yeast -salt yeast~2 ye*st doc_id:bread [a TO b] {x} ^3 \\",
+    "???!!! ... --- ***",
+    "(((",
+    "\x00\t\n yeast",
+    "緑茶をいれる",
+    "🐝🐝🐝",
+    "é́́́",
+    "yeast " * 700,
+    "".join(chr(0x4E00 + i) for i in range(3500)),
+    "q" * 5000,
+]
+
+
+@pytest.fixture(scope="module")
+def skills(served_bakery: SkillRoot) -> lancedb.table.Table:
+    return open_at(connect(served_bakery.root), SKILLS, served_bakery.served().skills)
+
+
+@pytest.fixture(scope="module")
+def index(served_bakery: SkillRoot) -> ServedIndex:
+    return served_bakery.ask()
+
+
+def found(index: ServedIndex, query: str, k: int = 10, **filters: tuple[str, ...]) -> list[str]:
+    results = index.search(query, k, filters=Filters(**filters))["results"]
+    return [str(r["doc_id"]).rpartition("/")[2] for r in results]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("vulcanising", "bike"),
+        ("Feed sugar syrup in October", "bees"),
+        ("log-hive --colony 3 --weight 31", "bees"),
+        ("knock on the crust", "bread"),
+        ("KNOCK ON THE CRUST", "bread"),
+        ("一滴まで注ぎ切ります", "tea"),
+    ],
+)
+def test_words_of_the_body_find_their_skill(skills: lancedb.table.Table, text: str, name: str) -> None:
+    assert rank_lexical(skills, text)[0] == f"local/market/{name}"
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [("sourdough and other loaves", "bread"), ("a flat tyre on my cycle", "bike"), ("apiculture", "bees")],
+)
+def test_other_words_for_the_description_find_it_too(
+    skills: lancedb.table.Table, minilm: OnnxEncoder, query: str, name: str
+) -> None:
+    assert rank_dense(skills, minilm.encode([query])[0])[0] == f"local/market/{name}"
+
+
+@pytest.mark.parametrize("query", [q for q in ODD if q.strip()], ids=lambda q: str(ODD.index(q)))
+def test_no_query_is_too_odd(index: ServedIndex, query: str) -> None:
+    assert len(found(index, query)) == 4
+
+
+def test_a_megabyte_of_text_is_answered(index: ServedIndex) -> None:
+    assert found(index, "the crust of a sourdough loaf. " * 33_000)[0] == "bread"
+
+
+def test_words_that_say_nothing_rank_all_the_same(index: ServedIndex) -> None:
+    assert sorted(found(index, "the of and a to")) == ["bees", "bike", "bread", "tea"]
+
+
+def test_another_language_finds_its_skill(index: ServedIndex) -> None:
+    assert found(index, "緑茶をいれる")[0] == "tea"
+
+
+@pytest.mark.parametrize("query", ["bees", " BEES ", "local/market/bees", "Local/Market/Bees"])
+def test_an_exact_name_comes_first(index: ServedIndex, query: str) -> None:
+    assert found(index, query)[0] == "bees"
+
+
+def test_filters_hold_before_ranking(index: ServedIndex) -> None:
+    source = index.search("bread")["results"][0]["source"]
+    assert len(found(index, "bread", 10, kinds=("skill",), sources=(source,))) == 4
+    assert len(found(index, "bread", 10, sources=(source.partition(":")[0],))) == 4
+    assert found(index, "bread", 1, licences=("unknown",)) == ["bread"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"kinds": ("mcp-server",)}, "--kind 'mcp-server'.*there are skill"),
+        ({"licences": ("Zlib",)}, "--licence 'zlib'.*there are unknown"),
+        ({"sources": ("nowhere",)}, "--source 'nowhere'.*there are dir:"),
+    ],
+)
+def test_what_nothing_served_has_is_wrong_to_ask_for(
+    index: ServedIndex, filters: dict[str, tuple[str, ...]], said: str
+) -> None:
+    with pytest.raises(WrongInput, match=said):
+        found(index, "bread", 10, **filters)
+
+
+def test_parts_add_up_to_the_score_and_are_shown_when_asked_for(index: ServedIndex) -> None:
+    results = index.search("look after a hive", explain=True)["results"]
+    assert all(sum(r["parts"].values()) == pytest.approx(r["score"], abs=1e-4) for r in results)
+    assert set(results[0]["parts"]) == {"lexical", "whole", "facets", "described", "again", "named", "lead"}
+    assert "parts" not in index.search("look after a hive")["results"][0]
+
+
+def test_the_same_question_has_the_same_answer_in_another_process(served_bakery: SkillRoot) -> None:
+    first, second = (served_bakery.ask().search("sprockets of a bicycle") for _ in range(2))
+    assert first["results"] == second["results"]
+
+
+def test_ties_come_in_the_order_of_ids(skill_root: Make, minilm: OnnxEncoder) -> None:
+    names = [f"s{i}" for i in range(40)]
+    root = skill_root({n: skill("counting", "Counts", f"Count aloud. {n}x{n}y") for n in names})
+    table = open_at(connect(root.root), SKILLS, root.publish(nodes=False).skills)
+
+    ids = sorted(f"local/market/{n}" for n in names)
+    assert rank_lexical(table, "count aloud") == ids
+    assert rank_dense(table, minilm.encode(["counting"])[0]) == ids
+
+
+def test_operators_are_words_like_others(skills: lancedb.table.Table) -> None:
+    assert rank_lexical(skills, "-yeast")[0] == "local/market/bread"
+    assert rank_lexical(skills, 'yeast AND "sprockets"')
+    assert rank_lexical(skills, "text:yeast")[0] == "local/market/bread"
+
+
+@pytest.mark.parametrize("query", ODD, ids=lambda q: str(ODD.index(q)))
+def test_odd_texts_may_be_asked_of_the_words(skills: lancedb.table.Table, query: str) -> None:
+    assert len(rank_lexical(skills, query)) <= 4
+
+
+def test_a_text_in_quotes_is_asked_for_by_its_words(skills: lancedb.table.Table) -> None:
+    assert rank_lexical(skills, '"yeast and much else"') == rank_lexical(skills, "yeast and much else") != []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_any_text_may_be_asked_of_the_words(skills: lancedb.table.Table, query: str) -> None:
+    assert len(rank_lexical(skills, query)) <= 4
+
+
+@pytest.mark.parametrize("k", [1, 3, 4, 5, 100_000, 10**15])
+def test_as_many_skills_come_as_asked_for_or_there_are(index: ServedIndex, k: int) -> None:
+    assert len(found(index, "bread", k)) == min(k, 4)

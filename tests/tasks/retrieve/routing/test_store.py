@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
+from tests.support.hand_written import skill
+from tests.support.skill_root import SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+BREAD = skill("bread", "Bakes loaves", "Knead the dough and knock on the crust.")
+BEES = skill("bees", "Looks after a hive", "Treat the colony with oxalic acid in winter.")
+BIKE = skill("bike", "Mends bicycles", "Patch the tube with vulcanising glue.")
+
+
+@pytest.fixture
+def root(skill_root: Make) -> SkillRoot:
+    made = skill_root({"bread": BREAD, "bees": BEES})
+    made.publish(nodes=False)
+    return made
+
+
+def opened(root: SkillRoot) -> RoutingIndex:
+    return open_routing(root.root, root.served())
+
+
+def folders(root: SkillRoot) -> list[str]:
+    return sorted(path.name for path in Path(root.root.at(FOLDER)).iterdir())
+
+
+def best(root: SkillRoot, query: str) -> str:
+    return str(root.ask().search(query)["results"][0]["name"])
+
+
+def night(root: SkillRoot) -> None:
+    root.crawl()
+    root.parse(vectors=False)
+    root.publish(nodes=False)
+
+
+def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.LogCaptureFixture) -> None:
+    root.write("bees", skill("bees", "Looks after a hive", "Feed sugar syrup in October."))
+    root.write("bike", BIKE)
+    with caplog.at_level(logging.INFO, "tasks.retrieve.routing.store"):
+        night(root)
+
+    assert "3 skills, 2 of them read" in caplog.text
+    assert (best(root, "vulcanising"), best(root, "syrup"), best(root, "crust")) == ("bike", "bees", "bread")
+
+
+def test_what_is_brought_up_to_date_is_what_is_made_anew(root: SkillRoot, skill_root: Make) -> None:
+    root.write("bike", BIKE)
+    root.remove("bread")
+    night(root)
+    changed = opened(root)
+    root.root.delete(FOLDER)
+    fresh = opened(root)
+
+    assert sorted(zip(changed.doc_ids, changed.hashes, strict=True)) == sorted(
+        zip(fresh.doc_ids, fresh.hashes, strict=True)
+    )
+    order = [fresh.doc_ids.index(d) for d in changed.doc_ids]
+    for query in ("dough", "oxalic acid in the hive", "tube"):
+        expected = fresh.lexical.scores(query)[order]
+        np.testing.assert_allclose(changed.lexical.scores(query), expected, rtol=1e-5)
+    np.testing.assert_array_equal(changed.vectors, fresh.vectors[order])
+
+
+def test_a_root_from_before_is_searched_all_the_same(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    root.root.delete(FOLDER)
+    assert best(root, "crust") == "bread"
+    assert "has no routing index" in caplog.text
+    assert not Path(root.root.at(FOLDER)).exists()
+
+
+def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:
+    (name,) = folders(root)
+    root.root.delete(f"{FOLDER}/{name}/index.json")
+    assert best(root, "crust") == "bread"
+
+
+def test_a_damaged_file_is_named_and_search_answers_without_it(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    (name,) = folders(root)
+    root.root.write(f"{FOLDER}/{name}/impacts.npy", b"no array")
+    assert best(root, "crust") == "bread"
+    assert "impacts.npy cannot be read" in caplog.text
+
+
+def test_an_index_whose_files_contradict_themselves_is_made_anew(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    (name,) = folders(root)
+    path = Path(root.root.at(f"{FOLDER}/{name}/starts.npy"))
+    starts = np.load(path)
+    starts[1] = -starts[1] - 1
+    np.save(path, starts)
+    assert best(root, "crust") == "bread"
+    assert "is damaged" in caplog.text
+
+
+def test_numbers_that_a_disk_has_changed_do_not_go_into_the_next_version(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    (name,) = folders(root)
+    path = Path(root.root.at(f"{FOLDER}/{name}/vectors.npy"))
+    path.write_bytes(path.read_bytes()[:-4] + b"\x00\x00\x00\x7f")
+    root.write("bike", BIKE)
+    night(root)
+    assert "vectors.npy is damaged" in caplog.text
+    assert np.isfinite(opened(root).vectors).all()
+    assert np.linalg.norm(opened(root).vectors, axis=1) == pytest.approx(1, abs=1e-3)
+
+
+def test_files_of_versions_long_gone_are_deleted(root: SkillRoot) -> None:
+    for night_of in range(4):
+        root.write("bees", skill("bees", "Looks after a hive", f"Feed syrup {night_of} times in October."))
+        night(root)
+    assert len(folders(root)) == 3
+    assert f"{root.served().version}.{root.served().skills}" in folders(root)

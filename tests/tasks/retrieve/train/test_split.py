@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.train.split import families, one_a_family, split_families
+
+_few = st.integers(0, 12)
+
+
+@st.composite
+def shelves(draw: st.DrawFn) -> list[Skill]:
+    """Return skills of few names and few bodies, so that many share one."""
+    rows = draw(st.lists(st.tuples(_few, _few), min_size=1, max_size=40))
+    return [Skill(f"s/{i}", f"Name {n}", "", f"body {b}") for i, (n, b) in enumerate(rows)]
+
+
+@given(shelves(), st.floats(0.05, 0.95), st.integers(0, 5))
+def test_no_name_and_no_body_stands_on_both_sides(skills: list[Skill], share: float, seed: int) -> None:
+    train, held_out = split_families(families(skills), share, seed)
+
+    sides = [[skills[row] for row in rows.tolist()] for rows in (train, held_out)]
+    assert not {s.name for s in sides[0]} & {s.name for s in sides[1]}
+    assert not {s.body for s in sides[0]} & {s.body for s in sides[1]}
+    assert len({s.name for s in sides[1]}) == len({s.body for s in sides[1]}) == len(sides[1])
+
+
+@given(shelves(), st.integers(0, 5))
+def test_a_split_is_the_same_for_the_same_seed(skills: list[Skill], seed: int) -> None:
+    of = families(skills)
+
+    one, other = (split_families(of, 0.4, seed) for _ in range(2))
+
+    assert [side.tolist() for side in one] == [side.tolist() for side in other]
+
+
+def test_chains_of_equal_names_and_bodies_are_one_family() -> None:
+    skills = [
+        Skill("a", "Bread Oven", "", "Knead it."),
+        Skill("b", "bread_oven", "", "Fold it."),
+        Skill("c", "hearth", "", " Fold\n it. "),
+        Skill("d", "anvil", "", "Strike it."),
+    ]
+
+    assert len(set(families(skills)[:3].tolist())) == 1
+    assert len(set(families(skills).tolist())) == 2
+
+
+@pytest.mark.parametrize(("share", "held"), [(0.25, 5), (0.5, 10)])
+def test_so_large_a_share_of_the_families_is_held_out(share: float, held: int) -> None:
+    train, held_out = split_families(np.arange(20), share, seed=0)
+
+    assert (len(train), len(held_out)) == (20 - held, held)
+
+
+def test_one_of_each_family_is_drawn_and_not_always_the_first() -> None:
+    of = np.array([0, 0, 0, 1, 2, 2])
+
+    drawn = [one_a_family(of, np.arange(6), np.random.default_rng(seed)).tolist() for seed in range(20)]
+
+    assert all(sorted(of[rows].tolist()) == [0, 1, 2] for rows in drawn)
+    assert {row for rows in drawn for row in rows} == {0, 1, 2, 3, 4, 5}

@@ -1,0 +1,265 @@
+"""What is published and cannot be read: found, and something sound is served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import lancedb
+import pytest
+
+from storage import lance
+from storage.errors import SchemaMismatch, StorageError
+from storage.lance import NODES, TableWriter, connect, nodes_schema, open_at, tag
+from storage.lance import SKILLS as SKILLS_TABLE
+from storage.schemas import SCHEMA_VERSION
+from storage.served import SERVED, published_versions, write_served
+from tasks.retrieve.versions import doctor_served
+from tasks.retrieve.versions.doctor import examine
+from tasks.retrieve.versions.doctor_served import Finding
+from tests.support.hand_written import SKILLS
+from tests.support.skill_root import SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+BEES = "local/market/bees"
+
+
+@pytest.fixture
+def root(skill_root: Make) -> SkillRoot:
+    """Two versions published: the second has other bees than the first."""
+    made = skill_root(SKILLS)
+    made.publish()
+    made.write("bees", SKILLS["bees"].replace("in October", "in September"))
+    made.publish()
+    return made
+
+
+def path(root: SkillRoot, relative: str) -> Path:
+    return Path(root.root.at(relative))
+
+
+def context(root: SkillRoot) -> str:
+    asked = root.ask().page(BEES, "when to feed sugar syrup", budget=1, method="facets")
+    return str(asked["context"])
+
+
+def only(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def test_a_tag_of_a_publication_that_was_cut_short_is_taken_off(root: SkillRoot) -> None:
+    tag(connect(root.root), NODES, "v-killed", root.served().nodes or 0)
+
+    found = only(examine(root.root))
+
+    assert (found.where, found.mended) == ("lance/nodes.lance", True)
+    assert examine(root.root) == []
+
+
+def test_a_version_whose_encoder_is_gone_is_kept_for_the_run_that_exports_it_anew(root: SkillRoot) -> None:
+    last = root.served()
+    export = path(root, root.model)
+    target = export.readlink()
+    export.unlink()
+
+    found = only(examine(root.root))
+    export.symlink_to(target)
+
+    assert (found.where, found.mended) == (root.model, True)
+    assert root.served() == last
+    assert "in September" in context(root)
+
+
+def test_a_text_that_the_disk_has_changed_is_found_by_its_hash(root: SkillRoot) -> None:
+    first, second = published_versions(root.root)[::-1]
+    for file in path(root, "lance/skills.lance/data").glob("*.lance"):
+        file.write_bytes(file.read_bytes().replace(b"September", b"Septembex"))
+
+    found = only(examine(root.root))
+
+    assert "the text of local/market/bees is not what its hash says" in found.found
+    assert (root.served(), root.served() != second) == (first, True)
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"version": "v-1"}'])
+def test_a_pointer_that_is_lost_or_damaged_is_put_back(root: SkillRoot, content: str | None) -> None:
+    last = root.served()
+    path(root, SERVED).unlink() if content is None else path(root, SERVED).write_text(content)
+
+    found = only(examine(root.root))
+
+    assert (found.where, found.mended) == (SERVED, True)
+    assert root.served() == last
+
+
+def test_where_a_served_table_cannot_be_read_the_version_before_is_served(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    first, files = root.served(), set(path(root, "lance/nodes.lance/data").glob("*.lance"))
+    root.write("bees", SKILLS["bees"].replace("in October", "in September"))
+    root.publish()
+    for file in set(path(root, "lance/nodes.lance/data").glob("*.lance")) - files:
+        file.write_bytes(b"")
+
+    found = only(examine(root.root))
+
+    assert (found.where, found.done) == (SERVED, f"{first.version} is served again")
+    assert root.served() == first
+    assert "in October" in context(root)
+
+
+def damage_newest_manifest(root: SkillRoot) -> None:
+    manifests = path(root, "lance/nodes.lance/_versions").glob("*.manifest")
+    min(manifests).write_bytes(b"no manifest")  # LanceDB names them so that the newest comes first
+
+
+def empty_every_data_file(root: SkillRoot) -> None:
+    for file in path(root, "lance/nodes.lance/data").glob("*.lance"):
+        file.write_bytes(b"")
+
+
+def test_a_version_whose_manifest_is_damaged_is_let_go_of_and_the_one_before_served(root: SkillRoot) -> None:
+    first = published_versions(root.root)[1]
+    damage_newest_manifest(root)
+
+    findings = examine(root.root)
+
+    assert [found.mended for found in findings] == [True, True]
+    assert "table nodes" in findings[0].found
+    assert root.served() == first
+    root.publish()
+    assert "in September" in context(root)
+    assert examine(root.root) == []
+
+
+def test_a_damaged_manifest_that_no_version_served_needs_is_removed(root: SkillRoot) -> None:
+    last, first = published_versions(root.root)
+    manifests = sorted(path(root, "lance/skills.lance/_versions").glob("*.manifest"))
+    manifests[-1].write_bytes(b"no manifest")  # the oldest: of a table with no rows yet
+
+    found = only(examine(root.root))
+
+    assert (found.where, found.done) == (str(manifests[-1].relative_to(root.root.folder)), "removed")
+    assert published_versions(root.root) == [last, first]
+    assert root.served() == last
+
+
+@pytest.mark.parametrize("injure", [empty_every_data_file])
+def test_where_no_version_can_be_read_the_next_run_builds_the_index_anew(
+    root: SkillRoot, injure: Callable[[SkillRoot], None]
+) -> None:
+    injure(root)
+
+    found = only(examine(root.root))
+
+    assert "table nodes" in found.found
+    assert (found.where, found.mended) == (SERVED, True)
+    assert not root.root.exists("lance")
+    root.publish()
+
+    assert "in September" in context(root)
+    assert examine(root.root) == []
+
+
+def test_a_damaged_record_of_a_version_is_removed_and_what_is_served_stays(root: SkillRoot) -> None:
+    last = root.served()
+    records = root.root.files("state/published", ".json")
+    path(root, records[0]).write_text("{")
+
+    found, *tags = examine(root.root)
+
+    assert {tag.where for tag in tags} == {"lance/skills.lance", "lance/nodes.lance"}
+    assert (found.where, found.mended) == (records[0], True)
+    assert root.served() == last
+
+
+@pytest.mark.parametrize(("file", "content"), [("rows.npy", b""), ("index.json", b"{")])
+def test_a_damaged_routing_index_is_removed_and_search_answers_as_before(
+    root: SkillRoot, file: str, content: bytes
+) -> None:
+    asked = "feed sugar syrup to a colony", 3
+    before = [r["doc_id"] for r in root.ask().search(*asked)["results"]]
+    folder = f"routing/{root.served().version}.{root.served().skills}"
+    path(root, f"{folder}/{file}").write_bytes(content)
+
+    found = only(examine(root.root))
+
+    assert (found.where, found.mended) == (folder, True)
+    assert [r["doc_id"] for r in root.ask().search(*asked)["results"]] == before
+
+
+def test_what_a_newer_program_wrote_is_refused_and_left_as_it_is(
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, files = root.served(), root.root.files("lance")
+    monkeypatch.setattr(lance, "SCHEMA_VERSION", SCHEMA_VERSION - 1)
+
+    with pytest.raises(SchemaMismatch, match="upgrade"):
+        examine(root.root)
+
+    assert (root.served(), root.root.files("lance")) == (served, files)
+
+
+def test_a_version_that_does_not_open_for_a_moment_is_left_as_it_is(
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, failed = root.served(), list[int]()
+
+    def failing_once(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.Table:
+        if name == SKILLS_TABLE and version == served.skills and not failed:
+            failed.append(version)
+            msg = "table skills cannot be opened (the bucket timed out)"
+            raise StorageError(msg)
+        return open_at(db, name, version)
+
+    monkeypatch.setattr(doctor_served, "open_at", failing_once)
+
+    assert examine(root.root) == []
+    assert failed
+    assert root.served() == served
+
+
+def test_nodes_of_another_text_than_the_one_served_are_found(root: SkillRoot) -> None:
+    last, first = published_versions(root.root)
+    write_served(root.root, replace(last, nodes=first.nodes))
+
+    found = only(examine(root.root))
+
+    assert "is not what stands in the text of its skill" in found.found
+    assert found.done == f"{first.version} is served again"
+
+
+def test_states_of_which_a_byte_is_missing_are_found(root: SkillRoot) -> None:
+    last, first = published_versions(root.root)
+    table = connect(root.root).open_table(NODES)
+    table.update(where=f"doc_id = '{BEES}'", values={"states": b"x" * 127})
+    write_served(root.root, replace(last, nodes=table.version))
+
+    found = only(examine(root.root))
+
+    assert "127 bytes are no whole number of states" in found.found
+    assert found.done == f"{first.version} is served again"
+
+
+def test_nodes_left_for_later_whose_manifest_is_damaged_are_made_anew(root: SkillRoot) -> None:
+    root.write("bread", SKILLS["bread"].replace("ten minutes", "nine minutes"))
+    root.publish(nodes=False)
+    damage_newest_manifest(root)
+
+    examine(root.root)
+
+    assert root.served().nodes is None
+    assert examine(root.root) == []
+    root.publish()
+    assert "in September" in context(root)
+
+
+def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> None:
+    model = {k: v for k, v in root.served().model.items() if k != "path"}
+    writer = TableWriter(connect(root.root), NODES, nodes_schema(model), root.served().nodes)
+    writer.delete([BEES])
+
+    assert examine(root.root) == []
+    assert "in September" in context(root)

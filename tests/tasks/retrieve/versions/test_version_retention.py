@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from storage.errors import NotPublished, StorageError
+from storage.lance import NODES, SKILLS, connect, open_at
+from storage.served import Served, published_versions
+from tasks.retrieve.versions.publish import roll_back
+from tasks.retrieve.versions.version_retention import retain_versions
+from tests.support.hand_written import BREAD
+from tests.support.skill_root import SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+
+
+def nights(root: SkillRoot, count: int) -> list[Served]:
+    """Publish on so many nights, each with another number of minutes in it; return what was served."""
+    found = []
+    for night in range(count):
+        root.write("bread", BREAD.replace("for ten minutes", f"for {night + 11} minutes"))
+        root.publish()
+        found.append(root.served())
+    return found
+
+
+def tags(root: SkillRoot, table: str) -> set[str]:
+    return set(connect(root.root).open_table(table).tags.list())
+
+
+def page_of(root: SkillRoot) -> str:
+    asked = root.ask().page("local/market/bread", "how long to knead the dough", budget=1, method="facets")
+    return str(asked["context"])
+
+
+def test_the_last_versions_stay_and_the_older_ones_go(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    published = nights(root, 5)
+
+    gone = retain_versions(root.root, 2, now=root.now + timedelta(days=2))
+
+    kept = {v.version for v in published[3:]}
+    assert set(gone) == {v.version for v in published[:3]}
+    assert {v.version for v in published_versions(root.root)} == kept
+    assert tags(root, SKILLS) == tags(root, NODES) == kept
+
+
+def test_each_version_that_stays_can_be_gone_back_to(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    published = nights(root, 4)
+    retain_versions(root.root, 3, now=root.now + timedelta(days=2))
+
+    for night in (1, 2, 3):
+        roll_back(root.root, published[night].version)
+        context = page_of(root)
+        assert f"{night + 11} minutes" in context
+
+
+def test_what_is_served_stays_however_old_it_is(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    published = nights(root, 4)
+    roll_back(root.root, published[0].version)
+
+    gone = retain_versions(root.root, 1, now=root.now + timedelta(days=2))
+
+    assert gone == [v.version for v in (published[2], published[1])]
+    assert "11 minutes" in page_of(root)
+
+
+def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    published = nights(root, 3)
+
+    gone = retain_versions(root.root, 1, now=published[1].published_at + timedelta(hours=23))
+
+    assert gone == [published[0].version]
+    gone = retain_versions(root.root, 1, now=published[1].published_at + timedelta(hours=25))
+    assert gone == [published[1].version]
+
+
+def test_fewer_versions_than_may_stay_are_left_alone(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    nights(root, 2)
+    before = open_at(connect(root.root), SKILLS, root.served().skills).list_versions()
+
+    assert retain_versions(root.root, 7, now=root.now + timedelta(days=9)) == []
+    assert open_at(connect(root.root), SKILLS, root.served().skills).list_versions() == before
+
+
+def test_a_prune_that_was_killed_is_finished_by_the_next(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    published = nights(root, 3)
+    connect(root.root).open_table(SKILLS).tags.delete(published[0].version)
+
+    gone = retain_versions(root.root, 2, now=root.now + timedelta(days=2))
+
+    assert gone == [published[0].version]
+    assert published[0].version not in tags(root, NODES)
+
+
+def test_a_published_version_that_its_table_lacks_is_told_and_nothing_goes(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    nights(root, 3)
+    record = f"state/published/{root.served().version}.json"
+    root.root.write_json(record, {**(root.root.read_json(record) or {}), "skills": 999})
+
+    with pytest.raises(StorageError, match="lacks version 999"):
+        retain_versions(root.root, 1, now=root.now + timedelta(days=2))
+
+    assert len(published_versions(root.root)) == 3
+
+
+def test_without_a_publication_nothing_is_retained(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+
+    with pytest.raises(NotPublished):
+        retain_versions(root.root, 1, now=root.now)

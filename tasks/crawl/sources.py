@@ -133,12 +133,7 @@ def _normal_list(location: str) -> str:
 
 
 def _normal_local(spec: str) -> str:
-    try:
-        source = parse_spec(spec)
-    except WrongInput as error:
-        if str(error).startswith("unknown source"):
-            raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}") from error
-        raise
+    source = parse_spec(spec)
     kind, _, rest = spec.partition(":")
     if not isinstance(source, GitSource):
         return f"{kind}:{Path(rest).expanduser().absolute()}"

@@ -48,7 +48,6 @@ class Usage:
     quota_left: int | None = None
 
 
-ACCEPTED = "git+URL[@REF], dir:PATH, parquet:PATH"
 SAMPLE = "sample"  # the marketplace that comes with the package
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tasks.models.encoder import OnnxEncoder
 from tests.support.hand_written import SKILLS
@@ -32,12 +33,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def minilm_export(tmp_path_factory: pytest.TempPathFactory) -> Export:
-    models = tmp_path_factory.mktemp("models")
-    command = [sys.executable, "-c", _EXPORT, str(models), MINILM]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    folder, _, loaded = done.stdout.partition("\n")
+def minilm_export(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Export:
+    """Export the encoder once for all workers of a run."""
+    own = tmp_path_factory.getbasetemp()
+    models = (own if worker_id == "master" else own.parent) / "models"
+    models.mkdir(exist_ok=True)
+    with FileLock(models / "export.lock"):
+        printed = models / "printed.txt"
+        if not printed.exists():
+            command = [sys.executable, "-c", _EXPORT, str(models), MINILM]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            printed.write_text(done.stdout, "utf-8")
+    folder, _, loaded = printed.read_text("utf-8").partition("\n")
     return Export(Path(folder), loaded.split())
 
 

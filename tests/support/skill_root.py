@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from storage.root import Root
+from storage.schemas import Dropped, RawDocument
 from storage.served import Served, require_served
 from tasks.crawl.collect import collect
 from tasks.crawl.source.directory import DirectorySource
@@ -34,7 +36,10 @@ from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.versions.publish import publish
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+SPEC = "dir:market"
 _KNOWN: dict[str, tuple[Vectors, bytes]] = {}
+_PUBLISHED: dict[Hashable, tuple[Path, Built, list[str]]] = {}
+_MODELS = shutil.ignore_patterns("models")
 _FIRST_NIGHT = datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
 
 
@@ -66,6 +71,21 @@ class CountingEncoder(OnnxEncoder):
         _KNOWN.update(zip(new, zip(*self._real.encode_states(new), strict=True), strict=True))
         vectors = np.stack([_KNOWN[text][0] for text in texts]) if texts else self._real.encode([])
         return vectors, [_KNOWN[text][1] for text in texts]
+
+
+class MarketSource(DirectorySource):
+    """A folder of skills whose rows do not say where the folder lies, so that a root can be copied."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._uri, self.spec = Path(path).as_uri(), SPEC
+
+    def read(self) -> Iterator[RawDocument | Dropped]:
+        for item in super().read():
+            if isinstance(item, RawDocument) and item.url:
+                yield replace(item, url=item.url.replace(self._uri, "file:///market"))
+            else:
+                yield item
 
 
 class SkillRoot:
@@ -110,8 +130,7 @@ class SkillRoot:
         """Bring the corpus in step with the folder."""
         self.night += 1
         limits = Limits()
-        source = DirectorySource(str(self.market))
-        collect(source, self.root, run_id=self.run_id, now=self.now)
+        collect(MarketSource(str(self.market)), self.root, run_id=self.run_id, now=self.now)
         for parts in plan_refine(self.root, limits).batches:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits)
         settle(self.root, run_id=self.run_id, now=self.now)
@@ -143,7 +162,32 @@ class SkillRoot:
         return check_index(self.root, built, encoder=self.encoder)
 
     def publish(self, *, nodes: bool = True) -> Built:
-        """Run a whole night, publish where anything changed, return what was built."""
+        """Run a whole night, publish where anything changed, return what was built.
+
+        The first night of a root is copied from an earlier root that held the same skills.
+        """
+        if type(self.encoder) is not CountingEncoder or self.root.files("raw"):
+            return self._publish(nodes)
+        skills = sorted(
+            (f.relative_to(self.market).as_posix(), f.read_bytes())
+            for f in self.market.rglob("*")
+            if f.is_file()
+        )
+        key = (nodes, self.policy, self.model, tuple(skills))
+        if key not in _PUBLISHED:
+            before = len(self.encoder.encoded)
+            built = self._publish(nodes)
+            kept = Path(tempfile.mkdtemp(prefix="skillery-published-"))
+            shutil.copytree(self.root.folder, kept, ignore=_MODELS, dirs_exist_ok=True)
+            _PUBLISHED[key] = (kept, built, self.encoder.encoded[before:])
+            return built
+        kept, built, encoded = _PUBLISHED[key]
+        shutil.copytree(kept, self.root.folder, dirs_exist_ok=True)
+        self.encoder.encoded.extend(encoded)
+        self.night += 1
+        return built
+
+    def _publish(self, nodes: bool) -> Built:
         self.crawl()
         self.parse(vectors=nodes)
         return self.index(nodes=nodes)

@@ -16,7 +16,7 @@ from storage.state import ALIASES, aliases_table
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.hand_written import BREAD, SKILLS, skill
-from tests.support.skill_root import MINILM, SkillRoot
+from tests.support.skill_root import MINILM, SPEC, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -50,7 +50,7 @@ def test_search_answers_as_the_contract_says(index: ServedIndex, served_bakery: 
     best = answer["results"][0]
     assert set(best) == {"rank", "doc_id", "name", "description", "score", "folded", *PROVENANCE}
     assert (best["doc_id"], best["name"]) == (BEES, "bees")
-    assert best["source"] == f"dir:{served_bakery.market}"
+    assert best["source"] == SPEC
     assert best["url"].endswith("/market/bees")
     assert best["index_version"] == served_bakery.served().version
     assert best["stale"] is False

@@ -1,7 +1,7 @@
-"""What runs, in which order, on which schedule."""
+"""The flows: what runs, in which order, on which schedule; begin with `nightly`."""
 
 import logging
 
-# What the stages say is for the page of their run and the terminal; Prefect shows it from this level on.
+# Stages log for the page of their run and for the terminal; Prefect shows messages from this level on.
 for _name in ("flows", "tasks"):
     logging.getLogger(_name).setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Tables and progress on the Prefect page of a run, each under a stable key."""
+"""Artifacts: tables and progress on the Prefect page of a run, each under a stable key."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from prefect.artifacts import create_progress_artifact, create_table_artifact, u
 
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
-    """Leave a table artifact; rows without columns are left out, an empty table says so."""
+    """Create a table artifact; an empty table says that it is empty."""
     table = [dict(row) for row in rows] or [{"note": "nothing to show"}]
     create_table_artifact(key=key, table=table, description=description)
 
 
 @contextmanager
 def batch_progress(stage: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show how many of a stage's batches are done; gives a function to be called after each.
+    """Show how many of `total` batches are done, and yield a function to call after each batch.
 
-    One batch alone shows nothing: it is done or not.
-
-    Args:
-        stage: The stage's name; the artifact's key is `skillery-<stage>-progress`.
-        total: How many batches there are.
+    The artifact's key is `skillery-<stage>-progress`. A single batch shows nothing.
     """
     if total < 2:
         yield lambda: None
@@ -47,10 +43,9 @@ def counted(counts: Mapping[str, Any], name: str = "what", value: str = "count")
 
 
 def flat(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return counts with those that stand by reason beside the others, as `fallbacks: budget`."""
+    """Return counts without nesting: counts by reason get keys such as `fallbacks: budget`."""
     found: dict[str, Any] = {}
     for key, value in counts.items():
-        found |= (
-            {f"{key}: {name}": n for name, n in value.items()} if isinstance(value, dict) else {key: value}
-        )
+        nested = isinstance(value, dict)
+        found |= {f"{key}: {name}": n for name, n in value.items()} if nested else {key: value}
     return found

@@ -1,4 +1,4 @@
-"""Backfill: rebuild the corpus of past days out of raw snapshots, beside what is served."""
+"""Backfill: rebuilds the corpus of past days from raw snapshots, beside what is served."""
 
 from __future__ import annotations
 
@@ -35,22 +35,21 @@ def backfill(
     publish: bool = False,
     stages: list[Stage] | None = None,
 ) -> list[dict[str, Any]]:
-    """Refine and parse what had been crawled by each day, into tables of their own under backfill/date=…/.
+    """Refine and parse what had been crawled by each day, into separate tables under backfill/date=…/.
 
-    Doing it again changes nothing, and a run that died is finished by the next one; documents/ and what is
-    served stay as they are, unless asked. Days without a crawl are left out; a re-crawl cannot bring the
-    past back, raw snapshots can.
+    The flow can be repeated without an effect, and a run that died is finished by the next one. documents/
+    and what is served stay as they are, unless `publish` is set. Days without a crawl are left out.
 
     Args:
         start: First day, UTC.
         end: Last day, UTC.
         root: Folder of all that Skillery keeps.
-        publish: Serve the corpus of the last day, if it passes the gate; the next night goes on from it.
-        stages: What is done of each day, refine or parse; empty: both. What is left out stays as an earlier
-            backfill of that day left it.
+        publish: Serve the corpus of the last day if it passes the gate; the next night continues from it.
+        stages: The stages to run for each day, refine or parse; empty: both. The results of a stage that is
+            not run stay as an earlier backfill of that day left them.
 
     Raises:
-        WrongInput: A day is to be served of which not all is to be done.
+        WrongInput: `publish` is set, and `stages` lacks one.
         GateRefused: The last day's corpus failed a check; what was served stays.
     """
     settings, run, chosen = load_settings(), new_run_id(), stages or STAGES
@@ -87,7 +86,7 @@ def _rebuild(
 
 
 def _publish(root: str, day: str, run: str) -> str | None:
-    """Serve a day's corpus, with nodes where what is served has them; return the version, None if not new."""
+    """Serve a day's corpus, with nodes if the served version has them; return the version, or None."""
     served = read_served(Root(root))
     nodes, tables = served is None or served.nodes is not None, Root(root).at(backfill_of(day))
     version: str | None = index_tables(root, "all" if nodes else "skills", run, corpus=tables)["version"]

@@ -1,4 +1,4 @@
-"""Compact: merge small files of the served tables, let go of what no kept version needs."""
+"""Compact: merges small files of the served tables, and removes files that no kept version needs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 @flow(name="compact", flow_run_name="compact {root}")
 def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60) -> dict[str, Any]:
-    """Merge small files of the tables into a new version, and remove what retention lets go of.
+    """Merge small files of the tables into a new version, and remove what retention does not keep.
 
-    The compacted version holds the same rows, byte for byte, or is refused. Raw snapshots, the corpus and
-    state are left as they are, and so are the last published versions and what was published within a day.
-    What it publishes is as old as what was served before: no skill in it is fresher.
+    The compacted version holds the same rows, byte for byte; otherwise it is refused. Raw snapshots, the
+    corpus and state stay as they are, and so do the last published versions and those younger than a day.
+    The new version keeps the publication time of the old one, because no skill in it is fresher.
 
     Args:
         root: Folder of all that Skillery keeps.

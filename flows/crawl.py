@@ -1,4 +1,4 @@
-"""Crawl: read every source into raw parts."""
+"""Crawl: reads every source into raw parts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _COLUMNS = (
 def crawl(
     root: str = "data", sources: list[str] | None = None, limit: int | None = None, run_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """Crawl sources into raw/ below the root; documents seen before and unchanged are only touched.
+    """Crawl sources into raw/ below the root; unchanged documents are only marked as seen.
 
     Args:
         root: Folder of all that Skillery keeps.
         sources: Specs such as `skillsmp`, `github:OWNER/REPO`, `git+URL[@REF]`; none: the sample marketplace.
-        limit: The first so many documents of each source; empty: all.
+        limit: How many documents of each source to read, from its first on; empty: all.
         run_id: Filled in by nightly.
     """
     options = load_settings().reading()

@@ -1,4 +1,4 @@
-"""Evaluate: does what is served still find what is certainly there, and is it as good as it was?"""
+"""Evaluate: measures what is served, and compares it with the evaluations before."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tasks.evaluate.shells import (
 def evaluate(root: str = "data") -> dict[str, Any]:
     """Evaluate what is served at the start: quality of each leg, latency, size, drop reasons, mixes, drift.
 
-    Figures go to the history `reports/evaluations/`, with pictures to `reports/evaluation.html`. The
-    run fails where a measure falls below its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
+    The figures go to the history `reports/evaluations/`, and with pictures to `reports/evaluation.html`. The
+    run fails if a measure is below its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
 
     Args:
         root: Folder of all that Skillery keeps.
 
     Raises:
-        EvaluationFell: A measure is below its threshold; figures and report are kept all the same.
+        EvaluationFell: A measure is below its threshold; figures and report are kept nevertheless.
         NotPublished: Nothing is served.
     """
     settings, now = load_settings(), datetime.now(UTC)
@@ -44,7 +44,7 @@ def evaluate(root: str = "data") -> dict[str, Any]:
         (ask_sample, given),
         (count_served, given),
     ]
-    # In turn: what is asked while something else is measured takes longer.
+    # One after the other: a query that runs beside another measurement takes longer.
     probed, sample, counts = run_batches("evaluate", calls, len(calls), in_turn=True)
     keep_history(root, served.version, [*probed["rows"], *sample["rows"], *counts], now=now)
     drift = report_drift(root, probed["misses"], settings.thresholds(), now=now)
@@ -63,7 +63,7 @@ def evaluate(root: str = "data") -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    """Leave what a person looks for first on the run's page."""
+    """Put the figures that a person looks for first on the run's page."""
     lines = [f"- {line}" for line in found["fallen"]] or ["No measure is below its thresholds."]
     text = "\n".join([f"# {found['version']}", *lines, "", f"Report: `{found['report']}` below the root."])
     create_markdown_artifact(text, key="skillery-evaluation", description="The last evaluation's verdict.")

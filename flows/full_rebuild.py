@@ -1,4 +1,4 @@
-"""Full rebuild: everything anew out of raw snapshots, beside what is served."""
+"""Full rebuild: makes everything again from raw snapshots, beside what is served."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def full_rebuild(
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
     run_id: str | None = None,
 ) -> dict[str, Any]:
-    """Refine, parse, encode and index everything anew, without crawling; serve it if it passes the gate.
+    """Refine, parse, encode and index everything again, without crawling; serve it if it passes the gate.
 
-    The served version answers all the while, and stays where the gate refuses the new one. A rebuild that is
-    killed, or refused, is finished by the next run of any kind: it too writes every row anew.
+    The served version answers meanwhile, and stays if the gate refuses the new one. A rebuild that is killed
+    or refused is finished by the next run of any kind, which then writes every row again.
 
     Args:
         root: Folder of all that Skillery keeps.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
-        keep_vectors: Take the vectors kept by their text, instead of encoding every text again.
+        keep_vectors: Use the vectors that are kept by text, instead of encoding every text again.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run, of letters, digits, - and _; made up where empty.
+        run_id: Name of this run, of letters, digits, - and _; generated if empty.
     """
     place, run = Root(root), named_run(run_id)
     with (

@@ -1,4 +1,4 @@
-"""Index: the corpus into LanceDB, checked, then served."""
+"""Index: writes the corpus to LanceDB, checks the new version, and serves it."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def index(
     anew: bool = False,
     corpus: str | None = None,
 ) -> dict[str, Any]:
-    """Bring the tables in step with the corpus, check and serve them; return what was built, and the checks.
+    """Update the tables to the corpus, check them and serve them; return what was built, and the checks.
 
-    A version that fails a check is not served: the run fails, and the old version goes on being served. What
-    licences allow is worked out anew in any case, since a setting may be all that changed.
+    A version that fails a check is not served: the run fails, and the old version is still served. Licence
+    classes are computed in any case, because a setting may be all that changed.
 
     Args:
         root: Folder of all that Skillery keeps.
         index: `skills` leaves the table `nodes` for later.
         run_id: Filled in by nightly.
-        anew: Write every row into new files, instead of what changed since the served version.
-        corpus: Where the documents lie, if not in the root: a day's folder below backfill/.
+        anew: Write every row to new files, instead of only what changed since the served version.
+        corpus: The folder of the documents if it is not the root: a day's folder below backfill/.
     """
     run, settings = run_id or new_run_id(), load_settings()
     policy = settings.licence_policies()["serve"]
@@ -63,7 +63,7 @@ def index(
         show_table("skillery-licences", licence_table(licences), "What licences allow, by documents.")
         now = datetime.now(UTC)
         checks = check_tables(root, built, encoder, settings.gate(), corpus)
-        if all(check["passed"] for check in checks):  # what is broken is not asked
+        if all(check["passed"] for check in checks):  # a broken table cannot answer probes
             probes = settings.gate_probes()
             checks += compare_with_served(root, built, encoder, probes, run_id=run, now=now, corpus=corpus)
         show_table("skillery-checks", checks, "The gate: what the new version had to pass.")
@@ -77,7 +77,7 @@ def index(
 
 
 def _embed(root: str, encoder: str) -> None:
-    """Have the skills' vectors made where the other batches run: the build finds them kept."""
+    """Encode the skills on the cluster's workers, so that the build finds their vectors in the store."""
     given = {"root": root, "encoder": encoder}
     plan = plan_embeddings(root, encoder)
     calls = ((embed_batch, {**given, "partitions": p}) for p in plan)
@@ -86,7 +86,7 @@ def _embed(root: str, encoder: str) -> None:
 
 
 def announce(root: str, version: str | None) -> None:
-    """Tell the server that a version was published, for evaluation to start; None: nothing was."""
+    """Emit the event of a publication, which starts the evaluation; None: nothing was published."""
     if version:
         resource = {"prefect.resource.id": "skillery.index", "prefect.resource.name": version}
         emit_event(event=PUBLISHED, resource=resource, payload={"root": root, "version": version})

@@ -1,4 +1,4 @@
-"""Nightly: crawl, refine, parse, index, gate, publish."""
+"""Nightly: crawls, refines, parses, indexes, checks and publishes."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def nightly(
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
     run_id: str | None = None,
 ) -> dict[str, Any]:
-    """Refresh the index from its sources; only what changed costs anything. Returns the run's record.
+    """Update the index from its sources, processing only what changed; return the run's record.
 
     Args:
         root: Folder of all that Skillery keeps.
         sources: Specs such as `git+URL[@REF]`, `dir:PATH`, `parquet:PATH`; none: those of the last run.
-        limit: The first so many documents of each source; empty: all.
+        limit: How many documents of each source to read, from its first on; empty: all.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run, of letters, digits, - and _; made up where empty.
+        run_id: Name of this run, of letters, digits, - and _; generated if empty.
 
     Raises:
         WrongInput: A setting, a source or the run's name cannot be used.
-        Locked: Another run wrote to this root all the while.
+        Locked: Another run wrote to this root for the whole wait.
         NothingReadable: None of the sources could be read.
         GateRefused: The new version failed a check; what was served stays.
     """
-    # What is misspelt there is said now, not after hours of crawling.
+    # A wrong setting is reported now, not after hours of crawling.
     settings = load_settings()
     settings.licence_policies()
     require_runner(settings)
@@ -65,7 +65,7 @@ def nightly(
 
 
 def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a run's record as rows of a table a person reads: what, and how much."""
+    """Return a run's record as rows of a table for a person: what, and how much."""
     names = ("state", "published", "served", "documents", "nodes", "edges", "vectors_new")
     shown = {k: record[k] for k in names}
     llm = {f"llm: {name}": value for name, value in flat(record["llm"] or {}).items()}
@@ -75,9 +75,10 @@ def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def last_specs(root: Root) -> list[str]:
-    """Return the sources this root was last run with; the sample marketplace for an empty root.
+    """Return the sources of this root's last run; the sample marketplace for an empty root.
 
-    A run that could read none of its sources does not count: one slip of an operator is not repeated nightly.
+    A run that could read none of its sources does not count, so that one typing error of an operator is not
+    repeated every night.
     """
     runs = read_runs(root)
     read = [r for r in runs if not r["sources"] or any(s["state"] != "failed" for s in r["sources"])]

@@ -1,4 +1,4 @@
-"""Parse: every document into typed nodes and edges."""
+"""Parse: splits every document into typed nodes and edges."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 @flow(name="parse", flow_run_name="parse {root}")
 def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[str, Any]:
-    """Take apart the documents that are new or changed; return what was parsed now, and what an LLM cost.
+    """Parse the documents that are new or changed; return what was parsed now, and what an LLM cost.
 
-    Where an LLM takes part and its ceiling is reached, or it does not answer, the rest is typed locally, and
-    the next run asks about those documents again.
+    If an LLM does not answer or its ceiling is reached, the rest is typed locally, and the next run asks
+    about those documents again.
 
     Args:
         root: Folder of all that Skillery keeps.
@@ -40,7 +40,7 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
         done: Counter[str] = Counter()
         given = {"root": root, "encoder": encoder, "with_vectors": with_vectors, "llm": llm}
         calls = ((parse_batch, {**given, "partitions": p, "before": account}) for p in plan["batches"])
-        # What an LLM may spend is one account: each batch needs what the one before it has left.
+        # The budget of an LLM is one account: each batch needs what the batch before it has left.
         for batch in run_batches("parse", calls, len(plan["batches"]), in_turn=llm is not None):
             done.update(batch["done"])
             account = batch["account"]

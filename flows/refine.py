@@ -1,4 +1,4 @@
-"""Refine: raw documents into a clean corpus."""
+"""Refine: turns raw documents into a clean corpus."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
 from tasks.refine.workers import batch_processes
 
 log = logging.getLogger(__name__)
-# Its threads only wait for the processes that refine, of which there are as many as the settings say.
+# The threads only wait for the worker processes, whose number is a setting.
 IN_THREADS = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=64))
 
 
 @flow(name="refine", flow_run_name="refine {root}", task_runner=IN_THREADS)
 def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
-    """Refine what is new or changed; return the corpus' size and how many are dropped for each reason.
+    """Refine what is new or changed; return the size of the corpus and the dropped documents by reason.
 
     Args:
         root: Folder of all that Skillery keeps.
@@ -52,13 +52,13 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
 
 
 def _licence_classes(root: str) -> dict[LicenceClass, int]:
-    """Count the corpus by what its licences let an export pass on."""
+    """Count the documents by the class of their licence for an export."""
     policy = LicencePolicy(**load_settings().licence_policies()["export"])
     return count_classes(documents_table(Root(root)).read(columns=["licence"])["licence"], policy)
 
 
 def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | None = None) -> None:
-    """Refine the batches of a plan, on all cores; `raw` is where the raw parts lie (None: the same root)."""
+    """Refine the batches of a plan on all cores; `raw` is the root of the raw parts (None: the same root)."""
     settings = load_settings()
     given = {"run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
     if runs_elsewhere():
@@ -70,7 +70,7 @@ def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | Non
         batch_processes(len(batches), settings.workers) as executor,
         batch_progress("refine", len(batches)) as step,
     ):
-        if executor is None:  # threads would hold many batches in memory, and no core more would work
+        if executor is None:  # threads would hold many batches in memory, and use no further core
             for parts in batches:
                 refine_raw_parts(root, parts, given)
                 step()

@@ -1,4 +1,4 @@
-"""Refresh one: one skill or repository now, not at night."""
+"""Refresh one: reads one skill or repository again now, outside the schedule."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def refresh_one(
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
     run_id: str | None = None,
 ) -> dict[str, Any]:
-    """Look at one skill or repository again, in the sources it came from, and serve what changed.
+    """Read one skill or repository again from the sources it came from, and serve what changed.
 
-    Only these sources are asked, of a marketplace this repository alone; no other document is retired. What
-    is new must pass the gate as a night's must. Returns the run's record, as the nightly does.
+    Only these sources are asked, and a marketplace only about this repository. No other document retires. The
+    new version must pass the gate, as every night's version. Returns the run's record, as `nightly` does.
 
     Args:
         target: A document's id as `skillery search` prints it, or OWNER/REPO.
         root: Folder of all that Skillery keeps.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run, of letters, digits, - and _; made up where empty.
+        run_id: Name of this run, of letters, digits, - and _; generated if empty.
 
     Raises:
-        WrongInput: No source has brought such a document, or the run's name cannot be used.
+        WrongInput: No source has such a document, or the run's name cannot be used.
         NothingReadable: None of its sources could be read.
     """
     place, run, now = Root(root), named_run(run_id), datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""The record of a run: what `run --json` prints and `status` lists, written whatever happens."""
+"""The record of a run, which `run --json` prints and `status` lists; it is written whatever happens."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def new_run_id() -> str:
-    """Return an id that sorts by time: UTC to the second, and a few random letters."""
+    """Return an id that sorts by time: UTC to the second, and six random hexadecimal digits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
 def named_run(given: str | None) -> str:
-    """Return the name that a run was given, or a new one where it was given none.
+    """Return the given name of a run, or a new one if none is given.
 
     Raises:
-        WrongInput: Files and versions cannot be named like that.
+        WrongInput: The name cannot be the name of files and versions.
     """
     if given and not _NAME.fullmatch(given):
         msg = (
@@ -42,10 +42,10 @@ def named_run(given: str | None) -> str:
 class RunRecord:
     """What is known of a run so far, with the keys that `run --json` prints.
 
-    `flow` names what ran: the nightly, or a flow of an operator's. `documents`, `dropped`, `nodes` and
-    `edges` count what the root holds now; `vectors_new` what this run encoded; `llm` what this run asked of a
-    language model and what that cost, null where none takes part; `published` tells whether this run's
-    version is what `served` names; `seconds` is by stage.
+    `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count what the root holds now;
+    `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
+    that cost, and is null without one. `published` says whether `served` names this run's version. `seconds`
+    holds the duration of each stage.
     """
 
     run_id: str
@@ -68,7 +68,7 @@ class RunRecord:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time one stage."""
+        """Measure the duration of one stage."""
         started = time.monotonic()
         try:
             yield
@@ -76,13 +76,13 @@ class RunRecord:
             self.seconds[name] = round(time.monotonic() - started, 2)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as JSON takes it."""
+        """Return the record as a dictionary that JSON can hold."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @contextmanager
 def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterator[RunRecord]:
-    """Keep a run's record below the root, with its state: also of a run that fails or is interrupted."""
+    """Write a run's record with its state below the root, also if the run fails or is interrupted."""
     record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
     try:
         yield record
@@ -102,7 +102,7 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
 
 
 def _count(root: Root, record: RunRecord) -> None:
-    """Fill in what the root holds; where that cannot be read the record keeps what the run knew."""
+    """Fill in what the root holds; if the root cannot be read, the record keeps what the run knew."""
     try:
         counts = corpus_counts(root)
         served = read_served(root)

@@ -1,4 +1,4 @@
-"""Runs a stage's batches on the task runner that the settings name: in this process, on Dask or on Ray."""
+"""Task runners: the batches of a stage run in this process, on Dask or on Ray, as the settings say."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ Call = tuple[Task[..., Any], Mapping[str, Any]]
 
 
 def require_runner(settings: Settings) -> None:
-    """Let settings pass whose task runner is installed.
-
-    Raises:
-        WrongInput: It comes with an extra that is not.
-    """
+    """Raise `WrongInput` if the task runner of the settings comes with an extra that is not installed."""
     package = _PACKAGES.get(settings.task_runner)
     if package is not None and importlib.util.find_spec(package) is None:
         name = settings.task_runner
@@ -37,13 +33,13 @@ def require_runner(settings: Settings) -> None:
 
 
 def runs_elsewhere() -> bool:
-    """Tell whether batches run in processes of a Dask or Ray cluster."""
+    """Return whether batches run in processes of a Dask or Ray cluster."""
     return load_settings().task_runner != "threads"
 
 
 @contextmanager
 def shared_runner() -> Iterator[None]:
-    """Let all stages within share one task runner: a cluster is started once, and only if there is a batch.
+    """Share one task runner between all stages inside; a cluster starts once, with the first batch.
 
     Raises:
         WrongInput: As `require_runner`.
@@ -56,13 +52,13 @@ def shared_runner() -> Iterator[None]:
 
 
 def run_batches(stage: str, calls: Iterable[Call], total: int, *, in_turn: bool = False) -> Iterator[Any]:
-    """Run a stage's batches and yield their results, in order; only from inside a flow.
+    """Run a stage's batches inside a flow, and yield their results in order.
 
     Args:
-        stage: What the page of the run calls it.
-        calls: Tasks with their parameters, which are small and fit to be sent to another process.
-        total: How many there are.
-        in_turn: Whether each call is asked for only when the one before it has its result.
+        stage: The stage's name on the page of the run.
+        calls: Tasks with their parameters, which must be small and picklable.
+        total: The number of calls.
+        in_turn: Whether each call starts only after the result of the one before.
 
     Raises:
         WrongInput: As `require_runner`.
@@ -100,7 +96,7 @@ class _Runner:
         """Start a task; return its future."""
         if self._runner is None:
             self._runner = self._stack.enter_context(_runner_of(self._settings))
-        # Without it every worker starts a server of its own, on one database.
+        # Without the address every worker starts its own server, on one database.
         with (
             get_client(sync_client=True) as client,
             temporary_settings({PREFECT_API_URL: str(client.api_url)}),
@@ -124,7 +120,7 @@ def _runner_of(settings: Settings) -> TaskRunner[Any]:
         from prefect_dask.task_runners import DaskTaskRunner  # noqa: PLC0415 (comes with an extra)
 
         logging.getLogger("distributed").setLevel(logging.WARNING)
-        # Each worker has one thread: what batches do is Python for the most part. None listens outside.
+        # One thread a worker, because batches are mostly Python. No worker listens outside this machine.
         local = {
             "n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None,
         }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -17,9 +17,11 @@ from tasks.models.llm.question import Sampling
 from tasks.models.llm.retry import LlmRetryPolicy
 from tasks.parse.classify.options import LlmOptions
 
+Model = TypeVar("Model", bound=BaseSettings)
+
 
 class Settings(BaseSettings):
-    """Settings of a run and of queries; each has an environment variable of its name."""
+    """The settings of runs and queries; the variable of `root` is SKILLERY_ROOT, and so on."""
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_", extra="ignore", frozen=True)
 
@@ -162,15 +164,15 @@ class Settings(BaseSettings):
             "max_control_share", "min_words", "min_language_confidence", "drop_templates", "drop_licences",
             "drop_risks",
         )  # fmt: skip
-        # Without classes to drop the policy decides nothing: changing it then must refine nothing anew.
+        # Without classes to drop, a change of the policy must not refine anything again.
         policy = {"policy": self.licence_policies()["serve"]} if self.drop_licences else {}
         return {**{n: getattr(self, n) for n in names}, **policy}
 
     def licence_policies(self) -> dict[str, dict[str, Any]]:
-        """Return what licences allow: the fields of a `LicencePolicy` for `serve` and for `export`.
+        """Return the fields of a `LicencePolicy` for `serve` and for `export`.
 
         Raises:
-            WrongInput: A list names what is no SPDX identifier, or both name the same.
+            WrongInput: A list holds what is no SPDX identifier, or both lists hold the same one.
         """
         from tasks.refine.licences.policy import licence_policy  # noqa: PLC0415 (its library: queries do without)
 
@@ -182,29 +184,29 @@ class Settings(BaseSettings):
         return {"serve": asdict(serve), "export": asdict(export)}
 
     def near(self) -> dict[str, Any]:
-        """Return what counts as a near-duplicate."""
+        """Return the thresholds of near-duplicates."""
         return {"threshold": self.near_threshold, "max_cluster": self.near_max_cluster}
 
     def gate(self) -> dict[str, Any]:
-        """Return how much a new version may lack of what is served."""
+        """Return how many rows a new version may lose."""
         return {"max_shrink": self.gate_max_shrink, "few": self.gate_few}
 
     def gate_probes(self) -> dict[str, Any]:
-        """Return how many probes compare a new version with what is served, and what a leg may lose."""
+        """Return how many probes compare a new version with the served one, and how much a leg may lose."""
         return {"count": self.probes, "max_loss": self.gate_max_loss}
 
     def thresholds(self) -> dict[str, Any]:
-        """Return what an evaluation must reach."""
+        """Return the thresholds of an evaluation."""
         names = ("min_found", "max_fall", "max_ms", "compared")
         return {name: getattr(self, f"evaluation_{name}") for name in names}
 
     def reading(self) -> dict[str, Any]:
-        """Return what crawl's tasks are told of how sources are read."""
+        """Return the options with which the tasks of crawl read sources."""
         sizes = {"max_document_bytes": self.max_document_bytes, "git_timeout": self.git_timeout}
         return {**sizes, "reach": self.reach()}
 
     def reach(self) -> dict[str, Any]:
-        """Return what crawls are told of the network; credentials are not among it."""
+        """Return the options of the network for crawls, without credentials."""
         names = (
             "skillsmp_url", "github_api_url", "github_archive_url", "github_raw_url", "mcp_registry_url",
             "request_delay", "request_timeout", "retry_wait_max", "archive_bytes", "recheck_days",
@@ -214,42 +216,60 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Return the settings.
+    """Return the settings; raises `WrongInput` naming the variable whose value cannot be used."""
+    return load(Settings)
 
-    Raises:
-        WrongInput: A variable has a value that cannot be used; the message names it.
-    """
+
+def load(kind: type[Model]) -> Model:
+    """Read settings of a kind from the environment; raises as `load_settings`."""
     try:
-        return Settings()
+        return kind()
     except ValidationError as error:
         first = error.errors()[0]
-        name = "SKILLERY_" + "_".join(str(part) for part in first["loc"]).upper()
+        # The location of an item in a list goes on after the field: the variable is the field's.
+        name = str(kind.model_config.get("env_prefix", "")) + str(first["loc"][0]).upper()
         msg = f"{name}={first['input']!r}: {first['msg']}"
         raise WrongInput(msg) from error
+
+
+def described(settings: BaseSettings) -> list[dict[str, Any]]:
+    """Return each setting as `{name, value, origin, description}`, as JSON takes it.
+
+    `name` is its environment variable; `origin` is `environment` or `default`. A secret shows as asterisks.
+    """
+    prefix = str(settings.model_config.get("env_prefix", ""))
+    values = settings.model_dump(mode="json")
+    # Only what the environment sets is among the fields that were set.
+    return [
+        {
+            "name": f"{prefix}{field.upper()}",
+            "value": values[field],
+            "origin": "environment" if field in settings.model_fields_set else "default",
+            "description": info.description or "",
+        }
+        for field, info in type(settings).model_fields.items()
+    ]
 
 
 Kind = Literal["local", "llm", "hybrid"]
 
 
 def run_llm(settings: Settings) -> LlmOptions | None:
-    """Return how a language model takes part in a run; None: it does not.
+    """Return how an LLM takes part in a run; None: it does not. Raises as `llm_options`.
 
-    Where `SKILLERY_CLASSIFIER` says nothing, the model is asked about what the local classifier is unsure of
-    if one is set up, else the local classifier types alone.
-
-    Raises:
-        WrongInput: As `llm_options`.
+    Without `SKILLERY_CLASSIFIER`, an LLM that is set up is asked about nodes of which the local classifier is
+    unsure.
     """
     set_up: Kind = "hybrid" if settings.llm_base_url or settings.llm_model else "local"
     return llm_options(settings, settings.classifier or set_up)
 
 
 def llm_options(settings: Settings, kind: Kind) -> LlmOptions | None:
-    """Return how a language model takes part in typing of a kind; None for `local`.
+    """Return how an LLM takes part in a classification of this kind; None for `local`.
 
     Raises:
-        WrongInput: A model is to be asked, and its address or name is missing or wrong, the key is none, or
-            the package that asks is not installed.
+        WrongInput: An LLM is to be asked, and its address, name or key is missing or wrong, or the package
+            that asks it is not installed.
     """
     if kind == "local":
         return None
@@ -267,7 +287,7 @@ def llm_options(settings: Settings, kind: Kind) -> LlmOptions | None:
 
 
 def _threshold(settings: Settings) -> float:
-    """Return the threshold set, else the model's accuracy: surer local answers are right more often."""
+    """Return the threshold, by default the model's accuracy: local answers above it are more often right."""
     return settings.llm_accuracy if settings.llm_threshold is None else settings.llm_threshold
 
 

@@ -1,4 +1,4 @@
-"""From raw to served: what every run does once it knows what it is about."""
+"""The stages from raw to served, which every run shares: refine, parse, index."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from flows.runners import shared_runner
 def refine_to_served(
     record: RunRecord, root: str, index: Literal["all", "skills"], *, anew: bool = False
 ) -> None:
-    """Refine, parse, index, check and publish; what came of it goes into the run's record.
+    """Refine, parse, index, check and publish, and write the results to the run's record.
 
-    Args:
-        record: The run's; the caller holds the root's writer lock.
-        root: Folder of all that Skillery keeps.
-        index: `skills` leaves the nodes' vectors for later.
-        anew: Write every row of the tables into new files.
+    The caller holds the root's writer lock. `index="skills"` leaves the vectors of nodes for later; `anew`
+    writes every row of the tables to new files.
     """
     with shared_runner():
         with record.stage("refine"):

@@ -1,4 +1,4 @@
-"""The command `skillery`: every flow and every query is reachable from here."""
+"""The main module of the command `skillery`: all flows and queries are reachable from here."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(
 ) -> None:
     """Crawl, refine, parse, index, check and publish, in this process."""
     settings = load_settings()
-    from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, only runs pay them)
+    from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
 
     record = run_nightly(root_of(settings, root), source, limit, index.value)
     print_json(record) if as_json else printing.print_run(record)

@@ -1,4 +1,4 @@
-"""The commands of an operator: one skill now, everything anew, compaction, somebody to tell."""
+"""The commands to operate a root: refresh, rebuild, compact, alert, settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from flows.cli import print_run as printing
 from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
-from flows.settings import load_settings
+from flows.settings import described, load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
 
@@ -63,4 +63,20 @@ def alert(
     print_json(found) if as_json else printing.print_alert(found)
 
 
-COMMANDS = (refresh, rebuild, compact, alert)
+def settings(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Those of published pipelines and of training too.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print every setting: its environment variable, its value, where that comes from, what it means."""
+    from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
+
+    rows = described(load_settings())
+    if everything:
+        for loaded in (more.load_skillflow(), more.load_skillrouter(), more.load_training()):
+            rows += described(loaded)
+    print_json({"settings": rows}) if as_json else printing.print_settings(rows)
+
+
+COMMANDS = (refresh, rebuild, compact, alert, settings)

@@ -1,7 +1,8 @@
-"""The forms in which answers are printed for a person."""
+"""Print runs, status, pages and other answers for a person."""
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -143,7 +144,7 @@ def _short(text: str, width: int = 140) -> str:
 
 def print_page(answer: dict[str, Any]) -> None:
     """Print a page: its context, then where it comes from and what it cost."""
-    # Not by Rich, which would break its lines and widen its tabs.
+    # Rich would wrap lines and expand tabs.
     sys.stdout.write(answer["context"] + "\n")
     _say("─" * 40)
     share = answer["tokens"] / max(answer["document_tokens"], 1)
@@ -228,6 +229,15 @@ def print_compaction(found: dict[str, Any]) -> None:
     _say(f"{found['published'] or 'nothing to merge, the served version'} is served")
     gone = ", ".join(found["gone"]) or "none"
     _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
+
+
+def print_settings(rows: list[dict[str, Any]]) -> None:
+    """Print each setting on a line, and below it what it means."""
+    for row in rows:
+        value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
+        origin = "" if row["origin"] == "default" else f"  (from the {row['origin']})"
+        _say(f"{row['name']}={value}{origin}", style=None if row["origin"] == "default" else "bold")
+        _say(f"  {row['description']}")
 
 
 def print_alert(found: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Types fragments for the command; nothing here loads Prefect, torch or a training library."""
+"""Commands that classify fragments: they type a file, or measure a classifier against labels."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed, 
 
 
 def require_kind(classifier: str) -> Kind:
-    """Return the kind of classifier that an option names.
-
-    Raises:
-        WrongInput: There is no such kind.
-    """
+    """Return the kind of classifier that an option names; raises `WrongInput` if there is none."""
     kinds: dict[str, Kind] = {"local": "local", "llm": "llm", "hybrid": "hybrid"}
     if classifier not in kinds:
         msg = f"classifier {classifier!r} is not known: choose one of {', '.join(kinds)}"
@@ -43,14 +39,14 @@ def classify_file(
 ) -> dict[str, Any]:
     """Type a file of fragments, write `{id, node_type, confidence, classifier}` a line, and return counts.
 
-    Answers of a language model are kept below the root as they come: what was killed asks nothing twice.
+    Answers of an LLM are kept below the root as they arrive, so a killed command asks nothing twice.
 
     Returns:
         `fragments`, `out`, `classifiers` and `types` (fragments by name), and `llm` (`llm_report`, or null).
 
     Raises:
-        WrongInput: A file, the classifier or its settings cannot be used; nothing has been asked then.
-        LlmDenied: The server lets nobody in, or has no such model.
+        WrongInput: A file, the classifier or its settings cannot be used; nothing was asked.
+        LlmDenied: The server denies access, or has no such model.
     """
     llm = llm_options(settings, require_kind(classifier))
     rows = list(read_fragments(fragments))
@@ -76,7 +72,7 @@ def type_fragments(
     documents: Sequence[str | None],
     report: Report | None = None,
 ) -> tuple[Typing, dict[str, Any] | None]:
-    """Type fragments as the options say; return the rows, and what a language model was asked, if any."""
+    """Type fragments as the options say; return the rows, and what an LLM was asked, if any."""
     with open_classifier(root, local_classifier(), llm) as (classifier, ledger):
         typing = typed_by(classifier, fragments, documents, report)
         return typing, llm_report(classifier.name, llm, typing.counts(), ledger.carried())
@@ -92,17 +88,17 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
 
 
 def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> dict[str, Any]:
-    """Return how a classifier agrees with people, and what each threshold of a hybrid would cost and bring.
+    """Return how a classifier agrees with people, and the cost and accuracy of each hybrid threshold.
 
-    A language model is asked about every fragment, whatever the threshold, so that the table is measured.
+    An LLM is asked about every fragment, whatever the threshold, so that the table is measured.
 
     Returns:
-        `classifier`, the keys of `agreement`, `thresholds` (`threshold_table`), `measured` (whether its
-        accuracies are, or are expected of `SKILLERY_LLM_ACCURACY`), and `llm` (`llm_report`, or null).
+        `classifier`, the keys of `agreement`, `thresholds` (`threshold_table`), `measured` (false if the
+        accuracies are expected from `SKILLERY_LLM_ACCURACY`), and `llm` (`llm_report`, or null).
 
     Raises:
-        WrongInput: The file, the classifier or its settings cannot be used; nothing has been asked then.
-        LlmDenied: The server lets nobody in, or has no such model.
+        WrongInput: The file, the classifier or its settings cannot be used; nothing was asked.
+        LlmDenied: The server denies access, or has no such model.
     """
     llm = llm_options(settings, require_kind(classifier))
     labelled, local = read_gold(gold), local_classifier()

@@ -1,4 +1,4 @@
-"""How far a long job is, on stderr: a bar on a terminal, else a line every few seconds."""
+"""The console: tables on stdout, and on stderr the progress of a long job."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ from storage.errors import WrongInput
 from storage.root import Root
 
 
-def folder_at(out: Path) -> Root:
-    """Return a folder that results go to, made if it is not there; raises `WrongInput` if it cannot be."""
+def folder_at(out: Path, option: str = "--out") -> Root:
+    """Return the folder for results, created if needed; raises `WrongInput` if it cannot be created."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"--out {out} cannot be made ({error}): give a folder"
+        msg = f"{option} {out} cannot be made ({error}): give a folder"
         raise WrongInput(msg) from error
     return Root(out)
+
+
+def drawn(draw: Callable[[Path], object], picture: Path) -> list[Path]:
+    """Draw a picture and return its path in a list; without matplotlib say so on stderr and return none."""
+    try:
+        draw(picture)
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"no picture: {error}; install it with: pip install 'skillery[draw]'\n")
+        return []
+    return [picture]
 
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -32,13 +42,10 @@ Report = Callable[[int, int], None]
 
 @contextmanager
 def progress(verb: str, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
-    """Give a function to be called with the steps done and their total.
+    """Show progress on stderr, and yield a function to call with the steps done and their total.
 
-    Without a terminal a job of less than 5 seconds says nothing, a longer one `answered 120 of 1000`.
-
-    Args:
-        verb: What has been done to the steps, such as `answered`.
-        clock: Seconds that only ever grow.
+    On a terminal it is a bar. Elsewhere a job of less than 5 seconds prints nothing, and a longer one a line
+    such as `answered 120 of 1000` every 5 seconds, where `verb` is `answered`.
     """
     if sys.stderr.isatty():
         with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -63,7 +70,7 @@ def _lines(verb: str, clock: Callable[[], float]) -> Report:
     return report
 
 
-_WIDE = 100_000  # characters: nothing is that long, and what is piped on must not be cut into lines
+_WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 
 
 def say(text: str, style: str | None = None) -> None:
@@ -73,7 +80,7 @@ def say(text: str, style: str | None = None) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table under its title; None is an empty cell."""
-    say(title, style="bold")  # a table breaks its own title
+    say(title, style="bold")  # Rich wraps the title of a table
     drawn = Table()
     for column in columns:
         drawn.add_column(column, overflow="fold")
@@ -88,5 +95,5 @@ def counts(found: Mapping[str, object]) -> str:
 
 
 def _out() -> Console:
-    """Return a console that takes text as it is: what is printed was written by third parties."""
+    """Return a console that interprets no markup, because third parties wrote the text."""
     return Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDE)

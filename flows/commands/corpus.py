@@ -1,4 +1,4 @@
-"""Reports what of the served index looks alike, for the command; it needs no orchestrator."""
+"""Reports on the corpus, for the command: look-alikes, comparisons, the graph of a skill."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def served_look_alikes(root: Root, threshold: float, out: Path | None) -> dict[s
     """Report the served skills whose names and descriptions mean nearly the same.
 
     Args:
-        root: Whose index is read.
-        threshold: Cosine similarity from which two look alike, above 0, at most 1.
-        out: A Parquet file for all pairs; None: none is written.
+        root: The root that serves them.
+        threshold: The cosine similarity from which two skills look alike, in (0, 1].
+        out: A Parquet file for all pairs, or None.
 
     Raises:
         WrongInput: The threshold is out of its range.
@@ -66,19 +66,14 @@ def served_look_alikes(root: Root, threshold: float, out: Path | None) -> dict[s
 
 
 def _matrix(column: pa.ChunkedArray) -> Vectors:
-    return np.asarray(column.combine_chunks().flatten().to_numpy()).reshape(
-        len(column), column.type.list_size
-    )
+    flat = np.asarray(column.combine_chunks().flatten().to_numpy())
+    return flat.reshape(len(column), column.type.list_size)
 
 
 def compare_corpora(a: str, b: str) -> dict[str, Any]:
     """Compare two corpora by SkillFlow's measures of structure (section 4.3, figure 2).
 
-    Documents without text, as exports hold them, are counted apart and take no part.
-
-    Args:
-        a: A root, a Parquet file or JSON lines.
-        b: Another.
+    Each corpus is a root, a Parquet file or JSON lines. Documents without text are only counted.
 
     Raises:
         WrongInput: One is none of these, or holds no document.
@@ -89,18 +84,12 @@ def compare_corpora(a: str, b: str) -> dict[str, Any]:
 
 
 def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[str, Any]:
-    """Draw the graph of a served skill to a file and return what it shows.
-
-    Args:
-        root: What it serves.
-        settings: Those of queries.
-        doc_id: The skill's id, or an alias of it.
-        out: The picture; its suffix names its form.
+    """Draw the graph of a served skill to a file, whose suffix names its form, and return what it shows.
 
     Raises:
         WrongInput: `out` has another suffix than `.svg`, `.png` or `.pdf`, or cannot be written.
         UnknownDocument: Neither a served document nor an alias of one has this id.
-        Withheld: Its licence keeps its text back.
+        Withheld: The class of its licence withholds its text.
         NotPublished: Nothing is served.
         TerminalError: matplotlib is not installed.
     """

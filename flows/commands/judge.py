@@ -1,4 +1,4 @@
-"""A language model as a judge of paging, for the command."""
+"""The judge of paging for the command: evidence, an LLM, or both."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tasks.parse.classify.options import LlmOptions
 
 
 def require_speaker(name: str, settings: Settings) -> tuple[Speaker, LlmOptions | None]:
-    """Return who is to judge, and how the language model among them is asked.
+    """Return who judges, and how the LLM is asked if it judges.
 
     Raises:
-        WrongInput: There is no such judge, or a language model is to judge and none is set up.
+        WrongInput: There is no such judge, or an LLM is to judge and none is set up.
     """
     speakers: dict[str, Speaker] = {"evidence": "evidence", "llm": "llm", "both": "both"}
     if name not in speakers:
@@ -43,7 +43,7 @@ def labels_for(
     """Return people's labels on what will be measured; none without a file.
 
     Raises:
-        WrongInput: A line cannot be used, or is of a context that is not measured; names the line.
+        WrongInput: A line cannot be used, or its context is not measured; the message names the line.
     """
     if path is None:
         return []
@@ -60,24 +60,24 @@ def judge_paging(
     queries: Sequence[EvidenceQuery],
     labels: Sequence[Label],
 ) -> tuple[list[dict[str, Any]] | None, dict[str, Any]]:
-    """Have what was measured judged, and say who judged.
+    """Judge what was measured, and report who judged.
 
     Args:
-        root: Answers are kept below it.
-        llm: How the language model is asked; None: evidence alone judges.
-        speaker: Whose verdict a row's `sufficient` is; `both` is evidence, beside the other.
+        root: The root below which answers are kept.
+        llm: How the LLM is asked; None: only evidence judges.
+        speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
         measured: Outcomes with their contexts, one a query.
-        queries: In the outcomes' order.
-        labels: Of people, on some of the same contexts.
+        queries: The queries, in the order of the outcomes.
+        labels: Labels of people on some of the same contexts.
 
     Returns:
-        The rows, None where evidence alone judges; and `spoke` (the speaker), `agreement` where there are two
-        judges (`compare_judges`), and of a language model `model`, `prompt`, `votes`, `patterns`, `failed`
-        (votes by reason) and `llm` (what was asked, and what that cost).
+        The rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges
+        (`compare_judges`), and for an LLM `model`, `prompt`, `votes`, `patterns`, `failed` (votes by reason)
+        and `llm` (what was asked, and what that cost).
 
     Raises:
-        LlmDenied: The server lets nobody in, or has no such model.
-        NothingJudged: The language model judged nothing.
+        LlmDenied: The server denies access, or has no such model.
+        NothingJudged: The LLM judged nothing.
     """
     if llm is None:
         return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a root, read from what it holds: no run need be under way, nor a Prefect server."""
+"""Monitoring of a root: Prometheus metrics read from its files, and alerts by a Prefect server."""
 
 from __future__ import annotations
 
@@ -22,18 +22,15 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import AutomationCore
 
-_SECONDS_KEPT = 30.0  # of a bucket every look costs some hundred requests
-_RUNS = 30  # looked through for the last of each flow
+_SECONDS_KEPT = 30.0  # one reading of an S3 root costs some hundred requests
+_RUNS = 30  # the last runs, in which the last of each flow is looked for
 _STATES = ("complete", "partial", "refused", "failed")
 
 
 class RootCollector(Collector):
-    """What `skillery status` tells, as gauges; where the root cannot be read, that alone.
+    """The figures of `skillery status` as gauges, read at most every 30 seconds.
 
-    Args:
-        root: Read at most every 30 seconds.
-        now: The time.
-        clock: Seconds that only ever grow.
+    If the root cannot be read, `skillery_readable` is 0 and the only gauge. `clock` counts monotonic seconds.
     """
 
     def __init__(
@@ -72,16 +69,8 @@ class RootCollector(Collector):
 def serve_metrics(root: Root, address: str, port: int) -> tuple[int, Callable[[], None]]:
     """Serve a root's metrics under /metrics from threads of this process.
 
-    Args:
-        root: The root.
-        address: Where to listen; 127.0.0.1 is this machine alone.
-        port: 0 takes a free one.
-
-    Returns:
-        The port, and a function that ends it.
-
-    Raises:
-        WrongInput: It cannot listen there.
+    Port 0 takes a free port. Returns the port and a function that ends the server; raises `WrongInput` if it
+    cannot listen there.
     """
     registry = CollectorRegistry()
     registry.register(RootCollector(root))
@@ -121,10 +110,10 @@ def _status(status: dict[str, Any], now: datetime) -> Iterator[Metric]:
 
 
 def _last_runs(runs: list[dict[str, Any]]) -> Iterator[Metric]:
-    """Tell of the last run of each flow: one that goes well does not hide that another's has not."""
+    """Yield figures of the last run of each flow, so that a good run does not hide another flow's failure."""
     last: dict[str, dict[str, Any]] = {}
     for run in runs:
-        last.setdefault(run.get("flow", "nightly"), run)  # records of before they named it
+        last.setdefault(run.get("flow", "nightly"), run)  # old records name no flow
     began = {f: datetime.fromisoformat(r["started_at"]).timestamp() for f, r in last.items()}
     yield _labelled("last_run_started_seconds", "When the flow's last run began, Unix time.", "flow", began)
     vectors = {f: r["vectors_new"] for f, r in last.items()}
@@ -163,15 +152,10 @@ _BODY = "{{ flow_run.name }}: {{ flow_run.state.message }}\n{{ flow_run | ui_url
 
 
 def register_alert(block: str) -> str:
-    """Have the server notify through a block whenever a run of a deployment tagged `skillery` fails.
+    """Register an automation that notifies a block when a run of a deployment tagged `skillery` fails.
 
-    Registered again, it is brought up to date. Without it nothing is sent.
-
-    Args:
-        block: The notification block as `type/name`, e.g. `slack-webhook/skillery`.
-
-    Returns:
-        `created` or `updated`.
+    `block` is a notification block as `type/name`, e.g. `slack-webhook/skillery`. An automation that exists
+    is updated. Returns `created` or `updated`.
 
     Raises:
         WrongInput: There is no server, or it has no such block.
@@ -188,7 +172,7 @@ def register_alert(block: str) -> str:
         if not found:
             client.create_automation(wanted)
             return "created"
-        # Somebody may have switched it off.
+        # An operator may have disabled it: that stays.
         client.update_automation(found[0].id, wanted.model_copy(update={"enabled": found[0].enabled}))
         return "updated"
 
@@ -204,7 +188,7 @@ def _automation(block_id: UUID) -> AutomationCore:
         trigger=EventTrigger(
             expect=_FAILED_STATES,
             match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
-            # Of a deployment, so that a failed stage of it is not told twice.
+            # Only runs of deployments: a failed subflow is not reported twice.
             match_related=[
                 ResourceSpecification({
                     "prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.skillery",

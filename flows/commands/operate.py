@@ -1,4 +1,4 @@
-"""What a root holds and serves."""
+"""Commands to operate a root: status, doctor, export, forget, rollback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import roll_back
 
-# What is told of a source: when it was whole, and what its last reading brought and cost.
+# What `status` shows of a source: when it was read to its end, and what the last crawl found and cost.
 _OF_A_SOURCE = (
     "state", "last_complete", "stale_since", "listed", "new", "changed", "unchanged", "retired", "withdrawn",
     "failed", "requests", "quota_left",
@@ -59,7 +59,7 @@ def root_status(root: Root) -> dict[str, Any]:
 
 
 def _by_licence_class(root: Root) -> dict[str, int]:
-    """Count documents by what their licence allows; those no run has classed yet are `unclassed`."""
+    """Count documents by the class of their licence; `unclassed` are those that no run has classed yet."""
     known, counts = read_licences(root), Counter[str]()
     found = documents_table(root).read(columns=["licence"])["licence"].value_counts(name="n")
     for licence, n in found.iter_rows():
@@ -69,10 +69,10 @@ def _by_licence_class(root: Root) -> dict[str, int]:
 
 
 def examine_root(root: Root) -> dict[str, Any]:
-    """Mend what can be mended and return what was found, whether all of it is mended, and what is served.
+    """Repair what can be repaired; return the findings, whether all are repaired, and what is served.
 
     Raises:
-        Locked: Another run writes to the root; what it has under way is nothing to mend.
+        Locked: Another run writes to the root; its unfinished work must not be repaired.
     """
     with writer_lock(root):
         findings = examine(root)
@@ -98,31 +98,25 @@ def export_root(
     """Export the corpus of a root and return what the export holds.
 
     Args:
-        root: Where it lies.
-        out: A folder, empty or not there yet.
+        root: The root.
+        out: A folder that is empty or does not exist yet.
         form: `parquet`, `jsonl` or `folder`.
-        licences: Classes that are wanted.
-        policy: Which licence is of which class, as the settings have it.
+        licences: The classes of licences to export.
+        policy: The class of each licence: the fields of a `LicencePolicy`.
 
     Raises:
         WrongInput: `out` holds something, or a class is not known.
     """
-    report = export_corpus(
-        root,
-        out,
-        format=cast(Format, form),
-        licences=licences,
-        policy=LicencePolicy(**policy),
-        now=datetime.now(UTC),
-    )
-    return asdict(report)
+    classes, now = LicencePolicy(**policy), datetime.now(UTC)
+    form_ = cast(Format, form)
+    return asdict(export_corpus(root, out, format=form_, licences=licences, policy=classes, now=now))
 
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:
     """Forget a document or a repository and return what was removed.
 
     Raises:
-        UnknownDocument: Nothing has this id, nor lies below it.
+        UnknownDocument: No document has this id or lies below it.
         Locked: Another run writes to the root.
     """
     with writer_lock(root):
@@ -130,7 +124,7 @@ def forget_target(root: Root, target: str) -> dict[str, Any]:
 
 
 def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:
-    """Serve an earlier version again and return what is served, what was, and the versions there are.
+    """Serve an earlier version again; return what is served, what was served, and all versions.
 
     Raises:
         WrongInput: There is no such version.

@@ -1,4 +1,4 @@
-"""Benches for the command: methods measured on documents and queries that the user brings."""
+"""The bench of paging for the command: methods measured on documents and queries of the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from flows.commands.console import progress
+from flows.commands.console import drawn, folder_at, progress
 from flows.commands.judge import judge_paging, labels_for, require_speaker
 from flows.commands.queries import require_page_options, reranker_of
 from flows.settings import Settings, llm_options
@@ -42,28 +42,26 @@ from tasks.parse.classify.cascade import embedded_classifier
 from tasks.parse.classify.options import LlmOptions
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
+# The row of the default method with an LLM as its reranker.
 RERANKED = f"{DEFAULT_METHOD}, reranked"
-
-"""Names the default method's row with a language model as its reranker."""
-
 _METHODS = ("facets", "full", "nodes", "skillpager", "chunks")
 
 
 @dataclass(frozen=True, slots=True)
 class PagingWishes:
-    """What is to be measured of paging.
+    """What to measure of paging.
 
     Args:
-        documents: Lines `{doc_id, content}`.
-        queries: Lines of requests with evidence.
-        methods: Names of methods, or the one name `all`; None for the more telling ones.
-        budgets: As `page` takes them; None for each method's own limit.
-        report: A folder for `paging.md`, `paging.parquet` (a row a query and setting) and, where matplotlib
-            is installed, `paging.png`: then every method is measured, at budgets of the report's own.
+        documents: JSON lines `{doc_id, content}`.
+        queries: JSON lines of requests with evidence.
+        methods: Names of methods, or the single name `all`; None: a selection.
+        budgets: Budgets as `page` takes them; None: each method's own limit.
+        report: A folder for `paging.md`, `paging.parquet` (a row a query and setting) and, if matplotlib is
+            installed, `paging.png`. A report measures every method, at its own budgets.
         judge: `evidence`, `llm` or `both`.
-        labels: Lines `{query_id, method, budget, sufficient}` of people.
-        probes: A root or Parquet file with a corpus: its long documents are probed too.
-        rerank: Measure the default once more, with a language model as its reranker; not for reports.
+        labels: JSON lines `{query_id, method, budget, sufficient}` of people.
+        probes: A root or Parquet file with a corpus, whose long documents are probed too.
+        rerank: Measure the default method again with an LLM as its reranker; not for reports.
     """
 
     documents: Path
@@ -77,11 +75,7 @@ class PagingWishes:
     rerank: bool = False
 
     def settings(self) -> list[Setting]:
-        """Return the methods and budgets that are measured on the queries, and judged.
-
-        Raises:
-            WrongInput: A method is not known, or a budget is no positive number.
-        """
+        """Return the methods and budgets to measure; raises `WrongInput` if one cannot be used."""
         wanted = list(METHODS) if self.methods == ["all"] else list(self.methods or _METHODS)
         limits: list[float | None] = [*self.budgets] if self.budgets else [None]
         require_page_options(wanted, limits)
@@ -90,7 +84,7 @@ class PagingWishes:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Wishes that have passed their checks."""
+    """Wishes that were checked, with the files that they name read."""
 
     texts: Mapping[str, str]
     queries: Sequence[EvidenceQuery]
@@ -102,19 +96,14 @@ class _Task:
 
 
 def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[str, Any]:
-    """Return the table of paging methods on a bench, and who judged it.
-
-    Args:
-        root: Where the encoder's export lies, and vectors and a language model's answers are kept.
-        settings: Which encoder, how many threads a query has, and which language model.
-        wishes: What is to be measured.
+    """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     Returns:
-        `methods` (a row a method and budget) and `judge` (`judge_paging`); `probes`, rows likewise, where
-        probes were wanted; with a report also `contests`, `held_out` and `report`, the files written.
+        `methods` (a row a method and budget) and `judge` (`judge_paging`); `probes` (such rows) if probes
+        were wanted; with a report also `contests`, `held_out` and `report`, the files written.
 
     Raises:
-        WrongInput: A file, an option or the folder cannot be used; nothing has been encoded then.
+        WrongInput: A file, an option or the folder cannot be used; nothing was encoded.
         LlmDenied, NothingJudged: As `judge_paging`.
     """
     task = _checked(settings, wishes)
@@ -148,7 +137,7 @@ def _require_rerankable(wishes: PagingWishes, measured: Sequence[Setting]) -> No
 def _reranked(
     root: Root, settings: Settings, bench: PagingBench, measured: Sequence[Setting]
 ) -> dict[Setting, list[Outcome]]:
-    """Return what the default method does at its budgets with a reranker."""
+    """Measure the default method at its budgets with a reranker."""
     wanted = [setting for setting in measured if setting[0] == DEFAULT_METHOD]
     with reranker_of(root, settings, wanted=True) as reranker, progress("measured with the LLM") as report:
         found = measure(replace(bench, reranker=reranker), wanted, report)
@@ -157,7 +146,7 @@ def _reranked(
 
 @dataclass(frozen=True, slots=True)
 class _Makers:
-    """Encoders: of documents, of queries; and what counts tokens."""
+    """The encoders of documents and of queries, and the tokenizer, from which benches are made."""
 
     documents: KeptEncoder
     queries: Remembering
@@ -171,7 +160,7 @@ class _Makers:
         *,
         keep_contexts: bool = False,
     ) -> PagingBench:
-        """Return documents and queries, prepared."""
+        """Return a bench of prepared documents and queries."""
         with progress(verb) as report:
             ready = prepare_all(
                 texts,
@@ -184,11 +173,7 @@ class _Makers:
         return PagingBench(ready, queries, self.queries, self.tokenizer, keep_contexts=keep_contexts)
 
     def probes(self, corpus: Mapping[str, str]) -> PagingBench:
-        """Return the probes of a corpus's long documents.
-
-        Raises:
-            WrongInput: It has none.
-        """
+        """Return the probes of a corpus's long documents; raises `WrongInput` if it has none."""
         probes = draw_paging_probes(corpus)
         if not probes.queries:
             msg = "--probes: the corpus has no document of 150 or more nodes to probe; leave the option out"
@@ -208,7 +193,7 @@ def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
     if wishes.rerank:
         llm_options(settings, "llm")
     if wishes.report is not None:
-        _make(wishes.report)
+        folder_at(wishes.report, "--report")
         if wishes.budgets or wishes.methods not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
     return _Task(texts, queries, measured, speaker, llm, labels, corpus)
@@ -233,12 +218,7 @@ def _reported(root: Root, task: _Task, makers: _Makers, bench: PagingBench, fold
 def _written(found: PagingReport, folder: Path) -> dict[str, Any]:
     (folder / "paging.md").write_text(paging_markdown(found), "utf-8")
     found.outcomes.write_parquet(folder / "paging.parquet")
-    files = ["paging.md", "paging.parquet"]
-    try:
-        draw_paging(found, folder / "paging.png")
-        files.append("paging.png")
-    except ModuleNotFoundError as error:
-        sys.stderr.write(f"no picture: {error}; install it with: pip install 'skillery[draw]'\n")
+    pictures = drawn(lambda path: draw_paging(found, path), folder / "paging.png")
     return {
         "methods": found.all_rows(),
         "judge": found.judge,
@@ -246,13 +226,5 @@ def _written(found: PagingReport, folder: Path) -> dict[str, Any]:
         "fitted": found.fitted,
         "contests": [asdict(contest) for contest in found.contests],
         **({"probes": found.probes} if found.probes else {}),
-        "report": [str(folder / name) for name in files],
+        "report": [str(file) for file in (folder / "paging.md", folder / "paging.parquet", *pictures)],
     }
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"--report {folder} cannot be made ({error}): give a folder"
-        raise WrongInput(msg) from error

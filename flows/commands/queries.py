@@ -1,4 +1,4 @@
-"""Queries for the command, one or a file of them; nothing here loads Prefect, torch or a training library."""
+"""Queries for the command, one or a file of them. Nothing here loads Prefect or torch."""
 
 from __future__ import annotations
 
@@ -30,22 +30,18 @@ _KINDS = ("skill", "mcp-server")
 
 
 def open_index(root: Root, settings: Settings) -> ServedIndex:
-    """Return what the root serves, opened at the first question."""
+    """Return the index that the root serves; it is opened by the first query."""
     return ServedIndex(root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads)
 
 
 def _local() -> Classifier:
-    from tasks.parse.classify.local import LocalClassifier  # noqa: PLC0415 (most questions type nothing)
+    from tasks.parse.classify.local import LocalClassifier  # noqa: PLC0415 (most queries type nothing)
 
     return LocalClassifier()
 
 
 def require_page_options(methods: list[str], budgets: list[float | None]) -> None:
-    """Let names of paging methods and budgets pass that `page` takes.
-
-    Raises:
-        WrongInput: A method is not known, or a budget is no positive number.
-    """
+    """Raise `WrongInput` if a paging method is not known, or a budget is no positive number."""
     if unknown := [m for m in methods if m not in METHODS]:
         msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
         raise WrongInput(msg)
@@ -75,13 +71,13 @@ def search_batch(
     filters: Filters | None = None,
     explain: bool = False,
 ) -> None:
-    """Search for a file of queries, lines `{query_id, query}`; `k` is for lines without their own.
+    """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
-    A line that cannot be answered becomes a line with its `error`.
+    The answer to a line that cannot be answered is a line with its `error`.
 
     Raises:
-        WrongInput: Only one of the two files is given, one of them cannot be used, or a line is not as it
-            should be; nothing has been answered then.
+        WrongInput: Only one of the files is given, one cannot be used, or a line has a wrong form; no line
+            was answered.
     """
 
     def answer(line: Line) -> Line:
@@ -91,11 +87,8 @@ def search_batch(
 
 
 def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:
-    """Hold what reranks pages where that is wanted; as `flows.commands.queries.paging_reranker`."""
-    if not wanted:
-        return nullcontext()
-
-    return paging_reranker(root, settings)
+    """Return the context of a reranker of pages if one is wanted, else of None."""
+    return paging_reranker(root, settings) if wanted else nullcontext()
 
 
 def page_batch(
@@ -107,7 +100,7 @@ def page_batch(
     method: str,
     reranker: Reranker | None = None,
 ) -> None:
-    """Page for a file of queries, lines `{query_id, doc_id, query}`, as `search_batch` searches."""
+    """Page for a file of queries, lines `{query_id, doc_id, query}`; files, errors as in `search_batch`."""
     require_page_options([method], [budget])
     require_reranked(method, reranked=reranker is not None)
 
@@ -184,12 +177,12 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 @contextmanager
 def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
-    """Hold a reranker whose answers are kept below the root.
+    """Yield a reranker that asks the LLM and keeps its answers below the root.
 
-    Where it gave no answer, standard error says so at the end: those pages are as they are without it.
+    If the LLM gave no answer for some pages, stderr says so at the end; those pages are not reranked.
 
     Raises:
-        WrongInput: No language model is set up, or the package that asks is not installed.
+        WrongInput: No LLM is set up, or the package that asks it is not installed.
     """
     options = llm_options(settings, "llm")
     assert options is not None  # noqa: S101 - None is for `local`

@@ -1,9 +1,8 @@
-"""Measures routing methods for the command, on tasks whose skills are known."""
+"""The bench of routing for the command: methods measured on tasks whose skills are known."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -12,10 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.commands.console import progress
+from flows.commands.console import drawn, folder_at, progress
 from flows.commands.routing_methods import Methods, require_methods, require_names
 from flows.settings import Settings
-from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.routing.bench import RoutingBench, measure_method, summarise_method
 from tasks.evaluate.routing.contests import RoutingContest, contest
@@ -23,16 +21,14 @@ from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, re
 from tasks.evaluate.routing.picture import draw_routing
 from tasks.evaluate.routing.tables import routing_markdown
 
+# Measured if no method is named: the methods that need no model beside the encoder.
 USUAL = ("bm25-description", "bm25-full", "dense-description", "sentences", "rrf", "zsum", "default")
-
-"""What is measured where no method is named: all that need no model beside the encoder."""
-
 BASELINE = "zsum"
 
 
 @dataclass(frozen=True, slots=True)
 class BenchFiles:
-    """Where a bench lies: tasks, judgements, all skills, and copies, of which there may be none."""
+    """The files of a bench: tasks, judgements, all skills, and copies, if there are any."""
 
     queries: Path
     qrels: Path
@@ -48,31 +44,30 @@ def routing_bench(
     baseline: str = BASELINE,
     folder: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the table of routing methods on a bench; encoder, vectors and answers are kept below the root.
-
-    With a folder it gets `routing.md`, `routing.parquet` (a row a task, method, stage and folding) and, where
-    matplotlib is installed, `routing.png`.
+    """Measure routing methods on a bench.
 
     Args:
-        root: Where vectors of texts are kept: a second run encodes the tasks alone.
-        settings: Which encoder, how many threads a task has, and the language model.
-        files: What is asked, of which skills.
+        root: The root that keeps the encoder, vectors and answers; a second run encodes only the tasks.
+        settings: The encoder, the threads of a task, and the LLM.
+        files: The files of the bench.
         methods: Some of `flows.commands.routing_methods.METHODS`; None for `USUAL`.
-        baseline: The method that the others are compared with, where it is measured beside others.
-        folder: Where the report goes.
+        baseline: The method that the others are compared with, if it is measured too.
+        folder: A folder for `routing.md`, `routing.parquet` (a row a task, method, stage and folding) and, if
+            matplotlib is installed, `routing.png`.
 
     Returns:
-        `skills`, `methods` (rows as `summarise_method` has them), `contests`, `llm` (what a language model
-        was asked, or null), and `report` with a folder.
+        `skills`, `methods` (rows of `summarise_method`), `contests`, `llm` (what an LLM was asked, or null),
+        and `report` if there is a folder.
 
     Raises:
-        WrongInput: A file, a method, the baseline or the folder cannot be used; nothing is encoded then.
+        WrongInput: A file, a method, the baseline or the folder cannot be used; nothing was encoded.
     """
     wanted = list(dict.fromkeys(methods or USUAL))
     require_names([*wanted, baseline])
     require_methods(wanted, settings)
     bench = RoutingBench(read_tasks(files.queries), read_qrels(files.qrels), read_copies(files.copies))
-    made = None if folder is None else _folder(folder)
+    if folder is not None:
+        folder_at(folder, "--report")
     with progress("skills read") as report:
         skills = read_skills(files.skills, report)
     require_judged(bench.tasks, bench.qrels, skills, bench.copies)
@@ -88,7 +83,9 @@ def routing_bench(
         "contests": [asdict(c) for c in contests],
         "llm": llm,
     }
-    return found if made is None else {**found, "report": _written(made, rows, summaries, contests, skills)}
+    if folder is not None:
+        found["report"] = _written(folder, rows, summaries, contests, skills)
+    return found
 
 
 def _measured(bench: RoutingBench, ready: Methods, wanted: Sequence[str]) -> pl.DataFrame:
@@ -98,11 +95,7 @@ def _measured(bench: RoutingBench, ready: Methods, wanted: Sequence[str]) -> pl.
         def step() -> None:
             report(next(steps), total)
 
-        return pl.concat([_one(bench, name, ready, step) for name in wanted])
-
-
-def _one(bench: RoutingBench, name: str, ready: Methods, step: Callable[[], None]) -> pl.DataFrame:
-    return measure_method(bench, name, ready.method(name), step)
+        return pl.concat([measure_method(bench, name, ready.method(name), step) for name in wanted])
 
 
 def _written(
@@ -114,19 +107,5 @@ def _written(
 ) -> list[str]:
     (folder / "routing.md").write_text(routing_markdown(summaries, contests, skills.height), "utf-8")
     rows.write_parquet(folder / "routing.parquet")
-    files = ["routing.md", "routing.parquet"]
-    try:
-        draw_routing(summaries, folder / "routing.png")
-        files.append("routing.png")
-    except ModuleNotFoundError as error:
-        sys.stderr.write(f"no picture: {error}; install it with: pip install 'skillery[draw]'\n")
-    return [str(folder / name) for name in files]
-
-
-def _folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"--report {folder} cannot be made ({error}): give a folder"
-        raise WrongInput(msg) from error
-    return folder
+    pictures = drawn(lambda path: draw_routing(summaries, path), folder / "routing.png")
+    return [str(file) for file in (folder / "routing.md", folder / "routing.parquet", *pictures)]

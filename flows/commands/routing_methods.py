@@ -1,4 +1,4 @@
-"""Routing methods by name, over one corpus: what each needs is loaded when it is first asked for."""
+"""Routing methods by name, over one corpus; each loads what it needs at its first use."""
 
 from __future__ import annotations
 
@@ -49,14 +49,9 @@ from tasks.retrieve.routing.skill import TEMPLATE, Skill
 def skillflow(
     skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: Encoder, llm: FlowLlm | None
 ) -> Staged:
-    """Return SkillFlow's stages; without a language model a task is its own query, and nothing is selected.
+    """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
 
-    Args:
-        skills: The corpus.
-        flow: Which stages, and how.
-        kept: Makes the skills' vectors.
-        encoder: Makes the queries' vectors.
-        llm: Writes queries and selects.
+    `kept` encodes the skills and keeps their vectors; `encoder` encodes the queries.
 
     Raises:
         WrongInput: No stage is left, one keeps more than the one before it, or a prompt cannot be read.
@@ -76,12 +71,7 @@ def skillflow(
 
 
 def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root) -> Staged:
-    """Return SkillRouter's stages; the skills' vectors are kept below the root.
-
-    Args:
-        skills: The corpus.
-        router: Which models, and how much of a skill each reads.
-        root: Where vectors are kept.
+    """Return SkillRouter's stages, and keep the vectors of skills below the root.
 
     Raises:
         ModelMismatch: A model cannot be loaded.
@@ -133,22 +123,16 @@ def _selecting(flow: SkillFlowSettings, rules: dict[str, str | None]) -> SelectS
 
 METHODS = (*BASELINES, *ABLATIONS, "skillflow", "skillrouter")
 
-"""All that can be measured."""
-
 
 def require_names(names: Sequence[str]) -> None:
-    """Let methods pass that are known; raises `WrongInput` where one is not."""
+    """Raise `WrongInput` if a method is not known."""
     if unknown := [name for name in names if name not in METHODS]:
         msg = f"unknown routing method {unknown[0]!r}; choose some of {', '.join(METHODS)}"
         raise WrongInput(msg)
 
 
 def require_methods(names: Sequence[str], settings: Settings) -> None:
-    """Let methods pass whose settings can be used and whose libraries are installed.
-
-    Raises:
-        WrongInput: Those of one cannot, or are not.
-    """
+    """Raise `WrongInput` if a method's settings cannot be used, or its library is not installed."""
     require_measures()
     if LEXICAL & set(names):
         require_bm25()
@@ -161,28 +145,28 @@ def require_methods(names: Sequence[str], settings: Settings) -> None:
 
 
 def has_llm(settings: Settings) -> bool:
-    """Tell whether a language model is set up."""
+    """Return whether an LLM is set up."""
     return bool(settings.llm_base_url or settings.llm_model)
 
 
 class Methods:
-    """Makes routing methods over one corpus.
+    """The routing methods over one corpus.
 
     Args:
-        root: Where exports, vectors and answers are kept.
-        settings: The encoder, a task's threads, and the language model.
-        skills: Columns doc_id, name, description and body.
+        root: The root that keeps exports, vectors and answers.
+        settings: The encoder, the threads of a task, and the LLM.
+        skills: A frame with the columns doc_id, name, description and body.
         held: Closes at the end what methods open.
     """
 
     def __init__(self, root: Root, settings: Settings, skills: pl.DataFrame, held: ExitStack) -> None:
         self._root, self._settings, self._held = root, settings, held
-        # Sorted, so that equal scores stand in the order of their ids.
+        # Sorted, so that skills of equal score are ranked by their ids.
         self._frame = skills.sort("doc_id")
         self._flow: FlowLlm | None = None
 
     def method(self, name: str) -> RoutingMethod:
-        """Return a method, its index made.
+        """Return a method with its index built.
 
         Raises:
             ModelMismatch: A model that it needs cannot be loaded.
@@ -198,7 +182,7 @@ class Methods:
         return whole(functools.partial(self._baselines.rank, name), encoder=self._asking)
 
     def llm_report(self) -> dict[str, Any] | None:
-        """Return what a language model was asked, its cost, and where it gave no answer; None: nothing."""
+        """Return what an LLM was asked, its cost, and its failures by reason; None if it was not asked."""
         flow = self._flow
         if flow is None:
             return None
@@ -235,7 +219,7 @@ class Methods:
         name = flow.dense_model
         folder = self._folder if not name else str(exported_encoder(self._root.folder / "models", name))
         asking = self._asking if not name else OnnxEncoder(Path(folder), threads=self._settings.query_threads)
-        # Its time is that of the stage, which no memory may shorten.
+        # The stage's time is measured, so its queries must not come from a cache.
         encoder = asking.encoder if isinstance(asking, Remembering) else asking
         return skillflow(self._skills, flow, load_kept_encoder(self._root.uri, folder), encoder, self._llm)
 
@@ -253,5 +237,5 @@ class Methods:
 
 
 def staged(pipeline: Staged) -> RoutingMethod:
-    """Return a pipeline as a method, whose stages say how many they keep."""
+    """Return a pipeline as a method; its stages decide how many skills they keep."""
     return lambda task, _depth: pipeline.run(task)

@@ -1,14 +1,15 @@
-"""Settings of the published pipelines: variables `SKILLERY_SKILLFLOW_…` and `SKILLERY_SKILLROUTER_…`."""
+"""Settings of routing beyond the default: SkillFlow, SkillRouter, and the training of models."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from flows.settings import load
 from storage.errors import WrongInput
 from tasks.models.with_torch.training import TrainingSettings
 from tasks.retrieve.baselines.skillflow_dense import Aggregation, Gathering
@@ -17,7 +18,6 @@ from tasks.retrieve.train.hard_negatives import MiningSettings
 from tasks.retrieve.train.queries import QuerySettings
 
 StageName = Literal["dense", "shallow", "deep", "select"]
-Model = TypeVar("Model", bound=BaseSettings)
 
 
 class SkillFlowSettings(BaseSettings):
@@ -81,20 +81,16 @@ class SkillRouterSettings(BaseSettings):
 
 def load_skillflow() -> SkillFlowSettings:
     """Return the settings of SkillFlow's stages; raises `WrongInput` naming the variable that is wrong."""
-    return loaded(SkillFlowSettings)
+    return load(SkillFlowSettings)
 
 
 def load_skillrouter() -> SkillRouterSettings:
     """Return the settings of SkillRouter's stages; raises `WrongInput` naming the variable that is wrong."""
-    return loaded(SkillRouterSettings)
+    return load(SkillRouterSettings)
 
 
 def require_skillflow(flow: SkillFlowSettings) -> None:
-    """Let settings pass by which each stage keeps no more than the one before, and whose prompts are there.
-
-    Raises:
-        WrongInput: Theirs are not such.
-    """
+    """Raise `WrongInput` if a stage keeps more than the one before, or a prompt cannot be read."""
     sizes = [(f"{name}_k", getattr(flow, f"{name}_k")) for name in flow.stages]
     for (before, more), (after, fewer) in pairwise(sizes):
         if fewer > more:
@@ -108,7 +104,7 @@ def _variable(name: str) -> str:
 
 
 def prompts_of(flow: SkillFlowSettings) -> dict[str, str | None]:
-    """Return the prompts that files hold, None where the usual one goes, by what they are for.
+    """Return the user's prompts by their purpose, None for the default one.
 
     Raises:
         WrongInput: A file cannot be read, or is blank.
@@ -129,18 +125,6 @@ def _prompt(path: Path | None) -> str | None:
         msg = f"prompt {path} is blank: write what the model is told, or leave the setting out"
         raise WrongInput(msg)
     return text
-
-
-def loaded(kind: type[Model]) -> Model:
-    """Return settings as the environment has them; raises `WrongInput` naming the variable that is wrong."""
-    try:
-        return kind()
-    except ValidationError as error:
-        first = error.errors()[0]
-        prefix = kind.model_config.get("env_prefix", "")
-        name = prefix + "_".join(str(part) for part in first["loc"][:1]).upper()
-        msg = f"{name}={first['input']!r}: {first['msg']}"
-        raise WrongInput(msg) from error
 
 
 class TrainingOptions(BaseSettings):
@@ -182,15 +166,15 @@ class TrainingOptions(BaseSettings):
     reranker_batch: int = Field(16, ge=1, description="Lists an update.")
 
     def queries(self) -> QuerySettings:
-        """Return what makes a query."""
+        """Return how queries are made."""
         return QuerySettings(self.sentences, copied=self.copied)
 
     def mining(self) -> MiningSettings:
-        """Return each source's share."""
+        """Return how many negatives each source gives."""
         return MiningSettings(self.depth, self.semantic, self.lexical, self.category, self.random)
 
     def false(self) -> FalseNegativeSettings:
-        """Return the thresholds of the filter."""
+        """Return the thresholds of the filter of false negatives."""
         return FalseNegativeSettings(self.false_body, self.false_embedding)
 
     def encoder_training(self, seed: int) -> TrainingSettings:
@@ -205,5 +189,5 @@ class TrainingOptions(BaseSettings):
 
 
 def load_training() -> TrainingOptions:
-    """Return the settings; raises `WrongInput` naming the variable that is wrong."""
-    return loaded(TrainingOptions)
+    """Return the settings of training; raises `WrongInput` naming the variable that is wrong."""
+    return load(TrainingOptions)

@@ -1,4 +1,4 @@
-"""Runs flows in this process, for the command."""
+"""Runs of flows in this process, for the command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.crawl.refresh import Target, sources_of
 from tasks.crawl.sources import normal_spec
 
 _DEFAULTS = {
-    # Its own start has taken up to 30 s on a busy machine; Prefect gives it 20.
+    # The server's start has taken up to 30 s on a busy machine; Prefect's limit is 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks",
@@ -27,44 +27,35 @@ _DEFAULTS = {
 
 
 def prepare_prefect(root: Root) -> None:
-    """Put Prefect's home below the root and its start-up limit up, where the user has not set them."""
+    """Put Prefect's home below the root and raise its start-up limit, unless the user has set them."""
     os.environ.setdefault("PREFECT_HOME", str(root.folder / "prefect"))
-    # Prefect makes the last folder of the path only, and its server does not start without.
+    # Prefect makes only the last folder of the path, and its server does not start without it.
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
 
 
 def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
-    """Run the nightly flow and return its record, also where a stage failed or the gate refused.
+    """Run the nightly flow and return its record, also if a stage failed or the gate refused.
 
     Raises:
-        WrongInput: A source's spec has none of the known forms; nothing has been started then.
-        SkilleryError: The run failed before it had a record (another run holds the root).
+        WrongInput: A source's spec has none of the known forms; nothing was started.
+        SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
     prepare_prefect(root)
     from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
-    run_id = new_run_id()
-    mode = cast(Literal["all", "skills"], index)
-    try:
-        return nightly(root.uri, specs or None, limit, mode, 0, run_id)
-    except Exception:
-        # Whatever it was, Prefect has shown it, and the run's record says it.
-        record = read_run(root, run_id)
-        if record is None:
-            raise
-        return record
+    return _recorded(root, lambda run: nightly(root.uri, specs or None, limit, _mode(index), 0, run))
 
 
 def run_backfill(
     root: Root, start: str, end: str, *, publish: bool = False, stages: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Run the backfill flow and return a row a day that was rebuilt.
+    """Run the backfill flow and return one row for each rebuilt day.
 
     Raises:
-        WrongInput: One is no date, the end lies before the start, or nothing was crawled in between.
+        WrongInput: An argument is no date, the end lies before the start, or nothing was crawled in between.
         Locked: Another run writes to the root.
         GateRefused: The last day's corpus was to be published and failed a check.
     """
@@ -79,11 +70,7 @@ def run_backfill(
 def foresee_backfill(
     root: Root, start: str, end: str, *, publish: bool = False, stages: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return a row a day that a backfill of this range would rebuild; nothing is written.
-
-    Raises:
-        WrongInput: As `run_backfill`.
-    """
+    """Return one row for each day that this backfill would rebuild; write nothing. Raises as it does."""
     if publish:
         require_whole(stages)
     plan = replay_plan(root, _require_days(root, start, end))
@@ -101,7 +88,7 @@ def _require_days(root: Root, start: str, end: str) -> list[str]:
 
 
 def run_evaluation(root: Root) -> dict[str, Any]:
-    """Run the evaluation flow on what is served and return its figures; `fallen` says what is too low.
+    """Run the evaluation flow on what is served and return its figures; `fallen` lists what is too low.
 
     Raises:
         NotPublished: Nothing is served.
@@ -117,21 +104,21 @@ def run_evaluation(root: Root) -> dict[str, Any]:
 
 
 def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
-    """Look at one document or repository again and return the run's record, also of one that failed.
+    """Read one document or repository again and return the run's record, also if the run failed.
 
     Raises:
-        WrongInput: No source has brought it; nothing has been started then.
+        WrongInput: No source has such a document; nothing was started.
         Locked: Another run writes to the root.
     """
     sources_of(root, Target(target))
     prepare_prefect(root)
-    from flows.refresh_one import refresh_one  # noqa: PLC0415 (Prefect reads its settings when imported)
+    from flows.refresh_one import refresh_one  # noqa: PLC0415
 
     return _recorded(root, lambda run: refresh_one(target, root.uri, _mode(index), 0, run))
 
 
 def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]:
-    """Make everything anew out of raw snapshots and return the run's record, also of one that failed.
+    """Make everything again from raw snapshots and return the run's record, also if the run failed.
 
     Raises:
         Locked: Another run writes to the root.
@@ -143,7 +130,7 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
 
 
 def run_compaction(root: Root) -> dict[str, Any]:
-    """Compact the tables and let go of old files; return what came of it.
+    """Compact the tables, remove old files, and return the counts.
 
     Raises:
         NotPublished: Nothing is served.
@@ -162,12 +149,12 @@ def _mode(index: str) -> Literal["all", "skills"]:
 
 
 def _recorded(root: Root, start: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Return what a run that is given its name returns, or the record of it where it fails."""
+    """Start a run under a new name and return its record, also if the run fails."""
     run_id = new_run_id()
     try:
         return start(run_id)
     except Exception:
-        # Whatever it was, Prefect has shown it, and the run's record says it.
+        # Prefect has already shown the error, and the run's record holds it.
         record = read_run(root, run_id)
         if record is None:
             raise

@@ -62,7 +62,7 @@ def test_a_clock_set_back_neither_hides_changes_nor_turns_versions_round(
     ahead, behind = datetime.now(UTC) + timedelta(days=400), datetime.now(UTC) - timedelta(days=400)
     place.night("ahead", ahead)
     place.write(EDITIONS[0])
-    for day in range(5):
+    for day in range(2):
         place.write("third" if day % 2 else "fourth")
         place.night(f"back-{day}", behind + timedelta(days=day))
     assert contents(place.root)["documents"] != expected["documents"]
@@ -70,8 +70,8 @@ def test_a_clock_set_back_neither_hides_changes_nor_turns_versions_round(
     place.night("last", behind + timedelta(days=6))
     assert contents(place.root) == expected
     versions = [version.version for version in published_versions(place.root)]
-    assert versions[:3] == ["v-last", "v-back-4", "v-back-3"]
-    assert roll_back(place.root)[1].version == "v-back-4"
+    assert versions[:3] == ["v-last", "v-back-1", "v-back-0"]
+    assert roll_back(place.root)[1].version == "v-back-1"
     assert examine(place.root) == []
 
 

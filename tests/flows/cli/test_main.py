@@ -253,3 +253,30 @@ def test_ctrl_c_ends_cleanly_and_a_later_run_picks_up(prefect_server: str, root:
     assert "interrupted" in rest
     record = _json(skillery("run", "--root", root, "--json", PREFECT_API_URL=prefect_server))
     assert (record["state"], record["documents"], record["published"]) == ("complete", 2, True)
+
+
+def test_settings_are_printed_with_value_origin_and_meaning(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_KEEP_VERSIONS", "3")
+    monkeypatch.setenv("SKILLERY_LLM_API_KEY", "hush-hush")
+
+    code, printed, _ = ask("settings", "--json")
+
+    rows = {row["name"]: row for row in json.loads(printed)["settings"]}
+    assert code == 0
+    assert (rows["SKILLERY_KEEP_VERSIONS"]["value"], rows["SKILLERY_KEEP_VERSIONS"]["origin"]) == (
+        3,
+        "environment",
+    )
+    assert rows["SKILLERY_ROOT"] | {"description": ""} == {
+        "name": "SKILLERY_ROOT", "value": "data", "origin": "default", "description": "",
+    }  # fmt: skip
+    assert all(row["description"] for row in rows.values())
+    assert "hush-hush" not in printed
+    assert "SKILLERY_SKILLFLOW_DENSE_K" not in rows
+    code, printed, _ = ask("settings", "--all")
+    assert code == 0
+    assert {"SKILLERY_KEEP_VERSIONS=3  (from the environment)", "SKILLERY_SKILLFLOW_DENSE_K=1000"} <= set(
+        printed.splitlines()
+    )

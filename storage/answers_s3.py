@@ -1,4 +1,4 @@
-"""Answers of a root in a bucket: SQLite wants a file of this machine, which is merged with the bucket's."""
+"""Answers of a root on S3: SQLite works on a local file, which is merged with the shared object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of JSON lines that a user gives and gets: one object a line, errors by file and line."""
+"""Files of JSON lines (jsonl) that a user gives and gets: one object a line, errors by file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables `skills` and `nodes` in LanceDB: schemas, the one writer, readers at a version."""
+"""The Lance tables `skills` and `nodes`: schemas, the one writer, readers at a version."""
 
 from __future__ import annotations
 

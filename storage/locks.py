@@ -1,4 +1,4 @@
-"""One writer a root, and who it is."""
+"""Locks: a root has one writer, and the lock names it."""
 
 from __future__ import annotations
 

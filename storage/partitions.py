@@ -1,4 +1,4 @@
-"""A table in 64 Parquet files by a hash of doc_id, so that a rewrite costs what changed."""
+"""Partitions: a table in 64 Parquet files by a hash of doc_id, so that a rewrite costs what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known between runs: documents seen, refined and parsed, sources, runs, aliases."""
+"""The state between runs: documents seen, refined and parsed, sources, runs, aliases."""
 
 from __future__ import annotations
 

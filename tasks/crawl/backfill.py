@@ -1,4 +1,4 @@
-"""Replays raw snapshots: what had been seen by the end of a day, out of the parts written until then."""
+"""Backfill of past days: replays raw snapshots up to the end of a day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one source into raw parts and keeps what is known of its documents up to date."""
+"""Collects one source into raw parts, and updates what is known of its documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from storage.errors import NothingReadable, SourceError, SourceUnavailable
 from storage.root import Root
 from storage.state import read_sources, write_source
-from tasks.crawl.intake import Reading, SourceReport
+from tasks.crawl.intake import Intake, SourceReport
 from tasks.crawl.source.protocol import Source
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 
@@ -34,7 +34,7 @@ def collect(
     and are as they were cost nothing but their `last_seen_at`. A source that cannot be read, wholly or
     from some point on, leaves its documents in place, marked stale.
     """
-    reading = Reading(source, root, run_id, now)
+    reading = Intake(source, root, run_id, now)
     report, read_as = reading.report, dict(options or {})
     remembered = read_sources(root).get(source.spec, {})
     try:
@@ -67,7 +67,7 @@ def collect_some(
     A document wanted that the source does not hold any more is retired. Of the source itself nothing is
     remembered but that its next whole reading has to look at everything.
     """
-    reading = Reading(source, root, run_id, now)
+    reading = Intake(source, root, run_id, now)
     wanted = {doc_id: row for doc_id, row in reading.known.items() if covers(doc_id)}
     if source.exhaustive:
         reading.known = wanted  # what it lacks of all others says nothing of them
@@ -88,7 +88,7 @@ def _forget_version(root: Root, spec: str, remembered: dict[str, Any]) -> None:
         write_source(root, spec, {**remembered, "version": None})
 
 
-def _broke_off(reading: Reading, error: SourceError | SourceUnavailable, wanted: Iterable[str]) -> None:
+def _broke_off(reading: Intake, error: SourceError | SourceUnavailable, wanted: Iterable[str]) -> None:
     """Say why a reading ended before its source did; what was wanted and it did not come to is stale."""
     report = reading.report
     report.state = "partial" if report.listed or error.reason == QUOTA else "failed"

@@ -1,4 +1,4 @@
-"""One reading of one source: raw parts to write, and rows of `seen` to change."""
+"""The intake of one source: writes raw parts, and updates the rows of `seen`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def digest_of(raw: RawDocument) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-class Reading:
+class Intake:
     """Takes in what a source yields, and keeps a report of it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Looks again at one skill, or one repository, in the sources it came from."""
+"""Refresh of one skill or one repository from the sources that it came from."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import listed_table, repositories_table, seen_table
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.github.due import Unit, units_of
-from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.http.stream import drain
 from tasks.crawl.source.identity import doc_key
-from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged, Usage
+from tasks.crawl.source.protocol import Gone, Item, Missed, RequestUsage, Source, Unchanged
 from tasks.crawl.sources import Opening, open_source
 
 _LISTS = "skillsmp"  # such a source names repositories by the thousand; one of them can be looked at alone
@@ -119,7 +119,7 @@ class PartOf:
     def settled(self) -> None:
         """Do nothing: where the source's next reading begins must not pass over what was not wanted now."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return what reading has cost so far."""
         return self._source.usage()
 
@@ -142,7 +142,7 @@ class ListedRepository:
     def __init__(self, spec: str, repository: str, opening: Opening) -> None:
         self.spec, self._repository, self._opening = spec, repository, opening
         self._repositories = Repositories(spec, opening.root, opening.reach, opening.limits, opening.now)
-        self._usage = Usage()
+        self._usage = RequestUsage()
 
     def version(self) -> None:
         """Return None: the look that would tell is the one that reading begins with."""
@@ -166,18 +166,18 @@ class ListedRepository:
         """Remember what was yielded."""
         self._repositories.settled()
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return the requests sent so far."""
         return self._usage
 
-    async def _looks(self) -> AsyncGenerator[Look, None]:
+    async def _looks(self) -> AsyncGenerator[Fetched, None]:
         reach = self._opening.reach
         async with reach.open(self._opening.root) as http:
             try:
                 async for look in self._repositories.looks(http, self._units()):
                     yield look
             finally:
-                self._usage = Usage(http.requests, http.quota_left(reach.github_api_url))
+                self._usage = RequestUsage(http.requests, http.quota_left(reach.github_api_url))
 
     def _units(self) -> list[Unit]:
         """Return its units; a list may still name it as it was called before."""

@@ -1,4 +1,4 @@
-"""Crawl's Prefect task: one source, one task run."""
+"""Prefect shells of crawl: one source is one task run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
 from tasks.crawl.sources import Opening, open_source
 
@@ -44,7 +44,7 @@ def refresh_source(
 
 
 def _opening(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> Opening:
-    return Opening(root, now, limit, **{**options, "reach": Reach(**options["reach"])})
+    return Opening(root, now, limit, **{**options, "reach": Network(**options["reach"])})
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)

@@ -12,11 +12,11 @@ from storage.root import Root
 from tasks.crawl.git.sample import SampleSource
 from tasks.crawl.git.source import GitSource, split_ref
 from tasks.crawl.github.source import GitHubSource, split_name
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.mcp.registry import McpRegistrySource
 from tasks.crawl.skillsmp.source import SkillsMPSource
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.identity import hide_credentials, parse_remote, public_url
 from tasks.crawl.source.parquet_file import ParquetSource
@@ -36,7 +36,7 @@ def parse_spec(spec: str, *, max_document_bytes: int = 2_000_000, git_timeout: f
     Raises:
         WrongInput: The spec has another form; the message is one line that lists the accepted ones.
     """
-    limits = Limits(document_bytes=max_document_bytes)
+    limits = DocumentLimits(document_bytes=max_document_bytes)
     makers: dict[str, Callable[[str], Source]] = {
         "git+": lambda rest: GitSource(rest, limits=limits, timeout=git_timeout),
         "dir:": lambda rest: DirectorySource(rest, limits=limits),
@@ -72,12 +72,12 @@ class Opening:
     limit: int | None = None
     max_document_bytes: int = 2_000_000
     git_timeout: float = 300.0
-    reach: Reach = field(default_factory=Reach)
+    reach: Network = field(default_factory=Network)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DocumentLimits:
         """What is taken of one document at most."""
-        return Limits(document_bytes=self.max_document_bytes)
+        return DocumentLimits(document_bytes=self.max_document_bytes)
 
 
 def open_source(spec: str, opening: Opening) -> Source:

@@ -1,4 +1,4 @@
-"""Evaluation's Prefect tasks: probes of the served tables, the sample's requests, the history."""
+"""Prefect shells of evaluate: probes of the served tables, the sample's requests, history, drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder that encodes each text once: equal texts share a vector, and vectors are kept across nights."""
+"""The cached encoder, which encodes each text once: equal texts share a vector, kept below a root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From bodies to their typed nodes."""
+"""Turns the body of a document into typed nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes mention another node: by its section's title or number, or by the term that it defines."""
+"""References: finds nodes that mention another node by its section's title or number, or by its term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse's Prefect tasks: the encoder's export, plan, a batch of partitions."""
+"""Prefect shells of parse: the encoder's export, the plan, a batch of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refines the documents of a few raw parts into staged files."""
+"""Refines a batch: the documents of a few raw parts become staged files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.refine.document import refine_document
 from tasks.refine.duplicates.minhash import SignatureRule, signatures
 from tasks.refine.duplicates.near import NearLimits
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
 from tasks.refine.risks.scan import scan_all
 from tasks.refine.text.decode import decode
@@ -43,7 +43,7 @@ def refine_batch(
     raw_parts: list[str],
     *,
     run_id: str,
-    limits: Limits,
+    limits: FilterLimits,
     raw: Root | None = None,
     near: NearLimits | None = None,
 ) -> dict[str, int]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
 from tasks.refine.filters import (
-    Limits,
+    FilterLimits,
     Verdict,
     empty,
     licence_refused,
@@ -52,7 +52,7 @@ def refine_document(
     *,
     fetched_at: datetime,
     first_seen_at: datetime,
-    limits: Limits | None = None,
+    limits: FilterLimits | None = None,
     risks: tuple[Finding, ...] | None = None,
 ) -> Document | Dropped:
     """Refine one file: decode, take apart, redact, filter, find its licence, language and risks.
@@ -68,7 +68,7 @@ def refine_document(
         limits: The filters' thresholds; the defaults of `Limits` where None.
         risks: Those of its text, where many texts were scanned together; None: it is scanned here.
     """
-    limits = limits or Limits()
+    limits = limits or FilterLimits()
     unreadable = too_large(raw.content, raw.size) or empty(raw.content or b"")
     if unreadable:
         return _dropped(raw, unreadable)
@@ -92,7 +92,7 @@ def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = N
     return Dropped(raw.doc_id, raw.source, reason, detail, rule=f"refine.{reason}", content_hash=content)
 
 
-def _unfit(document: Document, language: Language, limits: Limits) -> Verdict:
+def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verdict:
     """Return the first reason to drop a document: what it lacks, then what it is, then policies."""
     told, body = "" if "description" in document.inferred else document.description, document.body
     on_text = None

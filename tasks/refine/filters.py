@@ -53,7 +53,7 @@ SEVERITIES = ("error", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FilterLimits:
     """What the filters drop; `limits_from(dataclasses.asdict(limits))` is the same again.
 
     Args:
@@ -88,15 +88,15 @@ class Limits:
             raise WrongInput(msg)
 
 
-def limits_from(values: Mapping[str, Any]) -> Limits:
+def limits_from(values: Mapping[str, Any]) -> FilterLimits:
     """Return the limits that a dict of their fields, as JSON has it, stands for; absent ones are defaults.
 
     Raises:
-        WrongInput: As `Limits` and `LicencePolicy` say.
+        WrongInput: As `FilterLimits` and `LicencePolicy` say.
     """
     policy = values.get("policy")
     given = {key: value for key, value in values.items() if key != "policy"}
-    return Limits(**given, policy=LicencePolicy(**policy) if policy else SERVE_POLICY)
+    return FilterLimits(**given, policy=LicencePolicy(**policy) if policy else SERVE_POLICY)
 
 
 def too_large(content: bytes | None, size: int) -> Verdict:

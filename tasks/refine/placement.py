@@ -1,4 +1,4 @@
-"""Puts staged documents in place, partition by partition: never more of them in memory than one holds."""
+"""Placement of staged documents in their partitions, with a bounded number in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which documents refine has to look at, from digests alone."""
+"""The plan of refine: which documents have to be refined, from digests alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.state import SEEN, refined_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.refine import STAGE_VERSION
 from tasks.refine.duplicates.exact import preferred
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.rule_digests import rule_digests
 
 STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
@@ -41,7 +41,7 @@ class RefinePlan:
     unchanged: int
 
 
-def plan_refine(root: Root, limits: Limits) -> RefinePlan:
+def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
     """Write the plan of this run and return it; a document as it was, refined by the same rules, is left."""
     seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
     if forgotten:

@@ -1,4 +1,4 @@
-"""Brings the corpus in line with what this run refined: folds, retires, records what was dropped."""
+"""Settles the corpus after a run: folds duplicates, retires documents, records what was dropped."""
 
 from __future__ import annotations
 

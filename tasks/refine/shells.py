@@ -1,4 +1,4 @@
-"""Refine's Prefect tasks: plan, a batch of raw parts, settle."""
+"""Prefect shells of refine: the plan, a batch of raw parts, settle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that refine batches side by side: refining is Python, of which a process keeps one core busy."""
+"""Worker processes that refine batches in parallel, because refining is Python and fills one core."""
 
 from __future__ import annotations
 

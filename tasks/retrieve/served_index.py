@@ -1,4 +1,4 @@
-"""Answers from what is served: the only door for queries."""
+"""The served index: the only way by which queries read what is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index's Prefect tasks: build, check, publish."""
+"""Prefect shells of retrieve: build, check, publish."""
 
 from __future__ import annotations
 

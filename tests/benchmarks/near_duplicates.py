@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tests.benchmarks.refining import crawl, dropped, refine
 
 THRESHOLD = 0.85
@@ -100,7 +100,7 @@ def folded(rows: list[tuple[str, str, int, str]], folder: Path) -> dict[str, str
     pl.DataFrame(columns).write_parquet(corpus)
     crawl(folder / "root", corpus)
     # Made-up words are of no language.
-    counts, seconds, settling = refine(folder / "root", limits=Limits(min_language_confidence=0))
+    counts, seconds, settling = refine(folder / "root", limits=FilterLimits(min_language_confidence=0))
     print(f"{counts} in {seconds:.1f} s, of which settling {settling:.1f} s")
     rows_dropped = dropped(folder / "root").filter(pl.col("lost_to").is_not_null())
     return dict(rows_dropped.select("doc_id", "lost_to").iter_rows())

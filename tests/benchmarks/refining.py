@@ -14,7 +14,7 @@ from storage.root import Root
 from tasks.crawl.collect import collect
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.refine.batch import refine_batch
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.settle import settle
 from tasks.refine.workers import batch_processes
@@ -29,10 +29,10 @@ def crawl(folder: Path, corpus: Path, night: int = 0) -> None:
 
 
 def refine(
-    folder: Path, night: int = 0, limits: Limits | None = None, workers: int | None = None
+    folder: Path, night: int = 0, limits: FilterLimits | None = None, workers: int | None = None
 ) -> tuple[dict[str, int], float, float]:
     """Refine what was crawled; return the corpus' counts, the seconds it took, and those of settling."""
-    root, now, limits = Root(folder), FIRST_NIGHT + timedelta(days=night), limits or Limits()
+    root, now, limits = Root(folder), FIRST_NIGHT + timedelta(days=night), limits or FilterLimits()
     began = time.perf_counter()
     batches = plan_refine(root, limits).batches
     work = partial(refine_batch, root, run_id=f"{now:%Y%m%d}", limits=limits)

@@ -14,7 +14,7 @@ from storage.root import Root
 from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import aliases_table, seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.intake import SourceReport
 from tasks.crawl.sources import Opening, open_source
 
@@ -28,10 +28,10 @@ _URLS = {
 }
 
 
-def reach_of(environment: Mapping[str, str], **settings: float) -> Reach:
+def reach_of(environment: Mapping[str, str], **settings: float) -> Network:
     """Return the network of a marketplace's environment, with waiting switched off."""
     urls = {field: environment[name] for name, field in _URLS.items()}
-    return Reach(**urls, **{"request_delay": 0.0, "retry_wait_max": 0.0, **settings})  # type: ignore[arg-type]
+    return Network(**urls, **{"request_delay": 0.0, "retry_wait_max": 0.0, **settings})  # type: ignore[arg-type]
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Crawler:
     """
 
     folder: Path
-    reach: Reach
+    reach: Network
     now: datetime = FIRST_NIGHT
     nights: int = field(default=0, init=False)
 

@@ -18,7 +18,7 @@ from tasks.crawl.backfill import replay_seen
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 from tasks.refine.batch import refine_batch
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.settle import settle
 from tests.support.hand_written import BEES, BIKE, skill
@@ -71,7 +71,7 @@ def fill(root: SkillRoot) -> None:
 
 def _rebuild(root: SkillRoot) -> None:
     day = f"{root.now:%Y-%m-%d}"
-    past, limits = Root(root.root.at(f"backfill/date={day}")), Limits()
+    past, limits = Root(root.root.at(f"backfill/date={day}")), FilterLimits()
     replay_seen(root.root, day, past)
     for parts in plan_refine(past, limits).batches:
         refine_batch(past, parts, run_id="past", limits=limits, raw=root.root)

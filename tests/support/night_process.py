@@ -28,7 +28,7 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 from tasks.refine.batch import refine_batch
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.refine.plan import plan_refine
 from tasks.refine.settle import settle
@@ -56,8 +56,8 @@ def index_night(
     root: Root, export: Path, run_id: str, now: datetime, classifier: Classifier | None = None
 ) -> str | None:
     """Do what follows the crawl."""
-    for parts in plan_refine(root, Limits()).batches:
-        refine_batch(root, parts, run_id=run_id, limits=Limits())
+    for parts in plan_refine(root, FilterLimits()).batches:
+        refine_batch(root, parts, run_id=run_id, limits=FilterLimits())
     settle(root, run_id=run_id, now=now)
     folder = root.folder / "models" / export.name
     encoder, types = load_kept_encoder(root.uri, str(folder)), classifier or LocalClassifier()

@@ -18,7 +18,7 @@ from tasks.crawl.collect import collect
 from tasks.crawl.intake import SourceReport
 from tasks.crawl.source.protocol import Source, WholeSource
 from tasks.refine.batch import refine_batch
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import RefinePlan, plan_refine
 from tasks.refine.settle import settle
 
@@ -83,13 +83,13 @@ class Nights:
         self.night += 1
         return collect(source, self.root, run_id=self.run_id, now=self.now, limit=limit)
 
-    def plan(self, limits: Limits | None = None) -> RefinePlan:
-        return plan_refine(self.root, limits or Limits())
+    def plan(self, limits: FilterLimits | None = None) -> RefinePlan:
+        return plan_refine(self.root, limits or FilterLimits())
 
-    def refine(self, limits: Limits | None = None, raw: Root | None = None) -> dict[str, int]:
+    def refine(self, limits: FilterLimits | None = None, raw: Root | None = None) -> dict[str, int]:
         """Refine what was crawled, in the same night; `raw` is where the raw parts lie, if not here."""
         for parts in self.plan(limits).batches:
-            refine_batch(self.root, parts, run_id=self.run_id, limits=limits or Limits(), raw=raw)
+            refine_batch(self.root, parts, run_id=self.run_id, limits=limits or FilterLimits(), raw=raw)
         return settle(self.root, run_id=self.run_id, now=self.now)
 
     def run(self, *sources: Source) -> dict[str, int]:

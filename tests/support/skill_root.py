@@ -25,7 +25,7 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 from tasks.refine.batch import refine_batch
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.refine.plan import plan_refine
 from tasks.refine.settle import settle
@@ -129,7 +129,7 @@ class SkillRoot:
     def crawl(self) -> None:
         """Bring the corpus in step with the folder."""
         self.night += 1
-        limits = Limits()
+        limits = FilterLimits()
         collect(MarketSource(str(self.market)), self.root, run_id=self.run_id, now=self.now)
         for parts in plan_refine(self.root, limits).batches:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits)

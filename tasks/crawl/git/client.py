@@ -1,4 +1,4 @@
-"""A throw-away bare repository with one remote: what the git source asks of git, and git's errors as ours."""
+"""The git client: a temporary bare repository with one remote, and the errors of git by type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import git
 from git.exc import GitCommandError, GitCommandNotFound
 
 from storage.errors import SourceError, SourceUnavailable
-from tasks.crawl.source.bundle import Entry
+from tasks.crawl.source.bundle import TreeEntry
 from tasks.crawl.source.identity import hide_credentials
 
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
@@ -220,7 +220,7 @@ class GitClient:
             names.seek(0)
             self._run("fetch", *options, "origin", network=True, istream=names)
 
-    def entries(self, commit: str) -> tuple[list[Entry], dict[str, str]]:
+    def entries(self, commit: str) -> tuple[list[TreeEntry], dict[str, str]]:
         """Return every path of a commit but folders, and the tree id of every folder (the root is empty)."""
         trees = {"": self._run("rev-parse", f"{commit}^{{tree}}").decode().strip()}
         entries = []
@@ -231,7 +231,7 @@ class GitClient:
             if kind == "folder":
                 trees[path] = key.decode()
             else:
-                entries.append(Entry(path, kind, key.decode()))  # type: ignore[arg-type]
+                entries.append(TreeEntry(path, kind, key.decode()))  # type: ignore[arg-type]
         return entries, trees
 
     def read(self, blob: str) -> Iterator[bytes]:

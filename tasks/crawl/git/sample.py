@@ -1,4 +1,4 @@
-"""Makes a git repository of a folder's files, the same one for the same files."""
+"""The sample marketplace as a git repository, which is the same for the same files."""
 
 from __future__ import annotations
 

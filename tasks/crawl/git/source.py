@@ -1,4 +1,4 @@
-"""`git+URL[@REF]`: every SKILL.md of a git repository, read from the object store and never checked out."""
+"""The source `git+URL[@REF]`: reads every SKILL.md of a git repository from its object store."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from storage.errors import SourceError, WrongInput
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git.client import PROTOCOLS, GitClient
-from tasks.crawl.source.bundle import Entry, Skill, plan
-from tasks.crawl.source.content import Limits, consume, read_skill, wanted
+from tasks.crawl.source.bundle import PlannedSkill, TreeEntry, plan
+from tasks.crawl.source.content import DocumentLimits, consume, read_skill, wanted
 from tasks.crawl.source.identity import (
     author_of,
     hide_credentials,
@@ -43,10 +43,10 @@ class GitSource(WholeSource):
         WrongInput: The address is no git URL, or its transport is none that is allowed.
     """
 
-    def __init__(self, address: str, *, limits: Limits = Limits(), timeout: float = 300.0) -> None:  # noqa: B008
+    def __init__(self, address: str, *, limits: DocumentLimits | None = None, timeout: float = 300.0) -> None:
         self._url, ref = split_ref(address)
         self._ref = ref or "HEAD"
-        self._limits = limits
+        self._limits = limits or DocumentLimits()
         self._timeout = timeout
         self.spec = f"git+{public_url(self._url)}" + (f"@{ref}" if ref else "")
 
@@ -74,17 +74,17 @@ class GitSource(WholeSource):
             entries, trees = client.entries(commit)
             rows = plan(self._with_targets(entries, client), repository_name(self._url), self.spec)
             for batch in _batches(rows, _BATCH):
-                skills = [row for row in batch if isinstance(row, Skill)]
+                skills = [row for row in batch if isinstance(row, PlannedSkill)]
                 client.fetch_blobs((e.key for s in skills for e in wanted(s, self._limits)), self._ref)
                 for row in batch:
                     yield row if isinstance(row, Dropped) else self._document(row, client, commit, trees)
-        if not any(isinstance(row, Skill) for row in rows):
+        if not any(isinstance(row, PlannedSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", f"there is no SKILL.md in commit {commit}")
 
     def _client(self) -> GitClient:
         return GitClient(self._url, self.spec, timeout=self._timeout)
 
-    def _with_targets(self, entries: list[Entry], client: GitClient) -> Iterator[Entry]:
+    def _with_targets(self, entries: list[TreeEntry], client: GitClient) -> Iterator[TreeEntry]:
         """Yield the entries, links with where they lead, which git keeps as a blob's text."""
         client.fetch_blobs((e.key for e in entries if e.kind == "link"), self._ref)
         for entry in entries:
@@ -95,7 +95,7 @@ class GitSource(WholeSource):
                 yield entry
 
     def _document(
-        self, skill: Skill, client: GitClient, commit: str, trees: dict[str, str]
+        self, skill: PlannedSkill, client: GitClient, commit: str, trees: dict[str, str]
     ) -> RawDocument | Dropped:
         row = read_skill(skill, lambda entry: client.read(entry.key), self._limits, self.spec)
         if isinstance(row, Dropped):
@@ -145,7 +145,7 @@ def _local_ref(path: str) -> str | None:
     return next((path[end + 1 :] for end in ends if Path(unquote(path[:end])).exists()), _ref(path))
 
 
-def _batches(rows: Iterable[Skill | Dropped], size: int) -> Iterator[list[Skill | Dropped]]:
+def _batches(rows: Iterable[PlannedSkill | Dropped], size: int) -> Iterator[list[PlannedSkill | Dropped]]:
     iterator = iter(rows)
     while batch := list(islice(iterator, size)):
         yield batch

@@ -1,4 +1,4 @@
-"""What a zip archive must not hold; its directory is measured before anything loads it."""
+"""Limits of a zip archive, which its directory must keep before anything loads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at a repository brings: documents, and what is to be remembered of repository and list."""
+"""The changes of a repository since the last crawl: documents, and the rows to remember."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from storage.schemas import Dropped, Finding, RawDocument
 from tasks.crawl.github.archive import Archive, read_archive
 from tasks.crawl.github.archive_limits import ArchiveRefused
 from tasks.crawl.github.due import Unit
-from tasks.crawl.github.fetch import Look, Part, skill_digest
+from tasks.crawl.github.fetch import Fetched, Part, skill_digest
 from tasks.crawl.github.retirement import FOUND, Claims, fate_of
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import Entry, Skill
-from tasks.crawl.source.content import Limits, read_skill
+from tasks.crawl.source.bundle import PlannedSkill, TreeEntry
+from tasks.crawl.source.content import DocumentLimits, read_skill
 from tasks.crawl.source.protocol import Gone, Item, Missed, Unchanged
 
 OK = "ok"
@@ -36,7 +36,7 @@ class Remembered:
     archives: list[Path] = field(default_factory=list)
 
 
-class Bringer:
+class ChangeReader:
     """Turns looks into items, one at a time.
 
     Args:
@@ -47,13 +47,15 @@ class Bringer:
         claims: Which documents several rows of the list lead to.
     """
 
-    def __init__(self, spec: str, now: datetime, limits: Limits, etag_key: str, claims: Claims) -> None:
+    def __init__(
+        self, spec: str, now: datetime, limits: DocumentLimits, etag_key: str, claims: Claims
+    ) -> None:
         self._spec, self._now, self._limits, self._etag_key = spec, now, limits, etag_key
         self._claims = claims
         self._brought: tuple[str, frozenset[str]] = ("", frozenset())  # of the repository read last
         self.remembered = Remembered()
 
-    def items(self, look: Look) -> Iterator[Item]:
+    def items(self, look: Fetched) -> Iterator[Item]:
         """Yield what a look brought; what is to be remembered is complete when the iterator ends."""
         if look.error is not None:
             yield from self._failed(look.unit, look.error)
@@ -81,18 +83,18 @@ class Bringer:
         yield Missed(tuple(d for d in _ids(unit) if d not in lost), error.reason, str(error))
         self._remember(unit, {**row, "detail": str(error), "listed": unit.digest})
 
-    def _refused(self, look: Look, error: ArchiveRefused) -> Iterator[Item]:
+    def _refused(self, look: Fetched, error: ArchiveRefused) -> Iterator[Item]:
         unit = look.unit
         detail = f"the archive of {unit.repository} is refused: {error.detail}"
         yield Missed(tuple(_ids(unit)), error.reason, detail)
         self.remembered.archives += [p.archive for p in look.parts if p.archive is not None]
         self._remember(unit, {"state": "refused", "detail": detail, "listed": unit.digest})
 
-    def _as_it_was(self, look: Look) -> Iterator[Item]:
+    def _as_it_was(self, look: Fetched) -> Iterator[Item]:
         yield from _as_found(look.unit, self._spec)
         self._remember(look.unit, {**FOUND, "state": OK, "etag": look.etag, "etag_key": self._etag_key})
 
-    def _found(self, look: Look) -> Iterator[Item]:
+    def _found(self, look: Fetched) -> Iterator[Item]:
         unit = self._behind(look.unit)
         rows: list[dict[str, Any]] = []
         moved = False
@@ -155,7 +157,7 @@ class Bringer:
             )
             return
         for row in part.rows:
-            if isinstance(row, Skill) and row.doc_id in part.changed:
+            if isinstance(row, PlannedSkill) and row.doc_id in part.changed:
                 yield read_skill(row, lambda entry: _held(part, entry), self._limits, self._spec)
             # A tree does not tell where a link leads; an archive does.
             elif isinstance(row, Dropped) and row.reason != "symlink":
@@ -260,7 +262,7 @@ def _ids(unit: Unit) -> list[str]:
     return list(dict.fromkeys(provisional_id(row) for row in unit.listed)) or [unit.repository]
 
 
-def _row_of(unit: Unit, skill: Skill) -> dict[str, Any]:
+def _row_of(unit: Unit, skill: PlannedSkill) -> dict[str, Any]:
     return {
         "repository": unit.repository.lower(), "ref": unit.ref, "rest": skill.entry.folder,
         "source": unit.source, "source_id": skill.doc_id, "written": unit.repository, "doc_id": None,
@@ -268,7 +270,7 @@ def _row_of(unit: Unit, skill: Skill) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _held(part: Part, entry: Entry) -> Iterator[bytes]:
+def _held(part: Part, entry: TreeEntry) -> Iterator[bytes]:
     if entry.path not in part.files:
         raise OSError("it was not fetched")
     yield part.files[entry.path]

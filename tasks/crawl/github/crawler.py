@@ -1,4 +1,4 @@
-"""Looks at repositories for a source, several at a time, and remembers them once their documents are kept."""
+"""The crawler of repositories: fetches several at a time, and remembers those whose documents are kept."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from storage.state import (
     upsert,
 )
 from tasks.crawl.github.api import open_github
-from tasks.crawl.github.changes import Bringer, Remembered
+from tasks.crawl.github.changes import ChangeReader, Remembered
 from tasks.crawl.github.due import Unit
-from tasks.crawl.github.fetch import Look, Looker
+from tasks.crawl.github.fetch import Fetched, Fetcher
 from tasks.crawl.github.retirement import Claims
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.http.secrets import GITHUB_TOKEN, credential
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import DocumentLimits
 
 ARCHIVES = "state/crawl/archives"
 _AHEAD = 8  # repositories under way at once; their archives lie on disk, not in memory
@@ -72,17 +72,17 @@ class Repositories:
         now: When the reading began.
     """
 
-    def __init__(self, spec: str, root: Root, reach: Reach, limits: Limits, now: datetime) -> None:
+    def __init__(self, spec: str, root: Root, reach: Network, limits: DocumentLimits, now: datetime) -> None:
         self.spec, self.root, self.reach, self.now = spec, root, reach, now
         self._limits, self._token = limits, credential(GITHUB_TOKEN)
         etag_key = self._token.fingerprint() if self._token else "anonymous"
-        self.bringer = Bringer(spec, now, limits, etag_key, Claims(root, spec))
-        self._etag_key, self._unreached = etag_key, list[Look]()
+        self.bringer = ChangeReader(spec, now, limits, etag_key, Claims(root, spec))
+        self._etag_key, self._unreached = etag_key, list[Fetched]()
         self._archives_in_use: Counter[Path] = Counter()
         self._archives = f"{ARCHIVES}/{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
         self._ended = False
 
-    async def looks(self, http: Http, units: list[Unit]) -> AsyncGenerator[Look, None]:
+    async def looks(self, http: Http, units: list[Unit]) -> AsyncGenerator[Fetched, None]:
         """Yield a look at each unit; what failed for now is tried once more after all others.
 
         Raises:
@@ -90,7 +90,7 @@ class Repositories:
         """
         github = open_github(http, self._token, self.reach)
         folder = self.root.folder / self._archives
-        looker = Looker(github, self.spec, folder, self._limits, self._etag_key)
+        looker = Fetcher(github, self.spec, folder, self._limits, self._etag_key)
         self._archives_in_use = looker.in_use
         again: list[Unit] = []
         async for look in in_order(looker.look, units, _AHEAD):
@@ -103,7 +103,7 @@ class Repositories:
             yield self._checked(look)
         self._ended = True
 
-    def _checked(self, look: Look) -> Look:
+    def _checked(self, look: Fetched) -> Fetched:
         if isinstance(look.error, HttpTerminal) and look.error.reason == "unauthorised":
             detail = f"GitHub refuses the token that {GITHUB_TOKEN} holds: correct it, or unset it"
             raise SourceError(self.spec, "unauthorised", detail) from look.error

@@ -1,4 +1,4 @@
-"""What a list says, by repository: which repositories are to be looked at, and why."""
+"""Finds which repositories of a listing are due to be fetched, and why."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.due import OPEN, Unit
 from tasks.crawl.github.responses import Metadata, NotModified, Tree
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import Skill, plan
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.bundle import PlannedSkill, plan
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.content import wanted as wanted_files
 from tasks.crawl.source.github_url import split_by_refs
 from tasks.crawl.source.identity import doc_key
@@ -53,8 +53,8 @@ class Part:
     commit: str
     metadata: Metadata
     tree: Tree
-    rows: tuple[Skill | Dropped, ...]
-    skills: tuple[tuple[dict[str, Any] | None, Skill | None], ...]
+    rows: tuple[PlannedSkill | Dropped, ...]
+    skills: tuple[tuple[dict[str, Any] | None, PlannedSkill | None], ...]
     changed: frozenset[str]
     archive: Path | None = None
     files: dict[str, bytes] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Fetched:
     """What looking at a unit brought: parts, or an error; neither where it is as it was.
 
     `etag` is to be remembered for the next look.
@@ -81,7 +81,7 @@ class _Ref(NamedTuple):
     folders: dict[str, str] | None  # where they are, by where the list says; None: every skill
 
 
-def skill_digest(skill: Skill, folder_sha: str) -> str:
+def skill_digest(skill: PlannedSkill, folder_sha: str) -> str:
     """Return the digest of a skill's files: git's ids of its folder, its files and the licences above it.
 
     A mirror may leave folders out of its trees; the ids of the files tell the same.
@@ -90,7 +90,7 @@ def skill_digest(skill: Skill, folder_sha: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
-class Looker:
+class Fetcher:
     """Looks at repositories, several at a time if asked to.
 
     Args:
@@ -104,14 +104,16 @@ class Looker:
         in_use: How many of the parts looked at refer to an archive; whoever reads one counts it down.
     """
 
-    def __init__(self, github: GitHub, spec: str, folder: Path, limits: Limits, etag_key: str) -> None:
+    def __init__(
+        self, github: GitHub, spec: str, folder: Path, limits: DocumentLimits, etag_key: str
+    ) -> None:
         self._github, self._spec, self._folder = github, spec, folder
         self._limits, self._key = limits, etag_key
         self.in_use: Counter[Path] = Counter()
         self._fetching: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: list[HttpTransient] = []  # since something was answered
 
-    async def look(self, unit: Unit) -> Look:
+    async def look(self, unit: Unit) -> Fetched:
         """Return how a unit is now; errors of the network are part of the answer.
 
         After many failures in a row that may pass, nothing is asked for before `begin_again`.
@@ -119,14 +121,14 @@ class Looker:
         if len(self._failed) >= _MOST_FAILURES:
             last = self._failed[-1]
             detail = f"not asked for, since {len(self._failed)} before it failed, the last: {last}"
-            return Look(unit, error=HttpTransient(last.reason, unit.repository, detail))
+            return Fetched(unit, error=HttpTransient(last.reason, unit.repository, detail))
         try:
             look = await self._look(unit)
         except HttpTerminal as error:
-            look = Look(unit, error=error)
+            look = Fetched(unit, error=error)
         except HttpTransient as error:
             self._failed.append(error)
-            return Look(unit, error=error)
+            return Fetched(unit, error=error)
         self._failed.clear()
         return look
 
@@ -134,14 +136,14 @@ class Looker:
         """Ask once more, whatever failed before."""
         self._failed.clear()
 
-    async def _look(self, unit: Unit) -> Look:
+    async def _look(self, unit: Unit) -> Fetched:
         known = unit.known
         same_list = known.get("listed") == unit.digest and known.get("state") in ("ok", *OPEN)
         etag = known.get("etag") if same_list and known.get("etag_key") == self._key else None
         refs, new_etag = await self._refs(unit, etag)
         as_it_was = not refs or (same_list and [r.commit for r in refs] == [known.get("commit")])
         if as_it_was:
-            return Look(unit, etag=new_etag or etag)
+            return Fetched(unit, etag=new_etag or etag)
         metadata = await self._github.metadata(unit.repository)
         try:
             parts = tuple([await self._part(unit, ref, metadata) for ref in refs])
@@ -150,7 +152,7 @@ class Looker:
                 raise
             # The repository is there: that its tree or archive is not is no miss of it.
             raise HttpTerminal("not-fetched", error.url, error.detail, status=error.status) from error
-        return Look(unit, parts, etag=new_etag)
+        return Fetched(unit, parts, etag=new_etag)
 
     async def _refs(self, unit: Unit, etag: str | None) -> tuple[list[_Ref], str | None]:
         """Return the commits that the unit's rows lie in; none where the answer is that nothing changed."""
@@ -199,7 +201,7 @@ class Looker:
         part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
         return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
 
-    async def _fetched(self, unit: Unit, part: Part, skills: list[Skill]) -> Part:
+    async def _fetched(self, unit: Unit, part: Part, skills: list[PlannedSkill]) -> Part:
         """Fetch the changed skills' files: one by one where they are few, else the commit's archive."""
         paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
         if len(paths) <= FEW_FILES and (files := await self._single(part, paths)) is not None:
@@ -256,10 +258,10 @@ def _require_whole(tree: Tree, sha: str, repository: str) -> None:
 
 
 def _wanted(
-    unit: Unit, ref: _Ref, rows: tuple[Skill | Dropped, ...]
-) -> tuple[tuple[dict[str, Any] | None, Skill | None], ...]:
+    unit: Unit, ref: _Ref, rows: tuple[PlannedSkill | Dropped, ...]
+) -> tuple[tuple[dict[str, Any] | None, PlannedSkill | None], ...]:
     """Return each row listed with the skill that lies in its folder, or each skill with its row."""
-    skills = {row.entry.folder: row for row in rows if isinstance(row, Skill)}
+    skills = {row.entry.folder: row for row in rows if isinstance(row, PlannedSkill)}
     if ref.folders is None:
         known = {r["rest"]: r for r in unit.listed}
         return tuple((known.get(folder), skill) for folder, skill in skills.items())
@@ -273,7 +275,7 @@ def _loose(folder: str) -> str:
     return doc_key(unicodedata.normalize("NFC", folder))
 
 
-def _changed(row: dict[str, Any] | None, skill: Skill, tree: Tree) -> bool:
+def _changed(row: dict[str, Any] | None, skill: PlannedSkill, tree: Tree) -> bool:
     if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
         return True
     return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, "")))

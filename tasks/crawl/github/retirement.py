@@ -1,4 +1,4 @@
-"""Which documents several rows of a list lead to: by other refs, by other names of their repository."""
+"""Retirement of documents that several rows of a listing lead to, by other refs or names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`github:OWNER/REPO[@REF]`: every skill of a repository on GitHub, by its API and archives."""
+"""The source `github:OWNER/REPO[@REF]`: every skill of a repository, by GitHub's API and archives."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storage.root import Root
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.github.due import Unit, digest
-from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.http.errors import HttpTransient
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.http.stream import drain
-from tasks.crawl.source.content import Limits
-from tasks.crawl.source.protocol import Gone, Item, Usage
+from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.source.protocol import Gone, Item, RequestUsage
 
 _NAME = re.compile(r"([A-Za-z0-9][\w-]{0,38}/(?!\.{1,2}(?:@|$))[\w.-]{1,100}?)(?:\.git)?(?:@(.+))?", re.ASCII)
 _REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
@@ -53,11 +53,13 @@ class GitHubSource:
 
     exhaustive, gives_listings = True, False
 
-    def __init__(self, name: str, root: Root, *, reach: Reach, limits: Limits, now: datetime) -> None:
+    def __init__(
+        self, name: str, root: Root, *, reach: Network, limits: DocumentLimits, now: datetime
+    ) -> None:
         self._name, self._ref = split_name(name)
         self.spec = f"github:{name}"
         self._repositories = Repositories(self.spec, root, reach, limits, now)
-        self._root, self._usage = root, Usage()
+        self._root, self._usage = root, RequestUsage()
 
     def version(self) -> None:
         """Return None: the look that would tell is the one that reading begins with."""
@@ -85,18 +87,18 @@ class GitHubSource:
         """Remember what was yielded."""
         self._repositories.settled()
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return the requests sent so far."""
         return self._usage
 
-    async def _look(self) -> AsyncGenerator[Look, None]:
+    async def _look(self) -> AsyncGenerator[Fetched, None]:
         async with self._repositories.reach.open(self._root) as http:
             try:
                 async for look in self._repositories.looks(http, [self._unit()]):
                     yield look
             finally:
                 api = self._repositories.reach.github_api_url
-                self._usage = Usage(http.requests, http.quota_left(api))
+                self._usage = RequestUsage(http.requests, http.quota_left(api))
 
     def _unit(self) -> Unit:
         key, source = self._name.lower(), pl.col("source") == self.spec
@@ -108,7 +110,7 @@ class GitHubSource:
             self.spec, self._name, self._ref, listed, rows[0] if rows else None, digest(()), whole=True
         )
 
-    def _require(self, look: Look, found: int) -> None:
+    def _require(self, look: Fetched, found: int) -> None:
         """Let a look pass that brought something.
 
         Raises:

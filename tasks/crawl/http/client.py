@@ -22,7 +22,7 @@ from tasks.crawl.http.redirects import REDIRECTS, host_of, next_hop, web_url
 from tasks.crawl.http.responses import is_page
 from tasks.crawl.http.retry import retrying
 from tasks.crawl.http.secrets import Secret
-from tasks.crawl.http.transport import Call, Reply, Sender
+from tasks.crawl.http.transport import Call, Response, Sender
 
 _MOST_REDIRECTS = 5
 _START = 4096  # bytes of a body that an error carries
@@ -180,11 +180,11 @@ class Http:
         """
         return self._sender.left(host_of(web_url(url)))
 
-    async def _fetch(self, call: Call) -> Reply:
+    async def _fetch(self, call: Call) -> Response:
         again = retrying(self._limits.retry, sleep=self._sleep, random=self._random)
         return await again(self._follow, call)
 
-    async def _follow(self, call: Call) -> Reply:
+    async def _follow(self, call: Call) -> Response:
         """Send a request, and where it is redirected, those that follow from it."""
         call.sink.seek(0)
         call.sink.truncate()

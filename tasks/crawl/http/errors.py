@@ -1,4 +1,4 @@
-"""What can go wrong with a request: for good, or for now."""
+"""Errors of a request: terminal ones, and transient ones that a retry may solve."""
 
 from __future__ import annotations
 

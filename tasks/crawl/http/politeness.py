@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from storage.errors import StorageError, WrongInput
 from storage.root import Root
-from tasks.crawl.http.quota import Client, Hold, Page, Quota, midnight_after
-from tasks.crawl.http.responses import Limits
+from tasks.crawl.http.quota import Client, Hold, Quota, QuotaFile, midnight_after
+from tasks.crawl.http.responses import RateLimits
 from tasks.crawl.http.retry import RetryPolicy
 
 _FILE = "state/quotas.json"
@@ -118,9 +118,9 @@ class QuotaBook:
                 since = now.timestamp()
                 book.pauses[key] = {"since": since, "until": until.timestamp(), "reason": reason}
 
-    def heed(self, client: Client, limits: Limits, now: datetime) -> None:
+    def heed(self, client: Client, limits: RateLimits, now: datetime) -> None:
         """Take down what a host said of a client's limits."""
-        if limits == Limits():
+        if limits == RateLimits():
             return
         left = limits.left if limits.left_today is None else limits.left_today
         if left is not None:
@@ -147,15 +147,15 @@ class QuotaBook:
         return min((left for left in (counted, said) if left is not None), default=None)
 
     @contextmanager
-    def _open(self) -> Iterator[Page]:
+    def _open(self) -> Iterator[QuotaFile]:
         with self._lock:
             before = self._root.read_json(_FILE) or {}
             try:
-                page = Page(before)
+                page = QuotaFile(before)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 msg = f"{self._root.at(_FILE)} is damaged ({error!r}): delete it; quotas are counted anew"
                 raise StorageError(msg) from error
             yield page
             after = page.record()
-            if after != Page(before).record():
+            if after != QuotaFile(before).record():
                 self._root.write_json(_FILE, after)

@@ -1,4 +1,4 @@
-"""How many requests a host allows a minute and a day, and the count of those sent."""
+"""The quota of a host: its requests a minute and a day, and the count of those sent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Hold:
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """What was sent to one host in one name (a token, or none).
 
     A token of the minute comes back 60 seconds after it was taken, so that no 60 seconds hold more than the
@@ -60,7 +60,7 @@ class Bucket:
     minute: list[float] = field(default_factory=list)
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Bucket:
+    def of(cls, record: Mapping[str, Any]) -> TokenBucket:
         """Return the bucket that `record` holds.
 
         Raises:
@@ -152,7 +152,7 @@ class Client:
         return f"{self.host} {self.name}"
 
 
-class Page:
+class QuotaFile:
     """The book's file, opened.
 
     Args:
@@ -164,7 +164,7 @@ class Page:
     """
 
     def __init__(self, record: Mapping[str, Any]) -> None:
-        self._buckets = {key: Bucket.of(value) for key, value in record.get("buckets", {}).items()}
+        self._buckets = {key: TokenBucket.of(value) for key, value in record.get("buckets", {}).items()}
         self.sent = {str(host): float(at) for host, at in record.get("sent", {}).items()}
         self.pauses: dict[str, dict[str, Any]] = {
             key: {
@@ -180,11 +180,11 @@ class Page:
         buckets = {key: bucket.record() for key, bucket in self._buckets.items()}
         return {"buckets": buckets, "pauses": self.pauses, "sent": self.sent}
 
-    def bucket(self, client: Client) -> Bucket:
+    def bucket(self, client: Client) -> TokenBucket:
         """Return the client's bucket, a fresh one where it has none."""
-        return self._buckets.get(client.key, Bucket())
+        return self._buckets.get(client.key, TokenBucket())
 
-    def keep(self, client: Client, bucket: Bucket) -> None:
+    def keep(self, client: Client, bucket: TokenBucket) -> None:
         """Put the client's bucket back; one without limits is not kept."""
         if client.quota != Quota():
             self._buckets[client.key] = bucket

@@ -1,4 +1,4 @@
-"""What a refusing answer means: its status, headers and start of body, told as one of our errors."""
+"""Responses that refuse: their status, headers and start of body, translated to one of our errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPOCH_FROM = 1e9  # less than this is no time since 1970 but a number of second
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RateLimits:
     """A server's word on its limits; None: it did not say.
 
     Args:
@@ -40,9 +40,9 @@ class Limits:
     retry_after: float | None = None
 
 
-def read_limits(headers: Mapping[str, str], now: datetime) -> Limits:
+def read_limits(headers: Mapping[str, str], now: datetime) -> RateLimits:
     """Return what the headers, names in lower case, say at the time `now`; nonsense counts as silence."""
-    return Limits(
+    return RateLimits(
         left=_count(headers.get("x-ratelimit-remaining")),
         reset=_reset(headers.get("x-ratelimit-reset"), now),
         left_today=_count(headers.get("x-ratelimit-daily-remaining")),
@@ -99,7 +99,7 @@ def is_page(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def failure_of(
-    url: URL, status: int, headers: Mapping[str, str], body: bytes, limits: Limits
+    url: URL, status: int, headers: Mapping[str, str], body: bytes, limits: RateLimits
 ) -> HttpTerminal | HttpTransient:
     """Return the error to raise for an answer that is neither 200, a redirect, nor a 304 that was asked for.
 
@@ -127,7 +127,7 @@ def error_code(body: bytes) -> str | None:
     return code if isinstance(code, str) else None
 
 
-def _forbidden(headers: Mapping[str, str], body: bytes, limits: Limits) -> str:
+def _forbidden(headers: Mapping[str, str], body: bytes, limits: RateLimits) -> str:
     if _DMCA.search(body):
         return "withdrawn"
     if limits.retry_after is not None or limits.left == 0:

@@ -1,4 +1,4 @@
-"""Which failed requests are sent again, how often, and after how long."""
+"""The retry policy of requests: which errors, how many times, after how many seconds."""
 
 from __future__ import annotations
 

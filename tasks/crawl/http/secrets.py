@@ -1,4 +1,4 @@
-"""A credential that shows itself to nobody who does not ask for it by name."""
+"""Secrets: credentials that print as asterisks and go to their own host only."""
 
 from __future__ import annotations
 

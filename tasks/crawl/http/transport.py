@@ -1,4 +1,4 @@
-"""One request and its answer: sent when the host's turn comes, and what the answer says taken down."""
+"""The transport of one request: waits for the host's turn, sends it, and books the response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted,
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.quota import Client, Hold, midnight_after
 from tasks.crawl.http.redirects import REDIRECTS, host_of
-from tasks.crawl.http.responses import Limits, error_code, failure_of, read_limits
+from tasks.crawl.http.responses import RateLimits, error_code, failure_of, read_limits
 from tasks.crawl.http.secrets import Secret
 
 _BUFFER = 1 << 16
@@ -105,7 +105,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     """An answer of status 200, a redirect, or a 304 that was asked for; names of headers in lower case."""
 
     url: str
@@ -155,7 +155,7 @@ class Sender:
             await self._session.close()
             self._session = None
 
-    async def send(self, call: Call, url: URL, *, home: bool) -> Reply:
+    async def send(self, call: Call, url: URL, *, home: bool) -> Response:
         """Send one request when its host's turn comes; return its answer, which may be a redirect.
 
         Args:
@@ -207,7 +207,7 @@ class Sender:
 
     async def _exchange(
         self, session: aiohttp.ClientSession, call: Call, url: URL, client: Client, *, home: bool
-    ) -> Reply:
+    ) -> Response:
         context = client.host if self._limits.delay > 0 else None
         asked = call.headers_for(home=home)
         sent = session.get(url, headers=asked, allow_redirects=False, trace_request_ctx=context)
@@ -215,7 +215,7 @@ class Sender:
             headers = {name.lower(): value for name, value in response.headers.items()}
             limits = read_limits(headers, self._clock())
             self._book.heed(client, limits, self._clock())
-            answer = Reply(shown(url), response.status, headers)
+            answer = Response(shown(url), response.status, headers)
             if response.status == 200:
                 await read_body(response, call.sink, max_bytes=call.max_bytes)
             elif response.status not in REDIRECTS and not (response.status == 304 and home and call.etag):
@@ -224,7 +224,7 @@ class Sender:
             return answer
 
     def _refusal(
-        self, url: URL, answer: Reply, start: bytes, limits: Limits, client: Client
+        self, url: URL, answer: Response, start: bytes, limits: RateLimits, client: Client
     ) -> HttpTerminal | HttpTransient:
         """Return what a refusing answer means, having told the book what it asks for."""
         now, most = self._clock(), self._limits.retry.server_wait_max

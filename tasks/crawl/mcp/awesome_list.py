@@ -13,11 +13,11 @@ from storage.errors import SourceError, SourceUnavailable, WrongInput
 from storage.root import Root
 from storage.state import seen_table
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.http.stream import drain
 from tasks.crawl.mcp.awesome_rows import servers_of
 from tasks.crawl.source.identity import hide_credentials, public_url
-from tasks.crawl.source.protocol import Item, Unchanged, Usage
+from tasks.crawl.source.protocol import Item, RequestUsage, Unchanged
 
 _RULES = 1  # raised when the same text yields other rows: an ETag of before does not count then
 _LARGEST = 20_000_000
@@ -40,14 +40,14 @@ class AwesomeListSource:
     exhaustive = True
     gives_listings = True
 
-    def __init__(self, location: str, root: Root, reach: Reach) -> None:
+    def __init__(self, location: str, root: Root, reach: Network) -> None:
         self._remote = "://" in location
         if self._remote and urlsplit(location).scheme not in ("http", "https"):
             msg = f"awesome:{hide_credentials(location)}: give a path, or an address with http:// or https://"
             raise WrongInput(msg)
         self._location, self._root, self._reach = location, root, reach
         self.spec = f"awesome:{public_url(location) if self._remote else location}"
-        self._usage = Usage()
+        self._usage = RequestUsage()
         self._reached: dict[str, object] | None = None
         name = hashlib.sha256(self.spec.encode()).hexdigest()[:16]
         self._state = f"state/crawl/awesome-{name}.json"
@@ -60,7 +60,7 @@ class AwesomeListSource:
         """
         return None if self._remote else hashlib.sha256(self._file()).hexdigest()
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return the requests sent so far."""
         return self._usage
 
@@ -106,7 +106,7 @@ class AwesomeListSource:
         etag = held.get("etag") if held.get("rules") == _RULES else None
         async with self._reach.open(self._root) as http:
             answer = await http.get(self._address(), etag=etag, max_bytes=_LARGEST)
-            self._usage = Usage(http.requests, http.quota_left(self._address()))
+            self._usage = RequestUsage(http.requests, http.quota_left(self._address()))
         if answer.status == 304:
             yield Unchanged(tuple(sorted(self._known())))
             return

@@ -1,4 +1,4 @@
-"""Entries of an awesome list as listings and documents of kind `mcp-server`."""
+"""Rows of an awesome list as listings and documents of kind `mcp-server`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VARIATION = "\ufe0f"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListEntry:
     """One item of a list.
 
     Args:
@@ -52,7 +52,7 @@ class Entry:
     sections: tuple[str, ...]
 
 
-def entries(text: str) -> Iterator[Entry]:
+def entries(text: str) -> Iterator[ListEntry]:
     """Yield the items of a list that begin with a link, but for links into the page itself.
 
     Between the link and the description stand flags, a dash, both or nothing; the link may be bold, and a
@@ -60,7 +60,7 @@ def entries(text: str) -> Iterator[Entry]:
     """
     headings: dict[int, str] = {}
     fenced = False
-    last: Entry | None = None
+    last: ListEntry | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         fenced ^= _FENCE.match(line) is not None
         if last is not None and not fenced and _continues(line):
@@ -87,9 +87,9 @@ def _continues(line: str) -> bool:
     return line[:1] in {" ", "\t"} and bool(line.strip()) and not _ITEM.match(line)
 
 
-def _entry(line: int, name: str, url: str, rest: str, sections: tuple[str, ...]) -> Entry:
+def _entry(line: int, name: str, url: str, rest: str, sections: tuple[str, ...]) -> ListEntry:
     flags, description = _flags(_BADGE.sub("", rest))
-    return Entry(line, " ".join(name.split()), url, flags, description, sections)
+    return ListEntry(line, " ".join(name.split()), url, flags, description, sections)
 
 
 def _flags(text: str) -> tuple[tuple[str, ...], str]:
@@ -167,7 +167,7 @@ def servers_of(text: str, source: str) -> Iterator[Listing | RawDocument | Dropp
             yield from _server(entry, place, source)
 
 
-def _server(entry: Entry, place: _Place, source: str) -> Iterator[Listing | RawDocument]:
+def _server(entry: ListEntry, place: _Place, source: str) -> Iterator[Listing | RawDocument]:
     url = hide_credentials(entry.url)
     section = entry.sections[-1] if entry.sections else None
     tags = tuple(dict.fromkeys(_LEGEND[f] for f in entry.flags if f in _LEGEND))

@@ -15,10 +15,10 @@ from storage.schemas import RawDocument
 from storage.state import seen_table
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.http.stream import drain
 from tasks.crawl.mcp.registry_rows import items_of
-from tasks.crawl.source.protocol import Gone, Item, Unchanged, Usage
+from tasks.crawl.source.protocol import Gone, Item, RequestUsage, Unchanged
 
 FULL_DAYS = 30  # a whole reading finds what reports of changes left out
 OVERLAP = timedelta(days=1)  # of two readings of changes: the registry's clock is not ours
@@ -60,18 +60,18 @@ class McpRegistrySource:
     gives_listings = True
 
     def __init__(
-        self, root: Root, reach: Reach, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, root: Root, reach: Network, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._root, self._reach, self._clock = root, reach, clock
         self._base = reach.mcp_registry_url.rstrip("/")
         self._reached: _Progress | None = None
-        self._usage = Usage()
+        self._usage = RequestUsage()
         self.exhaustive = False
 
     def version(self) -> None:
         """Return None: what the registry holds cannot be told without asking for it."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return the requests sent so far."""
         return self._usage
 
@@ -156,7 +156,7 @@ class McpRegistrySource:
         if progress.cursor is not None:
             params["cursor"] = progress.cursor
         answer = await http.get(f"{self._base}/v0.1/servers", params=params)
-        self._usage = Usage(http.requests, http.quota_left(self._base))
+        self._usage = RequestUsage(http.requests, http.quota_left(self._base))
         body = answer.json()
         entries = body.get("servers") if isinstance(body, dict) else None
         if not isinstance(entries, list):

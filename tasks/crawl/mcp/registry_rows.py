@@ -1,4 +1,4 @@
-"""One entry of the MCP registry as a listing and a document."""
+"""Rows of the MCP registry as listings and documents."""
 
 from __future__ import annotations
 

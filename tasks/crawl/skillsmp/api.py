@@ -21,7 +21,7 @@ _NOT_SERVED = frozenset({"missing", "html", "not-json", "denied"})
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     """One page of a listing.
 
     Args:
@@ -62,7 +62,7 @@ class SkillsMP:
         self._ways = [SEARCH, SITE] if self._key else [SITE, SEARCH]
         self._failed: dict[str, HttpTerminal] = {}
 
-    async def page(self, query: str | None, number: int, *, limit: int = PAGE_ROWS) -> Page:
+    async def page(self, query: str | None, number: int, *, limit: int = PAGE_ROWS) -> ListingPage:
         """Return a page of the rows that match a query, of all rows where it is None or blank.
 
         With a key the API's search is asked first, without one the site's listing; where one is not served or
@@ -89,7 +89,7 @@ class SkillsMP:
                 self._failed[way] = error
         raise self._blocked()
 
-    async def _ask(self, way: str, query: str, number: int, limit: int) -> Page:
+    async def _ask(self, way: str, query: str, number: int, limit: int) -> ListingPage:
         params = {"page": str(number), "limit": str(limit), "sortBy": "recent"}
         if way == SEARCH:
             params["q"] = query or "*"
@@ -157,7 +157,9 @@ def _code(body: bytes) -> str | None:
     return str(error.get("code")) if isinstance(error, Mapping) else None
 
 
-def _page(records: list[Any], pagination: Mapping[str, Any], number: int, limit: int, source: str) -> Page:
+def _page(
+    records: list[Any], pagination: Mapping[str, Any], number: int, limit: int, source: str
+) -> ListingPage:
     count, total, per_page = len(records), _whole(pagination.get("total")), _whole(pagination.get("limit"))
     size = min(per_page or limit, limit)
     # An empty page is the end whatever else is said. A short one is not where more is promised: the server
@@ -166,7 +168,7 @@ def _page(records: list[Any], pagination: Mapping[str, Any], number: int, limit:
     has_next = count > 0 and (pagination.get("hasNext") is True or count >= size)
     shown = (number - 1) * size + count
     capped = not has_next and total is not None and shown < total
-    return Page(number, tuple(listing_of(r, source) for r in records), has_next, total, count, capped)
+    return ListingPage(number, tuple(listing_of(r, source) for r in records), has_next, total, count, capped)
 
 
 def _whole(value: object) -> int | None:

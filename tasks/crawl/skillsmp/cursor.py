@@ -1,4 +1,4 @@
-"""How far a marketplace has been listed; pages are kept as they come, for a run that dies."""
+"""The cursor of a listing; pages are checkpointed as they arrive, so that a killed run continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, Dropped, Listing, to_frame
 from storage.state import LISTED, listed_table, upsert
-from tasks.crawl.skillsmp.api import Page
+from tasks.crawl.skillsmp.api import ListingPage
 from tasks.crawl.source.github_url import parse_github_url
 
 _PLACE = ["repository", "ref", "rest"]
@@ -62,7 +62,7 @@ class ListingState:
         self._file, self._pages = f"state/crawl/{name}/cursor.json", f"state/crawl/{name}/pages"
         self.cursor = Cursor(**(root.read_json(self._file) or {}))
 
-    def keep(self, page: Page, cursor: Cursor) -> None:
+    def keep(self, page: ListingPage, cursor: Cursor) -> None:
         """Keep a page's rows, then where listing stands."""
         rows = [row for row in page.rows if isinstance(row, Listing)]
         frame = to_frame(rows, LISTINGS)
@@ -75,7 +75,7 @@ class ListingState:
         self.cursor = cursor
         self._root.write_json(self._file, asdict(cursor))
 
-    def begun(self, page: Page) -> Cursor:
+    def begun(self, page: ListingPage) -> Cursor:
         """Return the cursor once `page`, the next of its walk, is kept."""
         cursor, times = self.cursor, page.times
         # A row from the future would end every later walk before it began.

@@ -1,4 +1,4 @@
-"""What the sweep asks SkillsMP for, a few words a night, to meet what the newest rows do not show."""
+"""Keywords that the sweep asks SkillsMP for, a few a night, to meet what the newest rows do not show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`skillsmp[:QUERY]`: what the marketplace lists, taken from the repositories that it names.
+"""The source `skillsmp[:QUERY]`: the skills of the repositories that the marketplace lists.
 
 Enumerated by pages, then fetched by repository: SkillFlow, appendix A.1; here only what is new or changed.
 """
@@ -20,17 +20,17 @@ from storage.state import listed_table, repositories_table
 from tasks.crawl.github.changes import as_listed
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.github.due import Unit, due, units_of
-from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.http.secrets import SKILLSMP_KEY, credential
 from tasks.crawl.http.stream import drain
-from tasks.crawl.skillsmp.api import PAGE_ROWS, Page, SkillsMP
+from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 from tasks.crawl.skillsmp.cursor import ListingState, as_time, not_taken
 from tasks.crawl.skillsmp.keywords import sweep_keywords
 from tasks.crawl.skillsmp.walk import walk
-from tasks.crawl.source.content import Limits
-from tasks.crawl.source.protocol import Item, Usage
+from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.source.protocol import Item, RequestUsage
 
 _PAGE_TRIES = 2  # each with the client's own retries
 
@@ -50,13 +50,20 @@ class SkillsMPSource:
     exhaustive, gives_listings = False, True
 
     def __init__(
-        self, query: str, root: Root, *, reach: Reach, limits: Limits, now: datetime, limit: int | None
+        self,
+        query: str,
+        root: Root,
+        *,
+        reach: Network,
+        limits: DocumentLimits,
+        now: datetime,
+        limit: int | None,
     ) -> None:
         self.spec = f"skillsmp:{query}" if query else "skillsmp"
         self._query, self._root, self._reach, self._limit = query or None, root, reach, limit
         self._repositories = Repositories(self.spec, root, reach, limits, now)
         self._state = ListingState(root, self.spec, reach.skillsmp_url, now)
-        self._now, self._usage = now, Usage()
+        self._now, self._usage = now, RequestUsage()
         self._trouble: HttpTerminal | HttpTransient | None = None
 
     def version(self) -> None:
@@ -70,10 +77,10 @@ class SkillsMPSource:
             SourceUnavailable: Some of it could not be looked at this time, or the day's quota is used up.
         """
         for piece in drain(self._pieces):
-            if isinstance(piece, Page):
+            if isinstance(piece, ListingPage):
                 yield from (row for row in piece.rows if isinstance(row, Listing))
                 yield from not_taken(piece.rows, self.spec)
-            elif isinstance(piece, Look):
+            elif isinstance(piece, Fetched):
                 yield from self._repositories.bringer.items(piece)
             else:
                 yield from as_listed(piece, self.spec)
@@ -92,11 +99,11 @@ class SkillsMPSource:
         """Remember what was yielded."""
         self._repositories.settled()
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return the requests sent so far, and what is left of the marketplace's quota today."""
         return self._usage
 
-    async def _pieces(self) -> AsyncGenerator[Page | Unit | Look, None]:
+    async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Fetched, None]:
         async with self._reach.open(self._root) as http:
             try:
                 client = SkillsMP(http, self._reach.skillsmp_url, credential(SKILLSMP_KEY), source=self.spec)
@@ -108,9 +115,9 @@ class SkillsMPSource:
                 async for look in self._repositories.looks(http, todo):
                     yield look
             finally:
-                self._usage = Usage(http.requests, http.quota_left(self._reach.skillsmp_url))
+                self._usage = RequestUsage(http.requests, http.quota_left(self._reach.skillsmp_url))
 
-    async def _pages(self, client: SkillsMP) -> AsyncGenerator[Page, None]:
+    async def _pages(self, client: SkillsMP) -> AsyncGenerator[ListingPage, None]:
         """Yield the pages of tonight's walks; where the marketplace fails, what is known goes on."""
         try:
             if self._limit is not None:
@@ -131,7 +138,7 @@ class SkillsMPSource:
         except (HttpTerminal, HttpTransient) as error:
             self._trouble = error
 
-    async def _first(self, client: SkillsMP, wanted: int) -> AsyncGenerator[Page, None]:
+    async def _first(self, client: SkillsMP, wanted: int) -> AsyncGenerator[ListingPage, None]:
         """Yield so many of the newest rows; where listing stands is another matter."""
         async for page in walk(client, self._query, limit=min(wanted, PAGE_ROWS)):
             taken = replace(page, rows=page.rows[:wanted])
@@ -147,7 +154,7 @@ class SkillsMPSource:
         self._state.move(replace(cursor, sweep=cursor.sweep + 1))
         return keywords[cursor.sweep % len(keywords)]
 
-    async def _walked(self, client: SkillsMP, query: str | None) -> AsyncGenerator[Page, None]:
+    async def _walked(self, client: SkillsMP, query: str | None) -> AsyncGenerator[ListingPage, None]:
         """Yield the pages of one walk, from where it stood; each is kept before it is yielded."""
         state, main = self._state, query == self._query
         if not (state.cursor.walking and state.cursor.query == query):

@@ -1,4 +1,4 @@
-"""Goes through a listing that changes while it is read, so that no row is lost and none comes twice."""
+"""The walk through a listing that changes meanwhile, without losing or repeating a row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from storage.schemas import Dropped, Listing
-from tasks.crawl.skillsmp.api import PAGE_ROWS, Page, SkillsMP
+from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 
 _MORE_PASSES = 5
 _BARREN_PASSES = 2  # one may miss a row by chance, where rows of one age come in any order
@@ -22,7 +22,7 @@ async def walk(
     until: datetime | None = None,
     after: datetime | None = None,
     limit: int = PAGE_ROWS,
-) -> AsyncGenerator[Page, None]:
+) -> AsyncGenerator[ListingPage, None]:
     """Yield a listing's pages, newest rows first, each row once, down to what is older than `until`.
 
     Rows inserted above move others down: these are met again and left out, and what came in above is fetched
@@ -71,7 +71,7 @@ class _Walk:
         self._again: tuple[Listing | Dropped, ...] = ()
         self.barren = 0
 
-    async def begin(self, number: int, after: datetime | None) -> Page:
+    async def begin(self, number: int, after: datetime | None) -> ListingPage:
         """Read the first page; rows may have moved up since the one before it was read."""
         page = await self._read(number)
         while number > 1 and after is not None and not any(t >= after for t in page.times):
@@ -80,7 +80,7 @@ class _Walk:
         self._from_top = number == 1
         return page
 
-    async def next(self, page: Page) -> Page:
+    async def next(self, page: ListingPage) -> ListingPage:
         """Read the page after one, and again those before it where rows moved up."""
         following = await self._read(page.number + 1)
         if None not in (page.total, following.total) and (following.total or 0) < (page.total or 0):
@@ -100,7 +100,7 @@ class _Walk:
             number -= 1
         return found
 
-    def taken(self, page: Page) -> Page:
+    def taken(self, page: ListingPage) -> ListingPage:
         """Return a page without the rows that were met before; what has no identity counts each time."""
         nameless = tuple(row for row in page.rows if not _key(row)[0])
         self._nameless += len(nameless)
@@ -112,7 +112,7 @@ class _Walk:
         self.barren = 0 if rows or grown else self.barren + 1
         return replace(page, rows=rows)
 
-    async def missed_among(self, last: Page) -> tuple[Listing | Dropped, ...]:
+    async def missed_among(self, last: ListingPage) -> tuple[Listing | Dropped, ...]:
         """Return rows that stood on no page when it was read: of one age, they come in any order each time.
 
         Only looked for where the listing ended with fewer rows than it counts and some were met twice.
@@ -151,7 +151,7 @@ class _Walk:
                 fresh.append(row)
         return tuple(fresh)
 
-    async def _read(self, number: int) -> Page:
+    async def _read(self, number: int) -> ListingPage:
         return await self._client.page(self._query, number, limit=self._limit)
 
 
@@ -160,5 +160,5 @@ def _key(row: Listing | Dropped) -> tuple[str, str | None]:
     return (row.source_id, row.url) if isinstance(row, Listing) else (row.doc_id, row.detail)
 
 
-def _all_older(page: Page, until: datetime | None) -> bool:
+def _all_older(page: ListingPage, until: datetime | None) -> bool:
     return until is not None and bool(page.times) and all(time < until for time in page.times)

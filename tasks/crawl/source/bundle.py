@@ -1,4 +1,4 @@
-"""From a listing of paths to the skills in it: what git and folder sources have in common."""
+"""Bundles: finds the skills in a listing of paths, for git and folder sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LICENCE = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One path of a source.
 
     Args:
@@ -48,7 +48,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
+class PlannedSkill:
     """A SKILL.md that will be read, with what belongs to it.
 
     Args:
@@ -60,13 +60,13 @@ class Skill:
     """
 
     doc_id: str
-    entry: Entry
-    files: tuple[Entry, ...]
-    odd: tuple[Entry, ...]
-    licences: tuple[Entry, ...]
+    entry: TreeEntry
+    files: tuple[TreeEntry, ...]
+    odd: tuple[TreeEntry, ...]
+    licences: tuple[TreeEntry, ...]
 
 
-def plan(entries: Iterable[Entry], repository: str, source: str) -> list[Skill | Dropped]:
+def plan(entries: Iterable[TreeEntry], repository: str, source: str) -> list[PlannedSkill | Dropped]:
     """Return what a source holds, in the order of paths: skills to read, and what is seen but not taken.
 
     Args:
@@ -76,7 +76,7 @@ def plan(entries: Iterable[Entry], repository: str, source: str) -> list[Skill |
     """
     listing = _Listing(sorted(entries, key=lambda e: e.path))
     survivors: dict[str, str] = {}
-    rows: list[Skill | Dropped] = []
+    rows: list[PlannedSkill | Dropped] = []
     for entry in listing.entries:
         takes = entry.names_skill and entry.kind == "file"
         doc_id = make_doc_id(repository, entry.folder if entry.names_skill else entry.path)
@@ -95,20 +95,20 @@ def plan(entries: Iterable[Entry], repository: str, source: str) -> list[Skill |
 class _Listing:
     """The sorted entries of a source, looked up by folder."""
 
-    def __init__(self, entries: list[Entry]) -> None:
+    def __init__(self, entries: list[TreeEntry]) -> None:
         self.entries = entries
         self._skill_folders = {e.folder for e in entries if e.names_skill and e.kind == "file"}
         self._folders = {folder for e in entries for folder in _upwards(e.folder)}
-        self._licences: dict[str, list[Entry]] = defaultdict(list)
-        self._members: dict[str | None, list[Entry]] = defaultdict(list)
+        self._licences: dict[str, list[TreeEntry]] = defaultdict(list)
+        self._members: dict[str | None, list[TreeEntry]] = defaultdict(list)
         for entry in entries:
             self._members[self._skill_folder(entry)].append(entry)
             if entry.kind == "file" and _LICENCE.match(entry.name):
                 self._licences[entry.folder].append(entry)
 
-    def skill(self, doc_id: str, entry: Entry) -> Skill:
+    def skill(self, doc_id: str, entry: TreeEntry) -> PlannedSkill:
         members = [e for e in self._members[entry.folder] if not e.names_skill]
-        return Skill(
+        return PlannedSkill(
             doc_id=doc_id,
             entry=entry,
             files=tuple(e for e in members if e.kind == "file"),
@@ -116,7 +116,7 @@ class _Listing:
             licences=tuple(e for folder in _upwards(entry.folder) for e in self._licences[folder]),
         )
 
-    def why_not_taken(self, entry: Entry) -> str:
+    def why_not_taken(self, entry: TreeEntry) -> str:
         """Return what to say of an entry behind which a skill may hide; empty where none can."""
         if entry.kind == "submodule":
             return entry.path
@@ -131,7 +131,7 @@ class _Listing:
             return f"{entry.path} -> {entry.note}"
         return ""
 
-    def _skill_folder(self, entry: Entry) -> str | None:
+    def _skill_folder(self, entry: TreeEntry) -> str | None:
         return next((f for f in _upwards(entry.folder) if f in self._skill_folders), None)
 
 

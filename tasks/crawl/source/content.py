@@ -1,4 +1,4 @@
-"""Reads one planned skill: its text, its files' digests, its licence texts; never more than the limits."""
+"""Reads the content of one skill: its text, its files' digests, its licence texts, within limits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from storage.schemas import BundledFile, Dropped, Finding, LicenceFile, RawDocument
-from tasks.crawl.source.bundle import Entry, Skill
+from tasks.crawl.source.bundle import PlannedSkill, TreeEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DocumentLimits:
     """What is taken of one document at most, in bytes and numbers of files."""
 
     document_bytes: int = 2_000_000
@@ -30,7 +30,7 @@ class Content(NamedTuple):
 
 
 # Yields a file's bytes in pieces; raises OSError where they cannot be had.
-Reader = Callable[[Entry], Iterator[bytes]]
+Reader = Callable[[TreeEntry], Iterator[bytes]]
 
 
 def consume(pieces: Iterable[bytes], keep: int = 0) -> Content:
@@ -48,13 +48,15 @@ def too_large(size: int, limit: int) -> Finding:
     return Finding("document.too-large", "error", f"{size:,} bytes, more than the limit of {limit:,}")
 
 
-def wanted(skill: Skill, limits: Limits) -> list[Entry]:
+def wanted(skill: PlannedSkill, limits: DocumentLimits) -> list[TreeEntry]:
     """Return the files that reading a skill opens; those of a bundle with too many files are not."""
     files = skill.files if len(skill.files) <= limits.bundle_files else ()
     return [skill.entry, *files, *skill.licences]
 
 
-def read_skill(skill: Skill, read: Reader, limits: Limits, source: str) -> RawDocument | Dropped:
+def read_skill(
+    skill: PlannedSkill, read: Reader, limits: DocumentLimits, source: str
+) -> RawDocument | Dropped:
     """Return a skill as fetched, or why its SKILL.md could not be read.
 
     Over `limits.document_bytes` the content is None, size and hash are known, and a finding says so. Whatever
@@ -85,14 +87,14 @@ def _why(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _odd(entry: Entry) -> Finding:
+def _odd(entry: TreeEntry) -> Finding:
     if entry.kind == "link":
         return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link and is not followed")
     return Finding("bundle.unreadable", "warning", f"{entry.path}: {entry.note}")
 
 
 def _read_files(
-    skill: Skill, read: Reader, limits: Limits, findings: list[Finding]
+    skill: PlannedSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> tuple[BundledFile, ...] | None:
     """Return the bundle in the order of paths, or None where it is over a limit; adds to `findings`."""
     if len(skill.files) > limits.bundle_files:
@@ -131,7 +133,7 @@ class _Budget:
 
 
 def _read_licences(
-    skill: Skill, read: Reader, limits: Limits, findings: list[Finding]
+    skill: PlannedSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> Iterator[LicenceFile]:
     for entry in skill.licences:
         try:

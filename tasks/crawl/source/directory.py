@@ -1,4 +1,4 @@
-"""`dir:PATH`: every SKILL.md in a folder; links are recorded and never followed."""
+"""The source `dir:PATH`: every SKILL.md in a directory; links are recorded and never followed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.bundle import Entry, Skill, plan
-from tasks.crawl.source.content import Limits, read_skill
+from tasks.crawl.source.bundle import PlannedSkill, TreeEntry, plan
+from tasks.crawl.source.content import DocumentLimits, read_skill
 from tasks.crawl.source.identity import repository_name
 from tasks.crawl.source.protocol import WholeSource
 
@@ -27,7 +27,7 @@ class DirectorySource(WholeSource):
         limits: What is taken of one document at most.
     """
 
-    def __init__(self, path: str, *, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, path: str, *, limits: DocumentLimits = DocumentLimits()) -> None:  # noqa: B008 - frozen
         self.spec = f"dir:{path}"
         self._path = Path(path).expanduser()
         self._limits = limits
@@ -58,11 +58,11 @@ class DirectorySource(WholeSource):
         repository = repository_name(root.as_uri())
         rows = plan(_walk(root), repository, self.spec)
         for row in rows:
-            if isinstance(row, Skill):
+            if isinstance(row, PlannedSkill):
                 yield self._document(row, root, repository)
             else:
                 yield row
-        if not any(isinstance(row, Skill) for row in rows):
+        if not any(isinstance(row, PlannedSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this folder")
 
     def _root(self) -> Path:
@@ -70,14 +70,14 @@ class DirectorySource(WholeSource):
             raise SourceError(self.spec, "missing", "there is no such folder; check the path")
         return self._path.resolve()
 
-    def _document(self, skill: Skill, root: Path, repository: str) -> RawDocument | Dropped:
+    def _document(self, skill: PlannedSkill, root: Path, repository: str) -> RawDocument | Dropped:
         row = read_skill(skill, lambda entry: _read(entry.key), self._limits, self.spec)
         if isinstance(row, Dropped):
             return row
         return replace(row, repo=repository, url=(root / skill.entry.folder).as_uri())
 
 
-def _walk(root: Path) -> Iterator[Entry]:
+def _walk(root: Path) -> Iterator[TreeEntry]:
     """Yield all that lies below `root`, but not the folders themselves."""
     pending = [root]
     while pending:
@@ -86,7 +86,7 @@ def _walk(root: Path) -> Iterator[Entry]:
             with os.scandir(folder) as found:
                 children = [child for child in found if child.name not in _SKIPPED]
         except OSError as error:
-            yield Entry(_relative(folder, root), "unreadable", note=error.strerror or str(error))
+            yield TreeEntry(_relative(folder, root), "unreadable", note=error.strerror or str(error))
             continue
         for child in children:
             if child.is_dir(follow_symlinks=False):
@@ -95,13 +95,13 @@ def _walk(root: Path) -> Iterator[Entry]:
                 yield _entry(child, root)
 
 
-def _entry(child: os.DirEntry[str], root: Path) -> Entry:
+def _entry(child: os.DirEntry[str], root: Path) -> TreeEntry:
     path = _relative(Path(child.path), root)
     if child.is_symlink():
-        return Entry(path, "link", child.path, note=_target(Path(child.path), root))
+        return TreeEntry(path, "link", child.path, note=_target(Path(child.path), root))
     if not child.is_file(follow_symlinks=False):
-        return Entry(path, "unreadable", child.path, note="not a regular file")
-    return Entry(path, "file", child.path)
+        return TreeEntry(path, "unreadable", child.path, note="not a regular file")
+    return TreeEntry(path, "file", child.path)
 
 
 def _target(link: Path, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a github.com address names: a repository, and a folder at some ref of it; parsed, never requested."""
+"""Parses a GitHub URL into a repository and a folder at a ref, without a request."""
 
 from __future__ import annotations
 

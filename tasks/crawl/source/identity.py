@@ -1,4 +1,4 @@
-"""Who a skill is: ids and public URLs of repositories, never with credentials in them."""
+"""The identity of a skill: ids and public URLs of repositories, never with credentials."""
 
 from __future__ import annotations
 

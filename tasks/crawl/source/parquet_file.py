@@ -1,4 +1,4 @@
-"""`parquet:PATH`: a corpus that someone gathered before, a row a skill."""
+"""The source `parquet:PATH`: a Parquet file of skills, one a row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.content import Limits, consume, too_large
+from tasks.crawl.source.content import DocumentLimits, consume, too_large
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.protocol import WholeSource
 
@@ -31,7 +31,7 @@ class ParquetSource(WholeSource):
         batch_rows: Rows that are held at a time.
     """
 
-    def __init__(self, path: str, *, limits: Limits = Limits(), batch_rows: int = 64) -> None:  # noqa: B008 - frozen
+    def __init__(self, path: str, *, limits: DocumentLimits = DocumentLimits(), batch_rows: int = 64) -> None:  # noqa: B008 - frozen
         self.spec = f"parquet:{path}"
         self._path = Path(path).expanduser()
         self._limits = limits

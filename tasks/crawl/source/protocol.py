@@ -1,4 +1,4 @@
-"""What a source is, and which source an operator's spec names."""
+"""The protocol of sources, and the items that a source yields."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Item: TypeAlias = RawDocument | Dropped | Listing | Unchanged | Missed | Gone
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class RequestUsage:
     """What a reading cost: requests sent, retries included; quota left of the day, None for no quota."""
 
     requests: int = 0
@@ -90,7 +90,7 @@ class Source(Protocol):
     def settled(self) -> None:
         """Be told that everything yielded so far is on disk: a later reading need not bring it again."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return what reading has cost so far."""
 
 
@@ -106,6 +106,6 @@ class WholeSource:
     def settled(self) -> None:
         """Do nothing: such a source has no cursor."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return that no counted request was sent."""
-        return Usage()
+        return RequestUsage()

@@ -1,4 +1,4 @@
-"""Keeps out what has been forgotten, before anything of it is written."""
+"""Tombstones: drops what was forgotten before anything of it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two corpora side by side: which structural measures differ, and by how much (SkillFlow, section 4.3)."""
+"""Compares two corpora: which structural measures differ, and by how much (SkillFlow, section 4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills that mean the same in other words, by their vectors: reported, never folded."""
+"""Look-alikes: skills with the same meaning in other words, by their vectors; reported, never folded."""
 
 from __future__ import annotations
 

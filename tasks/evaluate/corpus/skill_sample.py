@@ -1,4 +1,4 @@
-"""Which skills of a root requests are written about: spread over namespaces, the same for the same seed."""
+"""Samples the skills of a root that requests are written about: spread over namespaces, reproducible."""
 
 from __future__ import annotations
 

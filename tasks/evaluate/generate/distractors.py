@@ -1,4 +1,4 @@
-"""The hard tier of a routing bench: skills that a language model makes to look relevant (SkillRouter, B)."""
+"""Distractors, the hard tier of a routing bench: skills that an LLM writes to look relevant (SkillRouter)."""
 
 from __future__ import annotations
 

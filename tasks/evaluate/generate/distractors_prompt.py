@@ -1,4 +1,4 @@
-"""How a language model is asked for skills that look right and are not, and how its answer is checked."""
+"""The prompt that asks an LLM for distractors, and the check of its answer."""
 
 from __future__ import annotations
 

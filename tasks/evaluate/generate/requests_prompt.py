@@ -1,4 +1,4 @@
-"""How a language model is asked for requests about one skill, and how its answer is checked."""
+"""The prompt that asks an LLM for requests about one skill, and the check of its answer."""
 
 from __future__ import annotations
 

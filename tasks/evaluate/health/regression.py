@@ -1,4 +1,4 @@
-"""The gate's look back at quality: no leg of a new version may find less than the one served does."""
+"""The gate's test of regression: no leg of a new version may find less than the served version's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluation as one HTML page that opens without a server, loads nothing and runs nothing."""
+"""The report of an evaluation: one HTML page that needs no server and loads and runs nothing."""
 
 from __future__ import annotations
 

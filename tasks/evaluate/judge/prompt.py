@@ -1,4 +1,4 @@
-"""How a language model is asked whether a context suffices, and how its answer is checked."""
+"""The prompt that asks an LLM whether a context suffices, and the check of its answer."""
 
 from __future__ import annotations
 

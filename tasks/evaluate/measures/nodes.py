@@ -1,4 +1,4 @@
-"""How well a classifier of fragments agrees with people: accuracy, F1, confusion, calibration, thresholds."""
+"""Measures of nodes' types against people's: accuracy, F1, confusion, calibration."""
 
 from __future__ import annotations
 

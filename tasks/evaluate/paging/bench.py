@@ -1,4 +1,4 @@
-"""Paging measured by evidence: sufficiency, coverage and token reduction of each method and budget."""
+"""The bench of paging: sufficiency, coverage and token reduction of each method and budget."""
 
 from __future__ import annotations
 

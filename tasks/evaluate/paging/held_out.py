@@ -1,4 +1,4 @@
-"""The default method on documents that its scorer was fitted on: measured by scorers that never saw them."""
+"""Held-out figures of the default method: documents are scored by scorers not fitted on them."""
 
 from __future__ import annotations
 

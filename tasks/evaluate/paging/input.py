@@ -1,4 +1,4 @@
-"""Documents and requests of a paging bench, read and held against each other."""
+"""The input of a paging bench: reads documents and requests, and checks them against each other."""
 
 from __future__ import annotations
 

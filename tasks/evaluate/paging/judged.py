@@ -1,4 +1,4 @@
-"""What a language model says of contexts that were measured, beside their evidence and people's labels."""
+"""Judged contexts: an LLM's verdicts beside evidence and people's labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SkillPager's tables 1, 4, 5, 6 and 7 report, and which of our methods stands for each row."""
+"""Figures of the SkillPager paper (tables 1, 4, 5, 6 and 7), and our method for each of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sufficiency against token reduction: every method a curve over its budgets, the paper's points marked."""
+"""The picture of paging: sufficiency against token reduction, a curve a method, the paper's points."""
 
 from __future__ import annotations
 

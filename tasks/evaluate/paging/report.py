@@ -1,4 +1,4 @@
-"""All that is measured of paging on one bench: every method, curves over budgets, contests, probes."""
+"""The report of paging on one bench: every method, curves over budgets, contests, breadths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default retriever with parts of it taken away: what each field and each leg of it is worth."""
+"""Ablation of the default router: what each field and each leg contributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routing measured: what each method ranks for each task, copies folded and not, and how long it takes."""
+"""The bench of routing: each method's ranking of each task, copies folded and not, and its latency."""
 
 from __future__ import annotations
 

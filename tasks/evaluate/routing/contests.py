@@ -1,4 +1,4 @@
-"""Methods compared with a baseline, task by task: differences, p-values, and who wins how often."""
+"""Contests of methods with a baseline, task by task: differences, p-values, wins."""
 
 from __future__ import annotations
 

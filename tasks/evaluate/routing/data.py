@@ -1,4 +1,4 @@
-"""What routing is measured on: skills, tasks, which skills each task needs, and which skills are copies."""
+"""The data of routing benches: skills, tasks, the skills that each task needs, and copies."""
 
 from __future__ import annotations
 

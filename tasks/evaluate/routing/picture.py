@@ -1,4 +1,4 @@
-"""Recall over the depth of the ranking, and first hits with their intervals, a colour a method."""
+"""The picture of routing: recall over the depth of the ranking, and first hits with their intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on routing as Markdown: methods, folding, groups, contests, stages and latency."""
+"""Tables of the report on routing as Markdown: methods, folding, groups, contests, stages, latency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks what has not been answered before: checked answers are kept and used again."""
+"""The cache of checked answers: only questions without a kept answer are asked."""
 
 from __future__ import annotations
 

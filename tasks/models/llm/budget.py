@@ -1,4 +1,4 @@
-"""What questions cost: tokens and money counted, and a ceiling that they stop at."""
+"""The budget of questions: tokens and money are counted, up to a ceiling."""
 
 from __future__ import annotations
 

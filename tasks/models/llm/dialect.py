@@ -1,4 +1,4 @@
-"""What a server takes of the OpenAI protocol: found out by the first question, remembered."""
+"""The dialect of the OpenAI protocol that a server takes: found by the first question, remembered."""
 
 from __future__ import annotations
 

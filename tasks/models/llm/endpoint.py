@@ -1,4 +1,4 @@
-"""Where a language model is served, and how it is asked."""
+"""The endpoint of an LLM: its address, name, key, and how it is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a question and its answer; each type asks for something else of the caller."""
+"""Errors between a question and its answer, by type, because callers treat each differently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the one JSON value in a model's answer, whatever stands around it."""
+"""Parses the one JSON value in a model's answer, whatever text is around it."""
 
 from __future__ import annotations
 

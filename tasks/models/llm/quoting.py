@@ -1,4 +1,4 @@
-"""Puts a stranger's text into a prompt as data that can neither end itself nor pass for anything else."""
+"""Quoting of untrusted text in a prompt, as data that can neither end itself nor pass for anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a chat completion off a body: one JSON object, or the events of a stream."""
+"""The reply of a chat completion, read from one JSON object or from the events of a stream."""
 
 from __future__ import annotations
 

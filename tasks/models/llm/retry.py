@@ -1,4 +1,4 @@
-"""Which failed questions are sent again, how often, and after how long."""
+"""The retry policy of questions: which errors, how many times, after how many seconds."""
 
 from __future__ import annotations
 

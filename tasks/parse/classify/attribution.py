@@ -1,4 +1,4 @@
-"""What became of fragments that were typed: by whom each one, and what a later run would ask about."""
+"""Attribution of types: which classifier typed each fragment, and what a later run would ask again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classifier by default: cues and words first, and a second look in context where they are unsure."""
+"""The default classifier, a cascade: cues and words first, then a context model where they are unsure."""
 
 from __future__ import annotations
 

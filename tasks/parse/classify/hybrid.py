@@ -1,4 +1,4 @@
-"""The local classifier first; a language model where it is unsure."""
+"""The hybrid classifier: the local one first, and an LLM where it is unsure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wording by which the local classifier tells the types: topics and imperative verbs, as data.
+"""The lexicon of the local classifier: topics and imperative verbs.
 
 In a topic, `stem*` is any word that begins so, and `two_words` a phrase. Terms of scripts without spaces
 between words are found anywhere. Languages other than English are covered where a few terms carry far.

@@ -1,4 +1,4 @@
-"""Types fragments by a language model, in batches; what it cannot type, the local classifier does."""
+"""The LLM classifier of fragments, in batches; what it cannot type, the local classifier types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classifier that needs no model server: cues and words, in a linear model and in boosted trees."""
+"""The local classifier, without a model server: cues and words in a linear model and boosted trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which classifier types nodes: the local one, a language model, or it where the local one is unsure."""
+"""Options of classification: which classifier types nodes, and how an LLM takes part."""
 
 from __future__ import annotations
 

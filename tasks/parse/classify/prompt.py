@@ -1,4 +1,4 @@
-"""How a language model is asked for the types of fragments, and how its answer is checked."""
+"""The prompt that asks an LLM for the types of fragments, and the check of its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every classifier of fragments takes and returns, and the JSON lines of the command `classify`."""
+"""The protocol of classifiers of fragments, and the JSON lines of the command `classify`."""
 
 from __future__ import annotations
 

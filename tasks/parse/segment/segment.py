@@ -1,4 +1,4 @@
-"""Fragment splitting: a Markdown body becomes the pieces to be typed, and the headings between them."""
+"""Segments a Markdown body into the fragments to be typed, and the headings between them."""
 
 from __future__ import annotations
 

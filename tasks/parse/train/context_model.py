@@ -29,7 +29,7 @@ from tasks.parse.classify.local import LocalModel
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.parse.train.labelled import Labelled, agreement, read_labelled
 from tasks.parse.train.local_model import FOLDS, answers_of, fit_model, fit_temperature, folds_of
-from tasks.parse.train.network import Material, Network, Tuning, fit, material, material_of, predict
+from tasks.parse.train.network import ContextNetwork, TrainingSet, Tuning, fit, material, material_of, predict
 from tasks.parse.train.unlabelled import draw_unlabelled, hidden
 
 
@@ -45,12 +45,12 @@ class Lesson:
     """
 
     rows: Sequence[Labelled]
-    given: Material
+    given: TrainingSet
     tuning: Tuning
     unlabelled: Sequence[FragmentInContext] = field(default_factory=tuple)
 
 
-def trained(lesson: Lesson, known: Sequence[int], first: LocalModel) -> Network:
+def trained(lesson: Lesson, known: Sequence[int], first: LocalModel) -> ContextNetwork:
     """Return a network that knows some of the rows; `first` is the local model of the same rows."""
     network = fit(lesson.given, known, lesson.tuning)
     if not lesson.unlabelled:
@@ -60,18 +60,18 @@ def trained(lesson: Lesson, known: Sequence[int], first: LocalModel) -> Network:
     return fit(lesson.given, known, gently, start=student)
 
 
-def taught(lesson: Lesson, teacher: Network, first: LocalModel) -> Network:
+def taught(lesson: Lesson, teacher: ContextNetwork, first: LocalModel) -> ContextNetwork:
     """Return a network that learned what teacher and local model together say of unlabelled fragments."""
-    said = answers_of(first, Reading(teacher, lesson.tuning), lesson.unlabelled)
+    said = answers_of(first, TunedClassifier(teacher, lesson.tuning), lesson.unlabelled)
     read = material_of(hidden(said.fragments), said.targets, lesson.tuning)
     return fit(read, range(len(said.fragments)), replace(lesson.tuning, epochs=1))
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TunedClassifier:
     """A network as what tells types from fragments."""
 
-    network: Network
+    network: ContextNetwork
     tuning: Tuning
 
     def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
@@ -89,7 +89,7 @@ def held_out(lesson: Lesson, folds: int) -> dict[str, object]:
         model = fit_model([rows[k] for k in known])
         network = trained(lesson, known, model)
         if lesson.unlabelled:
-            said = answers_of(model, Reading(network, lesson.tuning), lesson.unlabelled)
+            said = answers_of(model, TunedClassifier(network, lesson.tuning), lesson.unlabelled)
             model = fit_model([rows[k] for k in known], answered=said)
         first.append(model.probabilities([rows[k].fragment for k in asked]))
         second.append(predict(network, lesson.given, asked))
@@ -109,7 +109,7 @@ def held_out(lesson: Lesson, folds: int) -> dict[str, object]:
     }
 
 
-def export(network: Network, folder: Path) -> None:
+def export(network: ContextNetwork, folder: Path) -> None:
     """Write the graph without weights, and the weights that training changed, below the package's data."""
     ids = torch.full((2, 8), 5)
     axes = {name: {0: "windows", 1: "tokens"} for name in INPUTS} | {"logits": {0: "windows"}}

@@ -39,7 +39,7 @@ class Tuning:
     seed: int = 0
 
 
-class Network(torch.nn.Module):
+class ContextNetwork(torch.nn.Module):
     """MiniLM and a head on the mean state of the fragment's tokens beside that of the whole window."""
 
     def __init__(self, tuning: Tuning) -> None:
@@ -81,7 +81,7 @@ class Network(torch.nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class TrainingSet:
     """Fragments with what they are to be called, and their states after the lower layers, in half precision.
 
     Args:
@@ -105,21 +105,21 @@ class Material:
         return states, torch.from_numpy(mask), torch.from_numpy(inside)
 
 
-def material(rows: Sequence[Labelled], tuning: Tuning) -> Material:
+def material(rows: Sequence[Labelled], tuning: Tuning) -> TrainingSet:
     """Read labelled fragments with the layers that stay; labels are smoothed."""
     labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
     read, states = _states([row.fragment for row in rows], tuning)
     targets = torch.nn.functional.one_hot(torch.from_numpy(labels), len(NODE_TYPES)).float()
     smooth = targets * (1 - tuning.smoothing) + tuning.smoothing / len(NODE_TYPES)
-    return Material(read, states, smooth, torch.from_numpy(label_weights(rows, labels)))
+    return TrainingSet(read, states, smooth, torch.from_numpy(label_weights(rows, labels)))
 
 
 def material_of(
     fragments: Sequence[FragmentInContext], targets: npt.NDArray[np.float64], tuning: Tuning
-) -> Material:
+) -> TrainingSet:
     """Read fragments with the layers that stay; `targets` are probabilities, shape `(n, 6)`."""
     read, states = _states(fragments, tuning)
-    return Material(read, states, torch.from_numpy(targets).float(), torch.ones(len(read)))
+    return TrainingSet(read, states, torch.from_numpy(targets).float(), torch.ones(len(read)))
 
 
 def _states(
@@ -129,7 +129,7 @@ def _states(
     tokenizer.no_truncation()
     tokenizer.no_padding()
     read = windows(fragments, tokenizer)
-    network = Network(tuning).eval()
+    network = ContextNetwork(tuning).eval()
     states: list[torch.Tensor] = [torch.zeros(0)] * len(read)
     with torch.inference_mode():
         for at in _by_length(range(len(read)), read, 64):
@@ -144,10 +144,10 @@ def _by_length(at: Sequence[int], read: Sequence[Window], size: int) -> list[lis
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def fit(given: Material, at: Sequence[int], tuning: Tuning, start: Network | None = None) -> Network:
+def fit(given: TrainingSet, at: Sequence[int], tuning: Tuning, start: ContextNetwork | None = None) -> ContextNetwork:
     """Return a network trained on some of the fragments, from a copy of `start` on if there is one."""
     torch.manual_seed(tuning.seed)
-    chance, network = np.random.default_rng(tuning.seed), Network(tuning)
+    chance, network = np.random.default_rng(tuning.seed), ContextNetwork(tuning)
     if start is not None:
         network.load_state_dict(start.state_dict())
     body = [p for n, p in network.named_parameters() if p.requires_grad and not n.startswith("head")]
@@ -170,7 +170,9 @@ def fit(given: Material, at: Sequence[int], tuning: Tuning, start: Network | Non
     return network.eval()
 
 
-def _shuffled(given: Material, at: Sequence[int], size: int, chance: np.random.Generator) -> list[list[int]]:
+def _shuffled(
+    given: TrainingSet, at: Sequence[int], size: int, chance: np.random.Generator
+) -> list[list[int]]:
     """Return batches of like length, drawn out of shuffled groups of ten batches."""
     drawn = chance.permutation(at).tolist()
     groups = [drawn[start : start + 10 * size] for start in range(0, len(drawn), 10 * size)]
@@ -178,7 +180,7 @@ def _shuffled(given: Material, at: Sequence[int], size: int, chance: np.random.G
     return [batches[k] for k in chance.permutation(len(batches))]
 
 
-def _step(network: Network, given: Material, at: list[int], optimizer: torch.optim.Optimizer) -> float:
+def _step(network: ContextNetwork, given: TrainingSet, at: list[int], optimizer: torch.optim.Optimizer) -> float:
     said = torch.log_softmax(network.upper(*given.batch(at)), 1)
     loss = -((given.targets[at] * said).sum(1) * given.weights[at]).mean()
     optimizer.zero_grad()
@@ -188,7 +190,7 @@ def _step(network: Network, given: Material, at: list[int], optimizer: torch.opt
     return float(loss.detach())
 
 
-def predict(network: Network, given: Material, at: Sequence[int]) -> npt.NDArray[np.float64]:
+def predict(network: ContextNetwork, given: TrainingSet, at: Sequence[int]) -> npt.NDArray[np.float64]:
     """Return the probabilities of some fragments, shape `(len(at), 6)`."""
     found: dict[int, npt.NDArray[np.float32]] = {}
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Fragments that nobody labelled, drawn out of a corpus, for a model to learn from another one's answers.
+"""Unlabelled fragments, drawn from a corpus, for one model to learn from another.
 
 Self-training with a noised student (Xie et al. 2020, arXiv:1911.04252): the teacher sees a fragment in its
 context, the student often without the heading above it, so that it has to learn what the wording says.

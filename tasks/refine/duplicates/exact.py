@@ -1,4 +1,4 @@
-"""Duplicates: one document that several sources hold, and several documents that hold one text."""
+"""Exact duplicates: one document from several sources, and several documents with one text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clean corpus as files for others, with a datasheet: what the licence policy lets go, and no more."""
+"""The export of the clean corpus, with a datasheet: what the licence policy allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a corpus is written for others: Parquet, JSON lines, or a folder a skill."""
+"""Writers of an export: Parquet, JSON lines, or a folder a skill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Front matter, read as leniently as it is written: strict YAML, then values quoted, then single lines."""
+"""Frontmatter, read leniently: strict YAML first, then values quoted, then single lines."""
 
 from __future__ import annotations
 

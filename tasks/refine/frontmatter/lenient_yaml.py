@@ -1,4 +1,4 @@
-"""What front matter still says when strict YAML refuses it: its values quoted, then its bare lines."""
+"""Lenient YAML for front matter that strict YAML refuses: its values are quoted, then its bare lines read."""
 
 from __future__ import annotations
 

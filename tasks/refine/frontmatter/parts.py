@@ -1,4 +1,4 @@
-"""A file taken apart into name, description and body: a SKILL.md, or what a registry lists of a server."""
+"""The parts of a file: name, description and body of a SKILL.md or of a registry's listing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings on front matter fields other than name and description, and the tools that a skill asks for."""
+"""Findings against the Agent Skills specification (spec), on fields other than name and description."""
 
 from __future__ import annotations
 

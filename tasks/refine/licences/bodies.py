@@ -1,4 +1,4 @@
-"""Licence texts word by word: what of a file is one, and whether the rest of it says anything."""
+"""Bodies of licence texts, compared word by word: which licence a file is, and whether it says more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a licence is called: stated values to SPDX, from a table and SPDX itself; nothing is guessed."""
+"""Names of licences: stated values to SPDX, from a table and from SPDX itself, never guessed."""
 
 from __future__ import annotations
 

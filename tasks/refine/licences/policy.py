@@ -1,4 +1,4 @@
-"""What may be done with a text: a class by its licence, for answering here and for passing on."""
+"""The licence policy: which class a licence has, for answers here and for exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document's licence, from its own folder outwards; every contradiction is a finding."""
+"""Resolves a document's licence, from its own folder outwards; every contradiction is a finding."""
 
 from __future__ import annotations
 

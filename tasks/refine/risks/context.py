@@ -1,4 +1,4 @@
-"""Where in a text a risk was hit, and what around it makes the hit weigh less."""
+"""The context of a risk's hit in a text, which may reduce its weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts on a description that tell a list of search words from a sentence."""
+"""Measures of a description that tell a list of search words from a sentence."""
 
 from __future__ import annotations
 

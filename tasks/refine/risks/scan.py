@@ -1,4 +1,7 @@
-"""Risk findings: what a reader should look at before an agent follows a text. Never a verdict of safety."""
+"""Scans a text for risks: what a reader should check before an agent follows it.
+
+Never a verdict of safety.
+"""
 
 from __future__ import annotations
 

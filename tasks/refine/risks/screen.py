@@ -1,4 +1,4 @@
-"""Which rules can hit which texts at all, found for many texts in one pass: most rules hit almost none."""
+"""Screens many texts in one pass for the rules that can hit them at all, because most rules hit few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What aggregators add to the skills they pass on, as rules in data; to add one, add a row and its test."""
+"""Boilerplate that aggregators add to skills, as rules in data; a new rule is a new row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8 first, then what a byte-order mark says, then the likeliest single-byte code page."""
+"""Decodes bytes to text: UTF-8 first, then the byte-order mark, then the likeliest single-byte encoding."""
 
 from __future__ import annotations
 

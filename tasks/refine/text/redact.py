@@ -1,4 +1,4 @@
-"""Key-like strings are taken out before a text goes on; the unredacted text stays where it was fetched to."""
+"""Redacts strings that look like keys; the unredacted text stays in raw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a ranking to a page: without a budget all of it, with one as much as fits."""
+"""Fills a page from a ranking: everything without a budget, else as much as fits."""
 
 from __future__ import annotations
 

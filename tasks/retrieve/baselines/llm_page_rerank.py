@@ -1,4 +1,4 @@
-"""What a language model thinks of a document's nodes, beside the scorer of the default method."""
+"""Reranks the nodes of a page by an LLM's opinion, beside the scorer of the default method."""
 
 from __future__ import annotations
 

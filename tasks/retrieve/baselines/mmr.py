@@ -1,4 +1,4 @@
-"""Maximal marginal relevance over one document's nodes (SkillPager, section 3.2)."""
+"""Maximal marginal relevance (MMR) over one document's nodes (SkillPager, section 3.2)."""
 
 from __future__ import annotations
 

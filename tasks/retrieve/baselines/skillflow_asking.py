@@ -1,4 +1,4 @@
-"""How a language model is asked for a choice: again, and hotter, where an answer is malformed."""
+"""SkillFlow's way of asking an LLM for a choice: again, and hotter, after a malformed answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SkillFlow's first stage: the skills whose descriptions are nearest to any of a task's queries."""
+"""SkillFlow's first, dense stage: the skills whose descriptions are nearest to any query of a task."""
 
 from __future__ import annotations
 

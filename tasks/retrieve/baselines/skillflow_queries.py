@@ -1,4 +1,4 @@
-"""Queries out of a task: by a language model, a set of its own for each stage, else the task itself."""
+"""SkillFlow's queries from a task, by an LLM for each stage; without one the task is the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SkillFlow's second and third stages: cross-encoders, a light one, then one that reads whole skills."""
+"""SkillFlow's stages that rerank: a light cross-encoder, then one that reads whole skills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SkillFlow's last stage: a language model takes what is relevant, and what is specific enough."""
+"""SkillFlow's last stage: an LLM selects what is relevant, and optionally specific."""
 
 from __future__ import annotations
 

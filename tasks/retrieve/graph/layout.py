@@ -1,4 +1,4 @@
-"""Where nodes and headings stand in a skill's picture: in document order, column by column as in a paper."""
+"""The layout of a skill's picture: nodes and headings in document order, column by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a skill's graph with matplotlib, which is loaded when something is drawn."""
+"""The picture of a skill's graph, drawn with matplotlib, which only drawing loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encodes the skills that an index build will ask for, in batches that may run anywhere."""
+"""Embedding of skills that an index build will ask for, in batches that may run anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has every stage redo all of its work, out of raw snapshots, at its next run."""
+"""Rebuild: makes every stage repeat all of its work from raw snapshots at its next run."""
 
 from __future__ import annotations
 

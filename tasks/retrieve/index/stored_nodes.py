@@ -1,4 +1,4 @@
-"""Reads nodes and vectors out of the table that is served, and tells whether they are of their skills."""
+"""Stored nodes: reads nodes and vectors from the served table, and checks that they match the text."""
 
 from __future__ import annotations
 

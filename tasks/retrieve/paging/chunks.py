@@ -1,4 +1,4 @@
-"""The baseline without nodes: pieces of a fixed number of tokens (SkillPager, section 4.3)."""
+"""Chunks, the baseline without nodes: pieces of a fixed number of tokens (SkillPager, section 4.3)."""
 
 from __future__ import annotations
 

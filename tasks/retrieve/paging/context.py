@@ -1,4 +1,4 @@
-"""From selected nodes back to text: document order, headings put back, gaps marked."""
+"""The context that selected nodes make: document order, headings restored, gaps marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a request against the states of a document's tokens, unit by unit."""
+"""Late interaction: the words of a request against the token embeddings of a document, unit by unit."""
 
 from __future__ import annotations
 

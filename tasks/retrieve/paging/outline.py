@@ -1,4 +1,4 @@
-"""What can be known of a document before anything is asked: its units, sections and shape."""
+"""The outline of a document, computed before any request: its units, sections and shape."""
 
 from __future__ import annotations
 

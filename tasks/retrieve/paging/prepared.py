@@ -1,4 +1,4 @@
-"""A document made ready for the method `facets`, and what its pieces cost."""
+"""A document prepared for the method `facets`, with the token costs of its pieces."""
 
 from __future__ import annotations
 

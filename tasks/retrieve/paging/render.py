@@ -1,4 +1,4 @@
-"""From chosen units back to text: document order, headings over them, what is left out marked."""
+"""Renders selected units as text: document order, headings above them, omissions marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which units to print: the most that is likely to be needed for the tokens that there are."""
+"""Selection of the units to print: the most that is likely needed within the budget of tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well each unit serves what a request asks for: words and meaning, facet by facet, word by word."""
+"""The similarity of each unit to a request: words and vectors, facet by facet, word by word."""
 
 from __future__ import annotations
 

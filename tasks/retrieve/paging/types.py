@@ -1,4 +1,4 @@
-"""What paging takes and gives."""
+"""The types that paging takes and returns."""
 
 from __future__ import annotations
 

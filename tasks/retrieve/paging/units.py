@@ -1,4 +1,4 @@
-"""The pieces that a page is made of: whole nodes, and the parts of those that are long."""
+"""The units of a page: whole nodes, and parts of long nodes."""
 
 from __future__ import annotations
 

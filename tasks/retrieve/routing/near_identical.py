@@ -15,7 +15,7 @@ _SAME_TERMS = 0.85
 _SAME_NEED = 0.95
 
 
-class Folder:
+class NearIdentical:
     """Tells which rows are near-identical.
 
     Args:

@@ -1,4 +1,4 @@
-"""The inverted index of skills: where each term occurs, and how often in which field."""
+"""Postings: the inverted index of skills, with the frequency of each term in each field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routing by default: BM25F and one bi-encoder over names and descriptions, with no download and no LLM.
+"""The default router: BM25F and one bi-encoder over names and descriptions, without download or LLM.
 
 `Router.from_documents(documents, encoder).rank(query, k)` is what `search` answers with.
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
-from tasks.retrieve.routing.near_identical import Folder
+from tasks.retrieve.routing.near_identical import NearIdentical
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 
@@ -78,7 +78,7 @@ class Router:
         settings: RouterSettings | None = None,
     ) -> None:
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
-        self._settings, self._folder = settings or RouterSettings(), Folder(sketches, vectors)
+        self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:

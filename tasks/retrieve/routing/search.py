@@ -1,4 +1,4 @@
-"""Routing: which skills of a published version fit a task, and how its table ranks them by one leg alone."""
+"""Search: ranks the skills of a published version for a task, and filters them."""
 
 from __future__ import annotations
 

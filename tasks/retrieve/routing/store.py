@@ -1,4 +1,4 @@
-"""Routing's index beside the tables: a folder a version, made of the one before and what changed."""
+"""The store of the routing index: a folder a version, made from the one before and the changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models are trained on: each query with the text of its skill and of skills that do not serve it."""
+"""Rows of training data: each query with the text of its skill and of skills that do not fit."""
 
 from __future__ import annotations
 

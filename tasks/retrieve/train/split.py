@@ -1,4 +1,4 @@
-"""Skills divided for training and measuring, so that no text stands on both sides."""
+"""The split of skills for training and measuring, by which no text is on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps no vector and no state longer than its text: what no node and no skill holds any more is dropped."""
+"""Retention of the cache: vectors and token embeddings live as long as a node or skill holds their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds what a crash or a bad disk left below a root, and mends what can be made anew."""
+"""The doctor finds what a crash or a bad disk left below a root, and repairs what can be made again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.root import Root
 from storage.served import PUBLISHED, SERVED
 from storage.state import documents_table, edges_table, nodes_table, read_sources, write_source
 from tasks.crawl.backfill import recover_seen
-from tasks.retrieve.versions.doctor_served import Finding, examine_served
+from tasks.retrieve.versions.doctor_served import Damage, examine_served
 
 # A partition of these can be made anew from what lies before it, once what says it is done is gone too.
 _MADE_BY = {
@@ -31,7 +31,7 @@ _IN_THE_WAY = ("state/aliases/", "reports/")
 _NOT_OURS = ("models/", "lance/", "prefect/")
 
 
-def examine(root: Root) -> list[Finding]:
+def examine(root: Root) -> list[Damage]:
     """Look at every file and at what is served; mend what can be, and return what was found, in order.
 
     Files of unfinished writes are removed. Current tables that cannot be read, or that hold a row twice, are
@@ -46,13 +46,13 @@ def examine(root: Root) -> list[Finding]:
     return [*_unfinished(root), *_records(root), *_files(root), *_doubled(root), *examine_served(root)]
 
 
-def _unfinished(root: Root) -> Iterator[Finding]:
+def _unfinished(root: Root) -> Iterator[Damage]:
     found = root.unfinished()
     root.delete_unfinished()
-    yield from (Finding("a write that was never finished", f, "removed", mended=True) for f in found)
+    yield from (Damage("a write that was never finished", f, "removed", mended=True) for f in found)
 
 
-def _records(root: Root) -> Iterator[Finding]:
+def _records(root: Root) -> Iterator[Damage]:
     """Remove notes between runs that cannot be read; `examine_served` looks at what is published."""
     for file in root.files("state", ".json"):
         if file == SERVED or file.startswith(f"{PUBLISHED}/"):
@@ -61,10 +61,10 @@ def _records(root: Root) -> Iterator[Finding]:
             root.read_json(file)
         except (StorageError, UnicodeDecodeError) as error:
             root.delete(file)
-            yield Finding(str(error), file, "removed: the next run notes it anew", mended=True)
+            yield Damage(str(error), file, "removed: the next run notes it anew", mended=True)
 
 
-def _files(root: Root) -> Iterator[Finding]:
+def _files(root: Root) -> Iterator[Damage]:
     for file in root.files("", ".parquet"):
         if not file.startswith(_NOT_OURS) and root.exists(file) and (why := _damage(root, file)):
             yield _mend(root, file, why)
@@ -78,23 +78,23 @@ def _damage(root: Root, file: str) -> str | None:
     return None
 
 
-def _mend(root: Root, file: str, why: str) -> Finding:
+def _mend(root: Root, file: str, why: str) -> Damage:
     below = file.rpartition("backfill/")[2].partition("/")[2] if file.startswith("backfill/") else file
     base, folder = file.removesuffix(below), str(PurePosixPath(below).parent)
     if below.startswith(_SPARE):
         root.delete(file)
-        return Finding(why, file, "removed: it is worked out anew when needed", mended=True)
+        return Damage(why, file, "removed: it is worked out anew when needed", mended=True)
     if folder in _MADE_BY:
         _remove_made(root, base, folder, PurePosixPath(below).name)
-        return Finding(why, file, "removed: the next run makes it anew", mended=True)
+        return Damage(why, file, "removed: the next run makes it anew", mended=True)
     if folder == "state/seen":
-        return Finding(why, file, _seen_again(root, base, file), mended=True)
+        return Damage(why, file, _seen_again(root, base, file), mended=True)
     if below.startswith(_IN_THE_WAY):
         root.write(f"{file}.damaged", root.read(file))
         root.delete(file)
         done = f"set aside as {file}.damaged, so that runs go on: put a copy of it back, or delete it"
-        return Finding(why, file, done, mended=False)
-    return Finding(why, file, "left: it is nowhere else; put a copy of it back, or delete it", mended=False)
+        return Damage(why, file, done, mended=False)
+    return Damage(why, file, "left: it is nowhere else; put a copy of it back, or delete it", mended=False)
 
 
 def _seen_again(root: Root, base: str, file: str) -> str:
@@ -113,7 +113,7 @@ def _remove_made(root: Root, base: str, folder: str, name: str) -> None:
     root.delete(f"{base}{folder}/{name}")
 
 
-def _doubled(root: Root) -> Iterator[Finding]:
+def _doubled(root: Root) -> Iterator[Damage]:
     tables: tuple[tuple[Callable[[Root], PartitionedTable], list[str]], ...] = (
         (documents_table, ["doc_id"]),
         (nodes_table, ["node_id"]),
@@ -126,7 +126,7 @@ def _doubled(root: Root) -> Iterator[Finding]:
             if twice:
                 _remove_made(root, "", table.folder, PurePosixPath(file).name)
                 found = f"{twice} rows stand there twice, by {', '.join(key)}"
-                yield Finding(found, file, "removed: the next run makes it anew", mended=True)
+                yield Damage(found, file, "removed: the next run makes it anew", mended=True)
 
 
 def _repeated(root: Root, file: str, key: list[str]) -> int:

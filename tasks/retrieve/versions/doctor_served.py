@@ -1,4 +1,4 @@
-"""Finds what is wrong with what is published, and has something sound served."""
+"""The doctor of what is served: finds what is wrong with it, and serves a version that can be read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRIES, _PAUSE = 4, 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Damage:
     """What was found, where (relative to the root), what was done, and whether that mended it."""
 
     found: str
@@ -39,7 +39,7 @@ class Finding:
     mended: bool
 
 
-def examine_served(root: Root) -> Iterator[Finding]:
+def examine_served(root: Root) -> Iterator[Damage]:
     """Look at what is served and at what can be gone back to; yield what was found, and mend it.
 
     Raises:
@@ -60,7 +60,7 @@ def examine_served(root: Root) -> Iterator[Finding]:
         path = str(served.model.get("path"))
         if not root.exists(path):
             found = f"the encoder of {served.version} is gone"
-            yield Finding(found, path, "left: the next run exports it anew", mended=True)
+            yield Damage(found, path, "left: the next run exports it anew", mended=True)
             return
         why = _unsound(root, served)
         if why is None:
@@ -70,7 +70,7 @@ def examine_served(root: Root) -> Iterator[Finding]:
     yield _serve_another(root, why or f"{SERVED} is missing", [v for v in versions if v != served])
 
 
-def _manifests(root: Root, versions: list[Served]) -> Iterator[Finding]:
+def _manifests(root: Root, versions: list[Served]) -> Iterator[Damage]:
     """Remove versions of tables that cannot be opened, newest first: one of them keeps all of a table shut.
 
     That is where the bytes of its own file are wrong; a version may not open for another reason that passes.
@@ -91,7 +91,7 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Finding]:
                 for version in gone:
                     drop_published(root, version)
                 said = f"; {', '.join(sorted(gone))} can be gone back to no more" if gone else ""
-                yield Finding(str(error), file, f"removed{said}", mended=True)
+                yield Damage(str(error), file, f"removed{said}", mended=True)
 
 
 def _number(file: str) -> int:
@@ -100,20 +100,20 @@ def _number(file: str) -> int:
     return _LAST - number if number > _LAST // 2 else number
 
 
-def _tags(root: Root) -> Iterator[Finding]:
+def _tags(root: Root) -> Iterator[Damage]:
     for name, label in drop_stray_tags(root):
         found = f"version {label} is tagged, and was never published or is gone"
-        yield Finding(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
+        yield Damage(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
 
 
-def _routing(root: Root, served: Served) -> Iterator[Finding]:
+def _routing(root: Root, served: Served) -> Iterator[Damage]:
     if why := damaged_routing(root, served):
         folder = drop_routing(root, served)
         done = "removed: each process makes it for itself until the next version is published"
-        yield Finding(why, folder, done, mended=True)
+        yield Damage(why, folder, done, mended=True)
 
 
-def _published(root: Root) -> tuple[list[Served], list[Finding]]:
+def _published(root: Root) -> tuple[list[Served], list[Damage]]:
     """Return the versions published, after removing records of them that cannot be read."""
     damaged = []
     for file in root.files(PUBLISHED, ".json"):
@@ -122,7 +122,7 @@ def _published(root: Root) -> tuple[list[Served], list[Finding]]:
         except StorageError as error:
             root.delete(file)
             done = "removed: that version can be gone back to no more"
-            damaged.append(Finding(str(error), file, done, mended=True))
+            damaged.append(Damage(str(error), file, done, mended=True))
     return published_versions(root), damaged
 
 
@@ -144,13 +144,13 @@ def _unsound(root: Root, served: Served) -> str | None:
     return why
 
 
-def _serve_another(root: Root, why: str, others: list[Served]) -> Finding:
+def _serve_another(root: Root, why: str, others: list[Served]) -> Damage:
     for other in others:
         if _unsound(root, other) is None:
             write_served(root, other)
-            return Finding(why, SERVED, f"{other.version} is served again", mended=True)
+            return Damage(why, SERVED, f"{other.version} is served again", mended=True)
     # All of it can be made anew of the corpus and of vectors that are kept beside it.
     for place in (SERVED, PUBLISHED, FOLDER, "lance"):
         root.delete(place)
     done = "no version published can be read: the index is removed, the next run builds and serves it anew"
-    return Finding(why, SERVED, done, mended=True)
+    return Damage(why, SERVED, done, mended=True)

@@ -1,4 +1,4 @@
-"""Finds what a request to forget names: ids, and every text that they hold or have held."""
+"""Targets of a request to forget: the ids it names, and every text that they hold or have held."""
 
 from __future__ import annotations
 

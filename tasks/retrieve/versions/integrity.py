@@ -1,4 +1,4 @@
-"""Tells whether a published version can be read: every row of it, and each of its legs."""
+"""The integrity of a published version: whether every row and each leg can be read."""
 
 from __future__ import annotations
 

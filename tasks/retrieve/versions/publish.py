@@ -1,4 +1,4 @@
-"""Makes a built version the one that is served."""
+"""Publishes a built version: makes it the one that is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes what has been forgotten out of every file and every table version below a root."""
+"""Purges what was forgotten from every file and every table version below a root."""
 
 from __future__ import annotations
 

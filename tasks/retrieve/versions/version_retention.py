@@ -1,4 +1,4 @@
-"""Keeps the last versions that were published, and lets go of the files that are older ones' alone."""
+"""Retention of versions: keeps the last published ones, and removes files that only older ones need."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import pytest
 from storage.root import Root
 from storage.state import documents_table
 from tasks.refine.batch import refine_batch
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.settle import settle
 from tests.support.marketplace.populate import populate
@@ -48,8 +48,8 @@ class Crawl:
 
     def documents(self) -> pl.DataFrame:
         root = Root(self.root)
-        for parts in plan_refine(root, Limits()).batches:
-            refine_batch(root, parts, run_id="r", limits=Limits())
+        for parts in plan_refine(root, FilterLimits()).batches:
+            refine_batch(root, parts, run_id="r", limits=FilterLimits())
         settle(root, run_id="r", now=datetime.now(UTC))
         return documents_table(root).read().drop(_OF_A_RUN).sort("doc_id")
 

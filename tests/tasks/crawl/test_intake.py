@@ -13,7 +13,7 @@ from storage.schemas import DROPPED, LISTINGS, Listing, RawDocument
 from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
 from tasks.crawl import intake as reading
-from tasks.crawl.source.protocol import Gone, Missed, Unchanged, Usage
+from tasks.crawl.source.protocol import Gone, Missed, RequestUsage, Unchanged
 from tests.support.nights import HandSource, Nights, skill
 
 SPEC = "skillsmp"
@@ -32,8 +32,8 @@ class Marketplace(HandSource):
         if self.nights is not None:
             self.settled_with.append(set(seen_table(self.nights.root).read()["doc_id"]))
 
-    def usage(self) -> Usage:
-        return Usage(requests=7, quota_left=43)
+    def usage(self) -> RequestUsage:
+        return RequestUsage(requests=7, quota_left=43)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
 from tasks.refine.document import content_hash, refine_document
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 
 FETCHED = datetime(2026, 3, 1, tzinfo=UTC)
 FIRST_SEEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -130,10 +130,10 @@ def test_what_cannot_be_used_is_dropped_with_its_reason(content: bytes | str | N
 def test_limits_are_parameters() -> None:
     raw = RawDocument("a/b", "dir:b", b"a\x00 b c", 6, "raw")
     strict = refine_document(
-        raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN, limits=Limits(max_control_share=0)
+        raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN, limits=FilterLimits(max_control_share=0)
     )
     lax = refine_document(
-        raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN, limits=Limits(max_control_share=1)
+        raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN, limits=FilterLimits(max_control_share=1)
     )
     assert isinstance(strict, Dropped)
     assert isinstance(lax, Document)
@@ -216,7 +216,7 @@ def test_policies_drop_by_licence_and_risk_when_asked_to() -> None:
     raw = RawDocument(
         "a/b", "dir:b", KILN.replace("name:", "license: proprietary\nname:").encode(), 90, "raw"
     )
-    limits = Limits(drop_licences=("deny",))
+    limits = FilterLimits(drop_licences=("deny",))
     dropped = refine_document(raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN, limits=limits)
     assert isinstance(dropped, Dropped)
     assert (dropped.reason, dropped.rule) == ("licence_policy", "refine.licence_policy")

@@ -10,7 +10,7 @@ import pytest
 from storage.errors import WrongInput
 from storage.schemas import Finding
 from tasks.refine.filters import (
-    Limits,
+    FilterLimits,
     Verdict,
     count_words,
     empty,
@@ -145,11 +145,11 @@ def test_policies_drop_what_they_name_and_nothing_by_default() -> None:
 
 
 def test_limits_survive_json_and_keep_their_digest() -> None:
-    limits = Limits(min_words=7, drop_licences=("deny",), drop_risks="error", policy=EXPORT_POLICY)
+    limits = FilterLimits(min_words=7, drop_licences=("deny",), drop_risks="error", policy=EXPORT_POLICY)
     again = limits_from(json.loads(json.dumps(asdict(limits))))
     assert again == limits
     assert repr(again) == repr(limits)
-    assert limits_from({}) == Limits()
+    assert limits_from({}) == FilterLimits()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.refine import rule_digests
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.text import boilerplate
 from tasks.refine.text import rules as rules_data
@@ -17,7 +17,7 @@ TEXT = b"---\nname: bread\ndescription: Bakes bread.\n---\nLet it rise.\n"
 
 def todo(nights: Nights) -> int:
     rule_digests.rule_digests.cache_clear()
-    return plan_refine(nights.root, Limits()).todo
+    return plan_refine(nights.root, FilterLimits()).todo
 
 
 @pytest.mark.parametrize("name", ["licences.yaml", "placeholders.yaml"])

@@ -10,7 +10,7 @@ from storage.schemas import RawDocument
 from storage.state import aliases_table, compared_table, documents_table, signatures_table
 from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.settle import settle
 from tests.support.nights import HandSource, Nights, raw, skill
 
@@ -135,7 +135,7 @@ def test_a_near_duplicate_lies_beside_its_survivor_and_is_recorded(nights: Night
 def test_the_threshold_decides_what_is_near(nights: Nights) -> None:
     nights.crawl(shelf(skill("a", BREAD), skill("b", BUNS)))
     for parts in nights.plan().batches:
-        refine_batch(nights.root, parts, run_id=nights.run_id, limits=Limits())
+        refine_batch(nights.root, parts, run_id=nights.run_id, limits=FilterLimits())
     counts = settle(nights.root, run_id=nights.run_id, now=nights.now, near=NearLimits(threshold=0.98))
     assert counts == {"documents": 2}
     assert nights.refine() == {"documents": 1, "near_duplicate": 1}
@@ -266,7 +266,7 @@ def test_another_rule_refines_everything_again_from_raw_parts(nights: Nights) ->
         shelf(skill("a"), skill("b", "The old bell \x07\x07\x07 rings."), skill("c", "Knead the dough."))
     )
     assert nights.documents() == ["a", "b", "c"]
-    strict = Limits(max_control_share=0.01)
+    strict = FilterLimits(max_control_share=0.01)
     nights.night += 1
     assert nights.plan(strict).todo == 3
     assert nights.refine(strict) == {"documents": 2, "not_text": 1}
@@ -289,7 +289,7 @@ def test_when_a_document_was_first_seen_outlives_its_changes(nights: Nights) -> 
 def test_a_batch_says_what_it_kept_and_dropped(nights: Nights) -> None:
     nights.crawl(shelf(skill("a"), raw("b", b""), raw("c", b"")))
     (parts,) = nights.plan().batches
-    counts = refine_batch(nights.root, parts, run_id="1", limits=Limits())
+    counts = refine_batch(nights.root, parts, run_id="1", limits=FilterLimits())
     assert counts == {"kept": 1, "empty": 2}
 
 

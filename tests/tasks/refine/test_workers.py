@@ -16,7 +16,7 @@ from storage.root import Root
 from storage.state import documents_table, signatures_table
 from tasks.refine import workers as processes
 from tasks.refine.batch import refine_batch
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.workers import WORTH_IT, batch_processes, run_in
 from tests.support.nights import HandSource, Nights, raw, skill
 from tests.support.paths import PROJECT
@@ -32,7 +32,7 @@ def shelf() -> HandSource:
 def refined(nights: Nights, executor: Executor | None) -> dict[str, int]:
     nights.crawl(shelf())
     (parts,) = nights.plan().batches
-    work = partial(refine_batch, nights.root, parts, run_id=nights.run_id, limits=Limits())
+    work = partial(refine_batch, nights.root, parts, run_id=nights.run_id, limits=FilterLimits())
     return run_in(executor, work)
 
 
@@ -62,7 +62,7 @@ def test_one_worker_is_this_process() -> None:
 
 
 def test_what_a_batch_raises_comes_back_as_it_is(tmp_path: Path) -> None:
-    work = partial(refine_batch, Root(tmp_path), ["raw/none.parquet"], run_id="r", limits=Limits())
+    work = partial(refine_batch, Root(tmp_path), ["raw/none.parquet"], run_id="r", limits=FilterLimits())
     with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match=r"\.parquet is missing"):
         run_in(executor, work)
 

@@ -10,7 +10,7 @@ from storage.errors import StorageError
 from storage.root import Root
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.quota import Quota
-from tasks.crawl.http.responses import Limits, read_limits
+from tasks.crawl.http.responses import RateLimits, read_limits
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -44,7 +44,7 @@ def test_books_of_one_root_agree_at_any_moment(root: Root) -> None:
 def test_nothing_is_written_where_there_is_nothing_to_remember(root: Root) -> None:
     book = QuotaBook(root)
     assert book.admit(ELSEWHERE, NOON) is None
-    book.heed(ELSEWHERE, Limits(left=7), NOON)
+    book.heed(ELSEWHERE, RateLimits(left=7), NOON)
     assert not root.exists(FILE)
 
 
@@ -140,4 +140,4 @@ def test_a_damaged_book_is_named(root: Root, content: bytes) -> None:
     ],
 )
 def test_headers_are_read_and_nonsense_is_silence(headers: dict[str, str], said: dict[str, Any]) -> None:
-    assert read_limits(headers, NOON) == Limits(**said)
+    assert read_limits(headers, NOON) == RateLimits(**said)

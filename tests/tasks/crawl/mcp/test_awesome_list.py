@@ -15,7 +15,7 @@ from storage.root import Root
 from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.intake import SourceReport
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.mcp.awesome_rows import servers_of
@@ -142,7 +142,7 @@ class Nights:
 
     def __init__(self, where: str, root: Path, **reach: Any) -> None:  # noqa: ANN401
         self.where, self.root, self.night = where, Root(root), NIGHT
-        self.reach = Reach(request_delay=0, retry_wait_max=0, **reach)
+        self.reach = Network(request_delay=0, retry_wait_max=0, **reach)
 
     def collect(self, limit: int | None = None) -> SourceReport:
         self.night += timedelta(days=1)
@@ -200,7 +200,7 @@ def test_a_file_that_is_no_list_retires_nothing(local: Nights) -> None:
 
 
 def test_no_file_is_said_to_be_missing(tmp_path: Path) -> None:
-    source = AwesomeListSource(str(tmp_path / "none.md"), Root(tmp_path / "root"), Reach())
+    source = AwesomeListSource(str(tmp_path / "none.md"), Root(tmp_path / "root"), Network())
 
     with pytest.raises(SourceError) as caught:
         source.version()
@@ -209,7 +209,7 @@ def test_no_file_is_said_to_be_missing(tmp_path: Path) -> None:
 
 def test_only_web_addresses_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match="http"):
-        AwesomeListSource("ftp://kettle.example/list.md", Root(tmp_path), Reach())
+        AwesomeListSource("ftp://kettle.example/list.md", Root(tmp_path), Network())
 
 
 @pytest.fixture

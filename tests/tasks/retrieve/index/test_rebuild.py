@@ -9,7 +9,7 @@ import pytest
 from storage.lance import NODES, SKILLS, connect, open_at
 from storage.state import documents_table, refined_table
 from tasks.models.protocols import Vectors
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.retrieve.index.rebuild import redo_all
 from tasks.retrieve.routing.store import open_routing
@@ -32,11 +32,11 @@ def contents(root: SkillRoot, name: str, version: int, key: str) -> pl.DataFrame
 
 
 def test_after_it_every_document_is_to_be_done_again(root: SkillRoot) -> None:
-    assert plan_refine(root.root, Limits()).todo == 0
+    assert plan_refine(root.root, FilterLimits()).todo == 0
 
     assert redo_all(root.root, keep_vectors=True) == len(hand_written.SKILLS)
 
-    assert plan_refine(root.root, Limits()).todo == len(hand_written.SKILLS)
+    assert plan_refine(root.root, FilterLimits()).todo == len(hand_written.SKILLS)
 
 
 def test_until_it_is_done_again_all_is_served_as_it_was(root: SkillRoot) -> None:

@@ -21,7 +21,7 @@ from storage.lance import NODES, SKILLS, connect, open_at
 from storage.root import Root
 from storage.served import PUBLISHED, SERVED, published_versions, require_served
 from storage.state import seen_table
-from tasks.refine.filters import Limits
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.retrieve.versions.forget import ForgetReport, forget
 from tests.support.forgetting import COPY, TARGET, holding
@@ -137,7 +137,7 @@ def test_a_night_after_a_kill_leaves_out_what_is_only_half_gone(copy: Callable[[
     with pytest.raises(Killed), dying_at(8):
         asked(root)
     assert TARGET in seen_table(root).read()["doc_id"]
-    plan_refine(root, Limits())
+    plan_refine(root, FilterLimits())
     plan = pl.read_parquet(root.at("state/plans/refine.parquet"))
     gone = plan.filter(pl.col("doc_id").is_in([TARGET, COPY]))
     assert set(gone["action"]) <= {"remove"}

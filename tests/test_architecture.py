@@ -14,6 +14,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import Stemmer
+
 from tests.support.paths import PROJECT
 from tests.support.skill_root import SkillRoot
 
@@ -169,6 +171,42 @@ def test_a_folder_says_in_one_docstring_what_it_is_for() -> None:
     ]
 
     assert silent == []
+
+
+def test_a_module_says_its_name_in_its_first_sentence() -> None:
+    stem = Stemmer.Stemmer("english").stemWord
+
+    def words(given: str) -> set[str]:
+        return {form for word in re.findall(r"[a-z0-9]+", given.lower()) for form in (word, stem(word))}
+
+    def first_sentence(source: str) -> str:
+        return re.split(r"(?<=\.)\s", ast.get_docstring(tree(source)) or "")[0]
+
+    silent = {
+        source: missing
+        for source in MODULES
+        for said in [words(first_sentence(source))]
+        if (missing := [w for w in Path(source).stem.split("_") if not words(w) & said])
+    }
+
+    assert silent == {}
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    classes = defaultdict(list)
+    for source in SOURCES:
+        for node in ast.walk(tree(source)):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(source)
+
+    assert {name: places for name, places in classes.items() if len(places) > 1} == {}
+
+
+def test_a_short_module_has_more_than_one_importer() -> None:
+    importers = Counter(other for source in MODULES for other in imports(source))
+    short = [s for s in MODULES if text(s).count("\n") < 60 and not THIN.fullmatch(s)]
+
+    assert [s for s in short if importers[s] == 1] == []
 
 
 def test_prefect_is_known_to_flows_and_shells_alone() -> None:

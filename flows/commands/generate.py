@@ -1,4 +1,4 @@
-"""Grows a bench for the command: requests with evidence about served skills, written by a language model."""
+"""Generates a bench for the command: an LLM writes requests with evidence about served skills."""
 
 from __future__ import annotations
 

@@ -27,9 +27,8 @@ from tasks.evaluate.routing.training import (
 from tasks.models.with_torch.cross_encoder import CrossEncoder
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.train.hard_negatives import Negative
-from tasks.retrieve.train.listwise import fit_listwise
 from tasks.retrieve.train.queries import TrainingQuery
-from tasks.retrieve.train.rows import text_form
+from tasks.retrieve.train.rows import fit_listwise, text_form
 
 _UNFITTED = "named"  # the bonus of an exact name, which no weight may touch
 

@@ -15,14 +15,12 @@ from storage.served import require_served
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.index.build import Built, build
-from tasks.retrieve.index.embedding import embed_partitions, plan_embedding
+from tasks.retrieve.index.build import Built, build, embed_partitions, plan_embedding, redo_all
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
-from tasks.retrieve.index.rebuild import redo_all
 from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
 from tasks.retrieve.versions.publish import publish
-from tasks.retrieve.versions.version_retention import retain_versions
+from tasks.retrieve.versions.retention import retain_versions
 
 
 @task(name="build-tables", cache_policy=NO_CACHE)

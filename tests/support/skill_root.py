@@ -94,6 +94,7 @@ class SkillRoot:
     def __init__(self, market: Path, root: Path | str, export: Path) -> None:
         self.market, self.root, self.night = market, Root(root), 0
         self.policy = SERVE_POLICY
+        self.source: type[DirectorySource] = MarketSource
         models = self.root.folder / "models"
         models.mkdir(parents=True)
         # Under its own name, by which the command finds it too.
@@ -130,7 +131,7 @@ class SkillRoot:
         """Bring the corpus in step with the folder."""
         self.night += 1
         limits = FilterLimits()
-        collect(MarketSource(str(self.market)), self.root, run_id=self.run_id, now=self.now)
+        collect(self.source(str(self.market)), self.root, run_id=self.run_id, now=self.now)
         for parts in plan_refine(self.root, limits).batches:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits)
         settle(self.root, run_id=self.run_id, now=self.now)
@@ -166,7 +167,8 @@ class SkillRoot:
 
         The first night of a root is copied from an earlier root that held the same skills.
         """
-        if type(self.encoder) is not CountingEncoder or self.root.files("raw"):
+        usual = type(self.encoder) is CountingEncoder and self.source is MarketSource
+        if not usual or self.root.files("raw"):
             return self._publish(nodes)
         skills = sorted(
             (f.relative_to(self.market).as_posix(), f.read_bytes())

@@ -144,7 +144,9 @@ def _by_length(at: Sequence[int], read: Sequence[Window], size: int) -> list[lis
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def fit(given: TrainingSet, at: Sequence[int], tuning: Tuning, start: ContextNetwork | None = None) -> ContextNetwork:
+def fit(
+    given: TrainingSet, at: Sequence[int], tuning: Tuning, start: ContextNetwork | None = None
+) -> ContextNetwork:
     """Return a network trained on some of the fragments, from a copy of `start` on if there is one."""
     torch.manual_seed(tuning.seed)
     chance, network = np.random.default_rng(tuning.seed), ContextNetwork(tuning)
@@ -180,7 +182,9 @@ def _shuffled(
     return [batches[k] for k in chance.permutation(len(batches))]
 
 
-def _step(network: ContextNetwork, given: TrainingSet, at: list[int], optimizer: torch.optim.Optimizer) -> float:
+def _step(
+    network: ContextNetwork, given: TrainingSet, at: list[int], optimizer: torch.optim.Optimizer
+) -> float:
     said = torch.log_softmax(network.upper(*given.batch(at)), 1)
     loss = -((given.targets[at] * said).sum(1) * given.weights[at]).mean()
     optimizer.zero_grad()

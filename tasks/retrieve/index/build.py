@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import lancedb
 import polars as pl
 
-from storage.lance import NODES, SKILLS, TableWriter, connect, nodes_schema, skills_schema, versions_of
+from storage.lance import (
+    NODES,
+    SKILLS,
+    TableWriter,
+    connect,
+    nodes_schema,
+    open_at,
+    skills_schema,
+    versions_of,
+)
 from storage.partitions import partition_of
 from storage.root import Root
 from storage.served import Served, begin_anew, drop_stray_tags, is_anew, read_served
-from storage.state import documents_table
+from storage.state import documents_table, parsed_table, refined_table
+from storage.vectors import FOLDER as VECTORS
+from storage.vectors import STATES
 from tasks.models.protocols import IndexEncoder
-from tasks.retrieve.index.rows import desired_rows, model_identity, node_rows, nodes_identity, skill_rows
+from tasks.retrieve.index.rows import (
+    desired_rows,
+    model_identity,
+    node_rows,
+    nodes_identity,
+    skill_rows,
+    skill_texts,
+)
 
 # The columns with an index: scalar, full text.
 INDEXED: dict[str, tuple[list[str], list[str]]] = {
@@ -165,3 +184,72 @@ def _bulks(doc_ids: set[str]) -> Iterator[tuple[set[int], set[str]]]:
             partitions, ids = set(), set()
     if ids:
         yield partitions, ids
+
+
+_DOCUMENTS_PER_BATCH = 1000
+
+
+def plan_embedding(root: Root, *, encoder: IndexEncoder) -> list[list[int]]:
+    """Return partitions that hold skills without a row of this encoder in what is served, in batches.
+
+    Args:
+        root: Where corpus and tables lie.
+        encoder: What will encode them; only its card is asked for.
+    """
+    wanted = desired_rows(root, model_identity(encoder.card))
+    served = read_served(root)
+    if served is not None:
+        rows = open_at(connect(root), SKILLS, served.skills).search().select(["digest"]).to_arrow()
+        wanted = wanted.filter(~pl.col("wanted").is_in(rows.column("digest").to_pylist()))
+    counts = Counter(map(partition_of, wanted["doc_id"]))
+    batches: list[list[int]] = []
+    room = 0
+    for partition, count in sorted(counts.items()):
+        if room <= 0:
+            batches.append([])
+            room = _DOCUMENTS_PER_BATCH
+        batches[-1].append(partition)
+        room -= count
+    return batches
+
+
+def embed_partitions(root: Root, partitions: list[int], *, encoder: IndexEncoder) -> int:
+    """Encode name and description of every skill in these partitions; return how many there are.
+
+    Args:
+        root: Where the corpus lies.
+        partitions: Partitions, 0 to 63.
+        encoder: Keeps what it encodes, and encodes no text twice.
+    """
+    texts = skill_texts(documents_table(root).read(partitions, ["name", "description"]))
+    encoder.encode(texts)
+    return len(texts)
+
+
+# Folders of what is only kept so as not to be computed again.
+_CACHES = ("state/signatures", "state/near", "state/vectors")
+_LOST = "lost:"  # another source's copy counts: there is nothing to redo of it
+
+
+def redo_all(root: Root, *, keep_vectors: bool) -> int:
+    """Forget that anything has been refined and parsed; return how many documents will be refined again.
+
+    So do the tables at the next build, whichever run comes to it: one that is killed is finished by another.
+    The corpus and what is served stay until the stages have put the new rows in place. Answers of a language
+    model, which were paid for, stay too.
+
+    Args:
+        root: Where they lie; the caller holds its writer lock.
+        keep_vectors: Whether vectors and states kept by their text stay, so that no text is encoded twice.
+    """
+    begin_anew(root)
+    refined = refined_table(root).read()
+    again = ~pl.col("digest").fill_null("").str.starts_with(_LOST)
+    # Rows stay, with what they came to: a document that no source has any more must still be known.
+    blank = pl.when(again).then(pl.lit("")).otherwise("digest")
+    refined_table(root).replace(refined["doc_id"].unique().to_list(), refined.with_columns(digest=blank))
+    parsed = parsed_table(root).read()
+    parsed_table(root).replace(parsed["doc_id"].to_list(), parsed.with_columns(digest=pl.lit("")))
+    for folder in (*_CACHES, *(() if keep_vectors else (VECTORS, STATES))):
+        root.delete(folder)
+    return refined.filter(again).height

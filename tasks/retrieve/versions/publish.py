@@ -13,8 +13,8 @@ from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
-from tasks.retrieve.versions.cache_retention import bound_looks, bound_vectors
 from tasks.retrieve.versions.integrity import require_opens
+from tasks.retrieve.versions.retention import bound_looks, bound_vectors
 
 
 def candidate(

@@ -23,8 +23,8 @@ from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import LOOKS
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
-from tasks.retrieve.versions.cache_retention import drop_unused_vectors
 from tasks.retrieve.versions.forget_targets import parquet_files
+from tasks.retrieve.versions.retention import drop_unused_vectors
 
 _ORDINAL = re.compile(r"#\d+$")
 # Archives hold other files of a repository too; the sample is made anew from the package, looks from texts.

@@ -15,6 +15,7 @@ from storage.errors import EvaluationFell, Locked, WrongInput
 from storage.root import Root
 from storage.served import read_served
 from storage.state import read_runs
+from tasks.crawl.source.directory import DirectorySource
 from tasks.retrieve.versions.publish import publish
 from tests.support.command import Ask
 from tests.support.hand_written import SKILLS
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.prefect
 def shelf(prefect_server: str, skill_root: Callable[[dict[str, str]], SkillRoot]) -> SkillRoot:
     """Return a root that serves two skills, `local/market/tea` and `local/market/bike`."""
     made = skill_root({name: SKILLS[name] for name in ("tea", "bike")})
+    made.source = DirectorySource  # a refresh reads the folder that the root names
     made.publish()
     return made
 

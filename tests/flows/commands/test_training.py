@@ -26,6 +26,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
 
 
+@pytest.mark.slow
 def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_twice(
     ask: Ask, root: str, corpus: Path, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

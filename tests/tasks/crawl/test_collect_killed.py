@@ -67,6 +67,7 @@ def market(request: pytest.FixtureRequest) -> Iterator[Marketplace]:
         yield served
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("market", "kills"),
     [

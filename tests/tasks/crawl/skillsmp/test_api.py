@@ -15,7 +15,7 @@ from tasks.crawl.http.errors import HttpFailed, HttpTerminal, HttpTransient, Quo
 from tasks.crawl.http.network import Network
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP, unwrap
-from tasks.crawl.skillsmp.keywords import sweep_keywords
+from tasks.crawl.skillsmp.source import sweep_keywords
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 

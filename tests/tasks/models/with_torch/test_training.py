@@ -69,6 +69,7 @@ def hits(folder: str | Path) -> int:
     return int(((asked @ texts.T).argmax(axis=1) == np.arange(len(_PAIRS))).sum())
 
 
+@pytest.mark.slow
 def test_a_few_updates_change_the_weights_lower_the_loss_and_teach_what_belongs_together(
     bi_encoder: str, tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_what_is_read_is_as_long_as_before(bi_encoder: str, tmp_path: Path) -> N
     assert model.max_seq_length == 64
 
 
+@pytest.mark.slow
 def test_training_is_the_same_for_the_same_seed(bi_encoder: str, tmp_path: Path) -> None:
     for name, seed in (("one", 0), ("other", 0), ("third", 1)):
         train_bi_encoder(bi_encoder, ROWS, replace(HOW, batch=4, seed=seed), tmp_path / name)

@@ -39,6 +39,7 @@ def finish(root: Path, server: LlmServer, size: tuple[int, int]) -> dict[str, An
     return dict(json.loads(printed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "size"),
     [(3, (5, 40)), pytest.param(10, (20, 50), marks=[pytest.mark.slow, pytest.mark.timeout(600)])],

@@ -11,7 +11,7 @@ from storage.state import documents_table, refined_table
 from tasks.models.protocols import Vectors
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
-from tasks.retrieve.index.rebuild import redo_all
+from tasks.retrieve.index.build import redo_all
 from tasks.retrieve.routing.store import open_routing
 from tests.support import hand_written
 from tests.support.skill_root import SkillRoot

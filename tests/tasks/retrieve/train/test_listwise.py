@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
-from tasks.retrieve.train.listwise import fit_listwise, listwise_loss
+from tasks.retrieve.train.rows import fit_listwise, listwise_loss
 
 
 def lists_of(seed: int, lists: int, width: int, informed: float = 1.0) -> list[np.ndarray]:

@@ -59,6 +59,10 @@ class PartitionedTable:
         """Return the rows of the partition that this document lies in."""
         return self.read([partition_of(doc_id)])
 
+    def of_document(self, doc_id: str) -> pl.DataFrame:
+        """Return the rows of one document, in the order in which they were written."""
+        return self.of(doc_id).filter(self._document == doc_id)
+
     def replace(self, doc_ids: Collection[str], rows: pl.DataFrame) -> None:
         """Remove every row of `doc_ids`, add `rows` (whose documents must be among them).
 

@@ -20,7 +20,7 @@ from storage.state import aliases_table, read_sources
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_document
-from tasks.retrieve.index.stored_nodes import indexed_nodes
+from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
@@ -31,7 +31,7 @@ from tasks.retrieve.routing.search import Filters
 _T = TypeVar("_T")
 _PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
-_FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", *_PROVENANCE]
+_FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *_PROVENANCE]
 
 
 class ServedIndex:
@@ -108,7 +108,7 @@ class ServedIndex:
         _require_text("query", query)
         _require_text("id", doc_id)
         now, (document, row, alias_of) = self._read(lambda now: self._found(now, doc_id))
-        document = self._readied(now, document) if method == DEFAULT_METHOD else document
+        document = self._readied(now, document) if method == DEFAULT_METHOD else self._joined(document, row)
         found = page(
             document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget,
             reranker=reranker,
@@ -127,9 +127,9 @@ class ServedIndex:
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        now, (document, _, _) = self._read(lambda now: self._found(now, doc_id))
+        now, (document, row, _) = self._read(lambda now: self._found(now, doc_id))
         if document.vectors is not None:
-            return document
+            return self._joined(document, row)
         return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
 
     def _failed_sources(self) -> set[str]:
@@ -243,6 +243,12 @@ class ServedIndex:
             document = replace(document, ready=ready)
             now.keep(document)
         return document
+
+    def _joined(self, document: PagedDocument, row: dict[str, Any]) -> PagedDocument:
+        """Return a document whose nodes are served with its stored edges; the default method needs none."""
+        if document.vectors is None:
+            return document
+        return replace(document, edges=stored_edges(self._root, document.doc_id, row["nodes_digest"]))
 
     def _document(self, now: OpenVersion, row: dict[str, Any]) -> PagedDocument:
         if (kept := now.kept(row["doc_id"])) is not None:

@@ -49,9 +49,8 @@ class SkillGraph:
 
 
 def graph_of(document: PagedDocument) -> SkillGraph:
-    """Return the graph of a document; its edges are inferred anew, by the vectors that are served.
-
-    Args:
-        document: With its nodes; without vectors it has no `semantic` edges.
-    """
-    return SkillGraph(document.doc_id, document.nodes, infer_edges(document.nodes, document.vectors))
+    """Return the graph of a document: its stored edges, or edges inferred from its nodes and vectors."""
+    edges = document.edges
+    if edges is None:
+        edges = infer_edges(document.nodes, document.vectors)
+    return SkillGraph(document.doc_id, document.nodes, list(edges))

@@ -1,4 +1,4 @@
-"""Stored nodes: reads nodes and vectors from the served table, and checks that they match the text."""
+"""Stored nodes: reads a served document's nodes, vectors and edges, and checks that they match the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from storage.errors import StorageError
 from storage.lance import quoted
-from storage.schemas import Node
+from storage.root import Root
+from storage.schemas import Edge, Node
+from storage.state import edges_table, parsed_table
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import packing
 
@@ -43,6 +45,29 @@ def indexed_nodes(table: lancedb.table.Table, doc_id: str) -> tuple[list[Node], 
     columns["heading_path"] = [tuple(path) for path in columns["heading_path"]]
     states = rows.column("states").to_pylist() if known else None
     return [Node(*fields) for fields in zip(*columns.values(), strict=True)], vectors, states
+
+
+def stored_edges(root: Root, doc_id: str, nodes_digest: str | None) -> list[Edge] | None:
+    """Return the edges that parse stored with the served nodes of a document; None: there are none to read.
+
+    The corpus may be ahead of what is served, or behind it after a rollback. Edges belong to the served nodes
+    only if the document's parse still has the digest that its served row names.
+
+    Args:
+        root: The root that holds `edges/` and `state/parsed`.
+        doc_id: The id of a served document.
+        nodes_digest: The digest of the parse that made the served nodes, from the document's served row.
+    """
+    if not nodes_digest:
+        return None
+    try:
+        # Edges first: a writer blanks the digest before it replaces them, and sets it afterwards.
+        rows = edges_table(root).of_document(doc_id)
+        parsed = parsed_table(root).of_document(doc_id)
+    except StorageError:
+        return None
+    known = [(digest, n) for digest, n in parsed.select("digest", "n_edges").iter_rows()]
+    return [Edge(*row) for row in rows.iter_rows()] if known == [(nodes_digest, rows.height)] else None
 
 
 def _gaps(column: pa.ChunkedArray, name: str) -> bool:

@@ -168,7 +168,8 @@ class SkillRoot:
         The first night of a root is copied from an earlier root that held the same skills.
         """
         usual = type(self.encoder) is CountingEncoder and self.source is MarketSource
-        if not usual or self.root.files("raw"):
+        local = self.root.uri == str(self.root.folder)
+        if not (usual and local) or self.root.files("raw"):
             return self._publish(nodes)
         skills = sorted(
             (f.relative_to(self.market).as_posix(), f.read_bytes())

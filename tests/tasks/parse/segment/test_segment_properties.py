@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from markdown_it import MarkdownIt
 
-from tasks.parse.segment.commonmark import block_tokens
+from tasks.parse.segment.blocks import block_tokens
 from tasks.parse.segment.headings import headings_between
 from tasks.parse.segment.segment import segment
 from tests.support.markdown_bodies import bodies

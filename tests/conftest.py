@@ -25,10 +25,11 @@ sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transform
 """
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file's tests with one worker, and with one all that share a Prefect server."""
     for item in items:
-        group = "prefect" if item.get_closest_marker("prefect") else str(item.path)
+        group = "prefect" if item.get_closest_marker("prefect") else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
 
 

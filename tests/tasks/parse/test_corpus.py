@@ -19,6 +19,7 @@ from tasks.parse.corpus import (
 )
 from tests.support.hand_written import BEES, BREAD, SKILLS, skill
 from tests.support.skill_root import SkillRoot
+from tests.support.slow import slow_but
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -195,7 +196,7 @@ def killed_after(writes: int, root: SkillRoot, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("writes", range(1, 9))
+@pytest.mark.parametrize("writes", slow_but({1, 4, 7}, range(1, 9)))
 def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
@@ -217,7 +218,7 @@ def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
     assert root.parse()["documents"] == 0
 
 
-@pytest.mark.parametrize("writes", range(1, 9))
+@pytest.mark.parametrize("writes", slow_but({1, 4, 7}, range(1, 9)))
 def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
@@ -237,7 +238,7 @@ def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
         assert_frame_equal(table, was, check_row_order=False)
 
 
-@pytest.mark.parametrize("writes", range(1, 9))
+@pytest.mark.parametrize("writes", slow_but({1, 4, 7}, range(1, 9)))
 def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_again(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:

@@ -10,10 +10,10 @@ _REST_CLIENT = "lance_namespace_urllib3_client"
 
 
 def _leave_out_rest_client() -> None:
-    """Let LanceDB import the models of its REST client without the client.
+    """Import LanceDB without its REST client, which is never called here.
 
-    The package's own import loads some hundred modules for a remote service that is never called here: a
-    third of the time from the shell to an answer. A bare package in its place still gives its submodules.
+    The client's package loads some hundred modules: a third of the time from the shell to an answer. An empty
+    package in its place still gives LanceDB the submodules that it imports.
     """
     spec = importlib.util.find_spec(_REST_CLIENT)
     if _REST_CLIENT in sys.modules or spec is None or spec.submodule_search_locations is None:

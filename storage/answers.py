@@ -104,7 +104,7 @@ class Answers:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; the last to do so folds the journal into it."""
+        """Close the file; the last process to do so folds the journal into it."""
         if self._connection is None:
             return
         try:

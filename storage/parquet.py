@@ -41,11 +41,7 @@ def sealed_parquet(table: pa.Table) -> bytes:
 
 
 def check_seal(data: bytes) -> None:
-    """Let a Parquet file pass whose checksum is right, or which has none (older versions wrote none).
-
-    Raises:
-        ValueError: Its bytes are not those that were written.
-    """
+    """Raise `ValueError` if a Parquet file's checksum is wrong; older versions wrote none, which passes."""
     entry = _entry(data)
     if entry is None:
         return
@@ -107,11 +103,7 @@ def read_frame(
 
 
 def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:
-    """Let a frame pass that has exactly these columns, in their order; `name` is what it is called.
-
-    Raises:
-        SchemaMismatch: It has not.
-    """
+    """Raise `SchemaMismatch` if a frame, called `name`, has other columns or another order of them."""
     if frame.schema != schema:
         raise SchemaMismatch(_difference(name, frame.schema, schema))
 

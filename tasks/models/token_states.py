@@ -83,11 +83,7 @@ def unpack_all(texts: Sequence[bytes]) -> list[Vectors]:
 
 
 def require_packed(sizes: Iterable[int]) -> None:
-    """Let texts pass whose bytes are a whole number of states each.
-
-    Raises:
-        ValueError: Those of one text are not.
-    """
+    """Raise `ValueError` if the bytes of a text are not a whole number of states."""
     size = packaged_projection().shape[1] // 2
     for bytes_of_text in sizes:
         if bytes_of_text % size:

@@ -157,10 +157,10 @@ class _ParseWriter:
         self.counts: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
 
     def open(self, doc_ids: list[str], partitions: list[int]) -> None:
-        """Have these taken for undone until they are written.
+        """Mark documents as not parsed until their rows are written.
 
-        Else a kill in between could leave new nodes behind an old digest, to which the document may return,
-        or behind none, and no plan would see them when the document goes.
+        Otherwise a kill in between could leave new nodes with an old digest, to which the document may
+        return, or with none, and no plan would see the nodes when the document goes.
         """
         rows = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
         rows = rows.join(self.parsed.read(partitions), on="doc_id", how="left")

@@ -80,11 +80,7 @@ def page(
 
 
 def require_reranked(method: str, *, reranked: bool) -> None:
-    """Let a method through that a reranker can go with, and any without one.
-
-    Raises:
-        WrongInput: Only the default method's scores can be reranked.
-    """
+    """Raise `WrongInput` if a reranker goes with another method than the default one."""
     if reranked and method != DEFAULT_METHOD:
         msg = f"paging method {method!r} is as its paper has it: only {DEFAULT_METHOD!r} can be reranked"
         raise WrongInput(msg)

@@ -276,11 +276,7 @@ def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
 
 
 def _require_shown(row: dict[str, Any]) -> None:
-    """Let a document through whose text the licence policy lets be shown.
-
-    Raises:
-        Withheld: Its licence is of another class than `allow`.
-    """
+    """Raise `Withheld` if the licence of a document is of another class than `allow`."""
     if row["licence_class"] == "allow":
         return
     by = "UNKNOWN_SERVE" if row["licence"] is None else "ALLOW, ..._DENY and ..._OTHER_SERVE"

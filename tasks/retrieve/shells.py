@@ -86,13 +86,13 @@ def made_by(root: str, encoder: str) -> dict[str, Any]:
 
 @task(name="retain-versions", cache_policy=NO_CACHE)
 def keep_versions(root: str, keep: int, *, now: datetime) -> list[str]:
-    """Let go of published versions that are older than the last ones; return their names."""
+    """Remove published versions beyond the last `keep`; return the names of the removed ones."""
     return retain_versions(Root(root), keep, now=now)
 
 
 @task(name="redo-everything", cache_policy=NO_CACHE)
 def redo_everything(root: str, *, keep_vectors: bool) -> int:
-    """Have refine, parse and the encoder do all their work again; return how many documents that are."""
+    """Make refine, parse and the encoder repeat all their work; return the number of documents."""
     return redo_all(Root(root), keep_vectors=keep_vectors)
 
 

@@ -240,13 +240,10 @@ class Fetcher:
 
 
 def _require_whole(tree: Tree, sha: str, repository: str) -> None:
-    """Let a tree pass that is the one asked for, and tells of every file.
+    """Raise `HttpTerminal` if a tree is not the one asked for, or does not list every file.
 
-    Git keeps no empty folders: one without files means that only the uppermost level was told, and from that
-    nothing would follow for what lies below.
-
-    Raises:
-        HttpTerminal: It does not.
+    Git keeps no empty folders. So a folder without files means that only the top level was listed, which says
+    nothing of what lies below.
     """
     if tree.sha != sha or (not tree.entries and sha not in _EMPTY_TREES):
         found = f"holds nothing of tree {sha}" if tree.sha == sha else f"is {tree.sha}, not {sha}"

@@ -104,13 +104,9 @@ class QuotaBook:
         self._sent[host] = now
 
     def pause(self, key: str, until: datetime, now: datetime, reason: str) -> None:
-        """Let no request go out before `until`.
+        """Send no request before `until`; an end earlier than the known one changes nothing.
 
-        Args:
-            key: A host, or the key of one of its clients.
-            until: The end of the pause; an earlier end than is known already changes nothing.
-            now: The time, UTC.
-            reason: `quota`, `rate-limited` or `minute`.
+        `key` is a host, or the key of one of its clients; `reason` is `quota`, `rate-limited` or `minute`.
         """
         with self._open() as book:
             known = book.pauses.get(key)

@@ -105,11 +105,7 @@ def read_labels(path: Path) -> list[Label]:
 def require_labelled(
     labels: Iterable[Label], query_ids: Iterable[str], settings: Iterable[tuple[str, float | None]]
 ) -> None:
-    """Let labels pass that are of contexts which are measured.
-
-    Raises:
-        WrongInput: A query, or a method and budget, is not among them; names the line.
-    """
+    """Raise `WrongInput`, naming the line, if a label's query, or method and budget, is not measured."""
     known, measured = set(query_ids), set(settings)
     for label in labels:
         if label.query_id not in known:

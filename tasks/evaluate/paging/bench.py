@@ -242,11 +242,7 @@ def _outcome(query: EvidenceQuery, answer: Page, seconds: float, document: Paged
 def require_paging(
     documents: Mapping[str, str], queries: Sequence[EvidenceQuery], methods: Sequence[str]
 ) -> None:
-    """Let documents, queries and methods pass that can be measured.
-
-    Raises:
-        WrongInput: There is no query, a method is not known, or a query's document is missing.
-    """
+    """Raise `WrongInput` if there is no query, a method is not known, or a query's document is missing."""
     if not queries:
         msg = "there are no queries to evaluate; give a file with at least one"
         raise WrongInput(msg)

@@ -52,7 +52,7 @@ class Bm25:
 
 
 def require_bm25() -> None:
-    """Let pass where the library of the lexical baselines is installed; raises `WrongInput` otherwise."""
+    """Raise `WrongInput` if the library of the lexical baselines is not installed."""
     _library()
 
 

@@ -136,11 +136,7 @@ def skill_of(doc_id: str, content: str, path: str | None = None) -> tuple[str, s
 def require_judged(
     tasks: Iterable[RoutingQuery], qrels: Iterable[Qrel], skills: pl.DataFrame, copies: Mapping[str, str]
 ) -> None:
-    """Let pass what can be measured.
-
-    Raises:
-        WrongInput: A task has no relevant skill, one is not in the corpus, or a copy is itself copied.
-    """
+    """Raise `WrongInput` if a task lacks a relevant skill, one is not in the corpus, or a copy has copies."""
     known = set(skills["doc_id"])
     relevant: dict[str, list[str]] = {}
     for query_id, doc_id, relevance in qrels:

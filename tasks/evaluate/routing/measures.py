@@ -75,7 +75,7 @@ def measure_rankings(qrels: Sequence[Qrel], rankings: Mapping[str, Sequence[str]
 
 
 def require_measures() -> None:
-    """Let pass where the library is installed that measures; raises `WrongInput` where it is not."""
+    """Raise `WrongInput` if the library that measures is not installed."""
     _library()
 
 

@@ -218,11 +218,7 @@ class LlmClient:
 
 
 def require_openai() -> None:
-    """Let pass where the package is installed through which a model is asked.
-
-    Raises:
-        WrongInput: It is not.
-    """
+    """Raise `WrongInput` if the package that asks an LLM is not installed."""
     if importlib.util.find_spec("openai") is None:
         msg = "an LLM is asked through the package openai: pip install 'skillery[llm]'"
         raise WrongInput(msg)

@@ -47,7 +47,7 @@ class Trained:
 
 
 def require_training() -> None:
-    """Let pass where what the trainers need is installed; raises `WrongInput` otherwise."""
+    """Raise `WrongInput` if a package that the trainers need is not installed."""
     for package in ("datasets", "accelerate"):
         if importlib.util.find_spec(package) is None:
             msg = f"training needs the package {package}: pip install 'skillery[train]'"

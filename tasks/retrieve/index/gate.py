@@ -79,11 +79,7 @@ def check_index(
 
 
 def require_passed(checks: list[dict[str, Any]]) -> None:
-    """Let a version through whose checks all passed.
-
-    Raises:
-        GateRefused: One did not; the message names each such check, what it found and what was asked.
-    """
+    """Raise `GateRefused` if a check failed; the message names each such check, its value and its limit."""
     failed = [c for c in checks if not c["passed"]]
     if failed:
         said = "; ".join(f"{c['check']} is {c['value']:g}, {c['bound']} {c['limit']:g}" for c in failed)

@@ -175,11 +175,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical) -> None:
 
 
 def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
-    """Let a folder pass whose files are as they were written; the first ones were written without digests.
-
-    Raises:
-        StorageError: One is not.
-    """
+    """Raise `StorageError` if a file of a folder is not as it was written; old ones have no digests."""
     for name, digest in card.get(_DIGESTS, {}).items():
         if hashlib.sha256(root.read(f"{folder}/{name}.npy")).hexdigest() != digest:
             msg = f"{root.at(folder)}/{name}.npy is damaged: it is not as it was written"

@@ -57,11 +57,7 @@ def require_sound(root: Root, version: Served) -> None:
 
 
 def _require_values(name: str, batch: pa.RecordBatch) -> None:
-    """Let rows pass whose bodies are those that their hashes tell, with vectors of length 1 and whole states.
-
-    Raises:
-        ValueError: They are not: the disk has changed them.
-    """
+    """Raise `ValueError` if the disk changed a row: a body's hash, a vector's length, or states are wrong."""
     column = batch.column("vector")
     vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
     if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):

@@ -9,7 +9,7 @@ from tasks.models.protocols import Encoder, Tokenizer, Vectors
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The chunks of a body: ordered disjoint spans, vectors of shape `(n, d)`, tokens of each."""
+    """The chunks of a body: ordered disjoint spans, their vectors of shape `(n, d)`, and their tokens."""
 
     spans: list[tuple[int, int]]
     vectors: Vectors

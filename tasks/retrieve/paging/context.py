@@ -9,7 +9,7 @@ from tasks.parse.segment.headings import Heading
 
 
 def ceiling_of(budget: float, document_tokens: int) -> int:
-    """Return a budget in tokens: up to 1 it is a share of the document's."""
+    """Return a budget in tokens; a budget of up to 1 is a share of the document's tokens."""
     return int(budget * document_tokens) if budget <= 1 else int(budget)
 
 
@@ -19,10 +19,10 @@ GAP_MARK = "…"
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Where a document's headings stand among its `n` nodes; headings are given by their index.
+    """The places of a document's headings among its `n` nodes; headings are given by their index.
 
     Args:
-        above: For each node, the headings it stands under, outermost first.
+        above: For each node, the headings above it, outermost first.
         before: For each node, the headings between the node before it and itself; one more entry, the
             last, holds those after the last node.
     """
@@ -32,7 +32,7 @@ class Outline:
 
 
 def outline(spans: Sequence[Span], headings: Sequence[Heading]) -> Outline:
-    """Return where `headings` stand among the nodes with `spans`; both in document order."""
+    """Return the places of `headings` among the nodes with `spans`; both in document order."""
     above: list[tuple[int, ...]] = []
     before: list[tuple[int, ...]] = []
     path: tuple[int, ...] = ()
@@ -61,22 +61,22 @@ def runs(selected: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], selected: Iterable[int]) -> str:
-    """Print the selected nodes as they stand in the document, each under its headings.
+    """Print the selected nodes in document order, each under its headings.
 
-    Consecutive nodes are one slice of the body, so that its layout and the headings between them stay. Before
-    a slice come the headings its first node stands under, each once in the whole context. Between two slices,
-    above the second one's headings, stands one line with the gap mark; a gap at the beginning or the end is
-    not marked. A slice with the first (last) node reaches to the body's beginning (end), so that all nodes
-    together give exactly the body, headings without nodes included; so does a body that has no nodes.
+    Consecutive nodes are one slice of the body, which keeps its layout and the headings inside. Before a
+    slice come the headings of its first node, each once in the whole context. Between two slices, above the second
+    one's headings, one line holds the gap mark; a gap at the beginning or end is not marked. A slice with the
+    first (last) node reaches to the body's beginning (end). So all nodes together give exactly the body,
+    headings without nodes included, and so does a body without nodes.
 
     Args:
         body: The document's text.
         spans: `(start, end)` of every node of the document, ordered and disjoint.
-        headings: The document's headings in order; none leaves headings out, but for those inside a slice.
+        headings: The document's headings in order; if empty, only headings inside slices are printed.
         selected: Ordinals of the nodes to print, in any order; repeats count once.
 
     Returns:
-        The context; empty where there are nodes and none is selected.
+        The context; empty if there are nodes and none is selected.
 
     Raises:
         ValueError: An ordinal is not below the number of spans.
@@ -101,7 +101,7 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
 
 
 def _extent(body: str, spans: Sequence[Span], first: int, last: int) -> Span:
-    """Return the slice of a run, its first line's indentation included: it bears the nesting of lists."""
+    """Return the slice of a run with the indentation of its first line, which nests lists."""
     line = body.rfind("\n", 0, spans[first][0]) + 1
     start = spans[first][0] if body[line : spans[first][0]].strip() else line
     return 0 if first == 0 else start, len(body) if last == len(spans) - 1 else spans[last][1]
@@ -119,19 +119,19 @@ def fill(
     where: Outline,
     ceiling: int,
 ) -> list[Pick]:
-    """Take nodes in the order of `ranked`, passing over those that do not fit, until none could.
+    """Take nodes in the order of `ranked`, skipping those that do not fit, until none can fit.
 
     Args:
         ranked: `(ordinal, score)`, best first; consumed no further than needed.
         tokens: Tokens of each node of the document.
         heading_tokens: Tokens of each heading of the document.
         mark_tokens: Tokens of one gap mark.
-        where: Where the headings stand among the nodes.
+        where: The places of the headings among the nodes.
         ceiling: The most tokens that nodes, their headings and the gap marks may sum up to.
 
     Returns:
-        The nodes taken, in the order of `ranked`. The sum is that of parts counted one by one: what is
-        assembled from them must be counted before it is promised.
+        The nodes taken, in the order of `ranked`. The sum counts the parts one by one, so the assembled text
+        must be counted again.
     """
     smallest = min(tokens, default=0)
     taken: dict[int, float] = {}
@@ -151,7 +151,7 @@ def fill(
 
 
 def _headings_with(ordinal: int, taken: dict[int, float], where: Outline) -> set[int]:
-    """Return the headings printed with a node: those above it and those its slice reaches over."""
+    """Return the headings printed with a node: those above it and those inside its slice."""
     headings = set(where.above[ordinal])
     if ordinal == 0 or ordinal - 1 in taken:
         headings.update(where.before[ordinal])

@@ -1,4 +1,4 @@
-"""The default method: what each facet of a request needs, for the fewest tokens."""
+"""The default method, by facets: what each facet of a request needs, for the fewest tokens."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Scored:
     """A document's units scored for one request.
 
     Args:
-        ready: The document.
-        scorer: Scores its units.
-        features: What it scores them from.
-        logits: The scores, with what a reranker adds.
-        added: That, by node; None where it does not say.
-        reranked: Whether it did; None: there is none.
+        ready: The prepared document.
+        scorer: The scorer of its units.
+        features: Features of the units, shape `(len(features.NAMES), units)`.
+        logits: Scores of the units, a reranker's shifts included, shape `(units,)`.
+        added: A reranker's shift of each node; None without one.
+        reranked: Whether a reranker answered; None if there is none.
     """
 
     ready: Ready
@@ -48,10 +48,10 @@ class Scored:
 
 
 def ready_for(document: PagedDocument, *, encoder: Encoder, tokenizer: Tokenizer) -> Ready:
-    """Return what the document brings, or work it out.
+    """Return the document's prepared form, computed if the document does not bring it.
 
     Raises:
-        StorageError: Nodes or vectors cannot be those of this body.
+        StorageError: Nodes or vectors cannot belong to this body.
         ValueError: The vectors' shape does not fit the nodes.
     """
     if document.ready is not None:
@@ -86,7 +86,7 @@ def unit_features(ready: Ready, request: Request, asked: Vectors) -> Floats:
 
 
 def ask(query: str, encoder: Encoder) -> tuple[Request, Vectors]:
-    """Take a query apart and encode it: the whole, its facets, its words, in one pass if the encoder can."""
+    """Split a query and encode it: the whole, its facets, its words, in one pass if the encoder can."""
     request = read_request(query)
     parts = [*request.facets, *request.words]
     if isinstance(encoder, PartEncoder):
@@ -107,16 +107,16 @@ def page_by_facets(
 ) -> Page:
     """Return the page of a document with at least one node and known `n_tokens`; the query is not blank.
 
-    Every unit is scored from words, meaning, headings, surroundings and facets of the request; units are
-    then taken by their chance to be needed over their cost, each with what it cannot stand without.
+    Every unit is scored from words, vectors, headings, surroundings and facets of the request. Then units are
+    taken by their chance of being needed over their cost, each with what it cannot be read without.
 
     Args:
         document: The document to read.
         query: The request.
         encoder: Encodes the query, its facets, and nodes that have no vectors.
         tokenizer: Counts tokens.
-        budget: As `page` takes it; None stops when what is taken holds `enough` of what is likely needed.
-        scorer: Another one than the one that is shipped.
+        budget: A budget as `page` takes it; None stops when the units hold `enough` of all chances.
+        scorer: A scorer in place of the packaged one.
         enough: A share in (0, 1].
         reranker: Adds to the scores.
     """
@@ -158,7 +158,7 @@ def _everything(document: PagedDocument) -> Printed:
 
 
 def _fitted(ready: Ready, chosen: Sequence[int], ceiling: float, tokenizer: Tokenizer) -> tuple[Printed, int]:
-    """Print, count, and give up the units taken last until what is printed is within the ceiling."""
+    """Print and count, removing the units taken last until the text is within the ceiling."""
     kept = list(chosen)
     while True:
         printed = print_units(ready.prepared, ready.pieces, sorted(kept))
@@ -210,7 +210,7 @@ def _why(scored: Scored, node: int, parts: Sequence[float]) -> dict[str, float]:
 def _best_alone(
     document: PagedDocument, scored: Scored, tokenizer: Tokenizer, ceiling: float, budget: float | None
 ) -> Page:
-    """Return the node of the best unit, whole and without headings: nothing fits under them."""
+    """Return the node of the best unit, whole and without headings, because nothing else fits."""
     best = int(scored.ready.prepared.units.owner[int(np.argmax(scored.logits))])
     node: Node = document.nodes[best]
     printed = Printed(node.text, {best: node.text}, frozenset({best}), 0)

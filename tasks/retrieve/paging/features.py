@@ -1,4 +1,4 @@
-"""What speaks for a unit, given a request: a matrix of named features, computed for all units at once."""
+"""The features of a unit for a request: a named matrix, computed for all units at once."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def features(
     """Return the features of every unit, shape `(len(NAMES), units)`.
 
     Args:
-        document: The document made ready.
+        document: The prepared document.
         vectors: Unit vectors of its nodes.
-        states: Those of its units' tokens.
-        request: The query taken apart.
+        states: Token embeddings of its units.
+        request: The request.
         asked: Unit vectors of the whole query, its facets and its words, shape `(1 + facets + words, d)`.
     """
     whole, facets, words = np.split(asked, [1, 1 + len(request.facets)])
@@ -96,7 +96,7 @@ def features(
 
 
 def _values(document: Prepared, matched: Matched, cosine: Floats, vector: Floats) -> dict[str, Floats]:
-    """Return what is known of each unit against the whole request, by name."""
+    """Return the values of each unit for the whole request, by name."""
     units, section, sections = document.units, document.section, document.sections
     total = max(float(matched.weights.sum()), 1e-9)
     words, node_words, title_words = (part.sum(axis=0) / total for part in matched.parts())

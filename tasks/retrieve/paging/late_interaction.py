@@ -25,12 +25,12 @@ _LEAST = np.float32(1e-30)
 
 @dataclass(frozen=True, slots=True)
 class TokenStates:
-    """What is known of the tokens of a document's units.
+    """The token embeddings of a document's units.
 
     Args:
-        rows: Unit vectors in the order of the units, at least one each, shape `(states, d)`.
+        rows: Unit vectors in the order of the units, at least one a unit, shape `(states, d)`.
         first: The first row of each unit, shape `(units,)`.
-        projected: Whether what is laid beside them has to be brought to their dimensions before.
+        projected: Whether a vector must be projected to their dimensions before it is compared.
     """
 
     rows: Vectors
@@ -41,14 +41,14 @@ class TokenStates:
 def states_of(
     nodes: Sequence[Node], units: Units, vectors: Vectors, packed: Sequence[bytes], tokenizer: Tokenizer
 ) -> TokenStates:
-    """Return the states of a document's units; a node without any has its vector for the only one.
+    """Return the token embeddings of units; a node without any has its vector as the only one.
 
     Args:
-        nodes: All of the document's, at least one.
-        units: What they are cut into.
+        nodes: All nodes of the document, at least one.
+        units: The units that the nodes are cut into.
         vectors: The nodes' unit vectors.
-        packed: The nodes' states, as `tasks.models.token_states` packs them.
-        tokenizer: Of the encoder that made both.
+        packed: The nodes' token embeddings, packed by `tasks.models.token_states`.
+        tokenizer: The tokenizer of the encoder that made both.
 
     Raises:
         ValueError: Some bytes are no whole number of states.
@@ -70,7 +70,7 @@ def states_of(
 
 
 def _cut(states: Vectors, node: Node, units: Units, cuts: range, tokenizer: Tokenizer) -> Iterator[Vectors]:
-    """Yield the states of each part of a node; one on the border of two belongs to both."""
+    """Yield the states of each part of a node; a state on the border of two parts belongs to both."""
     begins = np.array([start for start, _ in tokenizer.offsets(node.text)], dtype=np.int64) + node.start
     last = len(states) - 1
     for part in cuts:
@@ -82,13 +82,13 @@ def _cut(states: Vectors, node: Node, units: Units, cuts: range, tokenizer: Toke
 def state_rows(states: TokenStates, words: Vectors, document: Prepared) -> Floats:
     """Return `STATES`: the largest cosine of each word of the request to a unit's states, over the words.
 
-    Khattab and Zaharia, "ColBERT", SIGIR 2020, equation 3, what each word says of a unit in comparison with
-    others, and of its section.
+    Khattab and Zaharia, "ColBERT", SIGIR 2020, equation 3; also what each word says of a unit in comparison
+    with other units, and of its section.
 
     Args:
-        states: Of the document's units.
-        words: Unit vectors of the request's words in their context, shape `(words, d)`; at least one.
-        document: The document made ready.
+        states: The token embeddings of the document's units.
+        words: Unit vectors of the request's words in context, shape `(words, d)`; at least one.
+        document: The prepared document.
     """
     asked = project(words) if states.projected else words
     largest = np.maximum.reduceat(asked @ states.rows.T, states.first, axis=1)
@@ -110,7 +110,7 @@ def state_rows(states: TokenStates, words: Vectors, document: Prepared) -> Float
 
 
 def _log_share(scores: Floats) -> Floats:
-    """Return the logarithm of what each column has of its rows' softmax, on average."""
+    """Return the logarithm of each column's share in the softmax of the rows, on average."""
     # One of many thousands may lie a hundred deviations off, whose exponential is no number.
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     found: Floats = np.log(np.maximum((1 / shares.sum(axis=1)) @ shares / np.float32(len(scores)), _LEAST))

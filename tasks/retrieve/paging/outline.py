@@ -34,19 +34,19 @@ SHAPE = (
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document made ready for any request.
+    """What is known of a document before any request.
 
     Args:
-        units: What a page is made of.
+        units: The units that a page consists of.
         headings: The document's headings in order.
-        where: Where the headings stand among the nodes.
-        section: Index of each unit's section, from 0 and ascending: nodes under the same heading.
+        where: The places of the headings among the nodes.
+        section: Index of each unit's section, from 0, ascending; a section has one innermost heading.
         sections: First unit of each section.
-        above: `above[:, s]`: the headings that section `s` stands under, filled up with `len(headings)`.
+        above: `above[:, s]`: the headings above section `s`, padded with `len(headings)`.
         lead: Ordinal of the node that announces each node, or -1.
-        words: Of the units.
-        title_words: Of the headings.
-        shape: What `SHAPE` names of each unit, shape `(len(SHAPE), units)`.
+        words: The words of the units.
+        title_words: The words of the headings.
+        shape: The values that `SHAPE` names of each unit, shape `(len(SHAPE), units)`.
         section_vectors: Unit vector of the mean of each section's nodes.
     """
 
@@ -64,7 +64,7 @@ class Prepared:
 
 
 def prepare_pages(body: str, nodes: Sequence[Node], vectors: Vectors) -> Prepared:
-    """Make a document ready; `nodes` are all of its nodes, at least one, `vectors` theirs."""
+    """Prepare a document from all of its nodes, at least one, and their vectors."""
     spans = [(node.start, node.end) for node in nodes]
     headings = headings_between(body, spans)
     units = cut(body, nodes)
@@ -104,7 +104,7 @@ def unit_means(vectors: Vectors, groups: Integers) -> Vectors:
 
 
 def _leads(nodes: Sequence[Node]) -> Integers:
-    """Find the nearest node before each whose text is what announces it."""
+    """Return the nearest earlier node whose text announces each node."""
     seen: dict[str, int] = {}
     found = np.full(len(nodes), -1, dtype=np.int64)
     for ordinal, node in enumerate(nodes):

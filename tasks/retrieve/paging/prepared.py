@@ -18,16 +18,16 @@ from tasks.retrieve.paging.selection import Costs
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A document's units and sections, the nodes' vectors, what may be printed and what that costs.
+    """A prepared document: units, sections, vectors, printable pieces and their costs.
 
     Args:
-        prepared: Its units and sections.
-        vectors: Its nodes' vectors.
-        states: Those of its units' tokens.
-        pieces: What may be printed.
-        costs: The tokens of that.
-        additive: A text's tokens are the sum of those of its pieces, as they are for tokenizers that part
-            words at white space: what is printed need not be counted.
+        prepared: Units and sections.
+        vectors: The nodes' vectors.
+        states: The token embeddings of the units.
+        pieces: The pieces that may be printed.
+        costs: The tokens of the pieces.
+        additive: Whether a text's tokens are the sum of those of its pieces, as for tokenizers that split
+            words at white space; then a printed text need not be counted again.
     """
 
     prepared: Prepared
@@ -41,7 +41,7 @@ class Ready:
 def make_ready(
     body: str, nodes: Sequence[Node], vectors: Vectors, states: Sequence[bytes], tokenizer: Tokenizer
 ) -> Ready:
-    """Take a document with at least one node apart for paging; every request can use the result.
+    """Prepare a document with at least one node for paging; every request can use the result.
 
     Raises:
         ValueError: A node's states are no whole number of them.
@@ -68,6 +68,6 @@ def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
 
 
 def _joined(texts: Sequence[str]) -> list[str]:
-    """Return texts as one, with all that may stand between them."""
+    """Return texts as one text, joined by all that may be between them."""
     between = (" ", "\n", "\n\n")
     return ["".join(f"{text}{between[at % 3]}" for at, text in enumerate(texts))]

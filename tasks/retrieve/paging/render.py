@@ -29,12 +29,9 @@ _RULER = re.compile(r"([-=─━~*])\1{4,}|(#)\2{7,}")
 def compact(text: str, block: str) -> str:
     """Return a text without bold marks, thematic breaks and marks at the edges of a table's rows.
 
-    A table's rule is at its shortest, and so are rulers in the comments of code; all else in code stays as it
-    is, and so do HTML and what stands between backticks.
-
-    Args:
-        text: What is to be printed.
-        block: The block of the node, or `row` for rows of a table without its header.
+    A table's rule gets its shortest form, and so do rulers in comments of code. Other code, HTML and text
+    between backticks stay as they are. `block` is the block of the node, or `row` for rows of a table without
+    its header.
     """
     if block == "html":
         return text
@@ -65,15 +62,15 @@ _PLAIN_SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What may be printed of a document, made shorter as `compact` says.
+    """The pieces of a document that may be printed, shortened by `compact`.
 
     Args:
-        texts: Of each unit.
-        titles: Of each heading.
-        frames: What stands before and after the units of each node, mostly nothing.
-        glue: The white space between each unit and the one before it, where no heading is printed between.
-        indents: The white space before each node on its first line: it bears the nesting of lists.
-        joints: What stands around a gap mark inside each node.
+        texts: The text of each unit.
+        titles: The text of each heading.
+        frames: The text before and after the units of each node, mostly empty.
+        glue: The white space between each unit and the one before it if no heading is printed between.
+        indents: The white space before each node on its first line, which carries the nesting of lists.
+        joints: The text around a gap mark inside each node.
     """
 
     texts: Sequence[str]
@@ -86,7 +83,7 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A page as text; what of each node stands in it by ordinal, without a gap in `whole`; its gap marks."""
+    """A page as text; the printed text of each node by ordinal, without a gap in `whole`; its gap marks."""
 
     context: str
     texts: Mapping[int, str]
@@ -95,7 +92,7 @@ class Printed:
 
 
 def pieces_of(body: str, nodes: Sequence[Node], document: Prepared) -> Pieces:
-    """Return what may be printed of a document with at least one node."""
+    """Return the printable pieces of a document with at least one node."""
     units = document.units
     first = units.first.tolist()
     split = [last - start > 1 for start, last in pairwise(first)]
@@ -132,16 +129,11 @@ def _indent(body: str, node: Node) -> str:
 
 
 def print_units(document: Prepared, pieces: Pieces, chosen: Sequence[int]) -> Printed:
-    """Print units as they stand in the document, each under its headings, each heading once.
+    """Print the `chosen` units (ascending, each once) in document order, each under its headings.
 
-    One line with the gap mark stands where something between two pieces is left out, and where the first or
-    the last node printed is not printed from its beginning or to its end. A block of code or a table that is
-    printed in parts keeps its fences or its header.
-
-    Args:
-        document: The document made ready.
-        pieces: What may be printed of it.
-        chosen: The units to print, ascending, each once.
+    Each heading is printed once. One line holds the gap mark where something between two pieces is omitted,
+    and where the first or last node is not printed from its beginning or to its end. A block of code or a
+    table that is printed in parts keeps its fences or its header.
     """
     printer = _Printer(document, pieces)
     first = printer.first
@@ -166,7 +158,7 @@ def _by_node(document: Prepared, chosen: Sequence[int]) -> list[tuple[int, list[
 
 
 class _Printer:
-    """What is printed so far, node after node; `marks` counts the gap marks."""
+    """The text printed so far, node after node; `marks` counts the gap marks."""
 
     def __init__(self, document: Prepared, pieces: Pieces) -> None:
         self._pieces, self._above = pieces, document.where.above
@@ -179,7 +171,7 @@ class _Printer:
         self.marks = 0
 
     def add(self, node: int, units: list[int], *, cut_next: bool) -> None:
-        """Print units of a node; `cut_next`: the next node printed will have a mark at its beginning."""
+        """Print units of a node; `cut_next` says that the next node will have a mark at its beginning."""
         first, last = self.first[node], self.first[node + 1]
         pieces, parts = self._pieces, self.parts
         gap, cut = units[0] > self._end >= 0, units[0] > first

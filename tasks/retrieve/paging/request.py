@@ -1,4 +1,4 @@
-"""A request taken apart: the terms to look for, and the facets that an answer has to cover."""
+"""A request, split into the terms to look for and the facets that an answer has to cover."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ class Request:
     """What a query asks for.
 
     Args:
-        text: What of the query is encoded.
+        text: The part of the query that is encoded.
         terms: Stems of the query's words without function words, each once, in order.
-        facets: Spans in `text` of its clauses, at least one, each with some terms of its own where there
-            are enough.
+        facets: Spans of clauses in `text`, at least one, each with own terms if there are enough.
         words: Spans in `text` of its first words that are no function words.
-        asks: Which facet has which term, shape `(facets, terms)`.
+        asks: Whether a facet has a term, shape `(facets, terms)`.
     """
 
     text: str
@@ -57,9 +56,9 @@ class Request:
 
 
 def read_request(query: str) -> Request:
-    """Take a query apart; of a very long one the first 20,000 characters, 64 terms and 12 facets count.
+    """Split a query; of a very long one the first 20,000 characters, 64 terms and 12 facets count.
 
-    What is encoded, and facets lie in, are its first 2,000 characters.
+    Its first 2,000 characters are encoded, and facets lie in them.
     """
     text = query.lstrip()[:_ENCODED_CHARACTERS]
     terms = tuple(dict.fromkeys(_terms(query[:_READ_CHARACTERS])))[:_MOST_TERMS]
@@ -75,7 +74,7 @@ def _terms(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """Return the beginning of a word that its inflections share."""
+    """Return the beginning that a word shares with its inflections."""
     if len(word) == 4 and word.endswith("s"):
         return word[:-1]
     if len(word) > 4:
@@ -86,7 +85,7 @@ def _stem(word: str) -> str:
 
 
 def _facets(text: str) -> tuple[Span, ...]:
-    """Cut at clauses; a clause of fewer than three terms goes with the one after it."""
+    """Cut a query into clauses; a clause of fewer than three terms joins the next one."""
     found: list[Span] = []
     begun = -1
     for start, end in _clauses(text):
@@ -101,7 +100,7 @@ def _facets(text: str) -> tuple[Span, ...]:
 
 
 def _clauses(text: str) -> Iterator[Span]:
-    """Yield what lies between cuts, without the marks at its edges, and nothing empty."""
+    """Yield the non-empty text between cuts, without the marks at its edges."""
     at = 0
     cuts = [match.span() for match in _CUT.finditer(text)]
     for start, end in (*cuts, (len(text), len(text))):

@@ -1,4 +1,4 @@
-"""How likely a unit is needed: the learned scorer (its card: `data/paging_scorer.md`)."""
+"""The scorer of units, which estimates how likely each is needed (its card: `data/paging_scorer.md`)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ GROUPS = (*(group for group, _ in _GROUPS), "shape")
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A logistic regression over `NAMES`, whose weights lean with the number of a request's facets.
+    """A logistic regression over `NAMES`, whose weights depend on the number of a request's facets.
 
     Args:
-        mean: Of each feature; so with the other arrays.
-        deviation: Theirs.
-        weight: What a deviation from the mean adds for a request of as many facets as usual.
-        lean: What each deviation of the facets' logarithm adds to that weight.
-        bias: Is added.
+        mean: The mean of each feature, shape `(len(NAMES),)`; the other arrays have the same shape.
+        deviation: The standard deviation of each feature.
+        weight: The weight of each standardised feature for a request with the mean number of facets.
+        lean: The change of that weight for one standard deviation of the logarithm of the facets.
+        bias: The constant term.
     """
 
     mean: Floats
@@ -53,7 +53,7 @@ class Scorer:
         return scores + np.float32(self.bias - float(slope @ self.mean))
 
     def by_group(self, features: Floats) -> Floats:
-        """Return what each of `GROUPS` adds to the score, against an average unit: `(units, groups)`."""
+        """Return each group's part of the score, compared with an average unit: `(units, groups)`."""
         slopes = self._slope(features) * _members()
         return np.ascontiguousarray((slopes @ features - (slopes @ self.mean)[:, None]).T)
 
@@ -64,7 +64,7 @@ class Scorer:
 
 
 def leaning(features: Floats, mean: Floats, deviation: Floats) -> float:
-    """Return by how many deviations a request has more facets than usual, in logarithms."""
+    """Return the standardised logarithm of a request's number of facets."""
     return float((features[_FACETS, 0] - mean[_FACETS]) / deviation[_FACETS])
 
 
@@ -76,18 +76,17 @@ def chances(logits: Floats) -> Floats:
 
 @functools.lru_cache(maxsize=1)
 def packaged_scorer() -> Scorer:
-    """Return the scorer that is shipped."""
+    """Return the scorer that the package carries."""
     return scorer_of(json.loads(FILE.read_text("utf-8")))
 
 
 def scorer_of(stored: Mapping[str, Any]) -> Scorer:
     """Return a scorer from its stored form, `{version, bias, features: {name: numbers}}`.
 
-    Args:
-        stored: The numbers are mean, deviation, weight and lean.
+    The numbers are mean, deviation, weight and lean.
 
     Raises:
-        ValueError: It is of another version, or of other features than these.
+        ValueError: The version or the features are others than these.
     """
     if stored["version"] != SCORER_VERSION or tuple(stored["features"]) != NAMES:
         msg = f"the paging scorer is of version {stored['version']} or of other features: fit it anew"

@@ -23,7 +23,7 @@ _MOST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Tokens of what is printed: of each unit, each heading, around each node's parts, of one gap mark."""
+    """Tokens of each unit, of each heading, of the frame of each node's parts, and of one gap mark."""
 
     units: Integers
     headings: Integers
@@ -34,14 +34,14 @@ class Costs:
 def choose(
     document: Prepared, chances: Floats, costs: Costs, *, ceiling: float, enough: float = 1.0
 ) -> list[int]:
-    """Take units, always those worth most for what they add, in steps that get smaller.
+    """Take units greedily by chance over added cost, in batches that get smaller.
 
     Args:
-        document: The document made ready.
-        chances: How likely each unit is to be needed, in (0, 1).
-        costs: What they cost.
+        document: The prepared document.
+        chances: The chance of each unit to be needed, in (0, 1).
+        costs: The tokens of each piece.
         ceiling: The most tokens that units, their headings, frames and gap marks may sum up to.
-        enough: Stop when the units taken hold this share of all chances.
+        enough: Stop when the units taken hold this share of the sum of all chances.
 
     Returns:
         The units in the order in which they were taken.
@@ -63,7 +63,7 @@ def choose(
 
 
 class _Choice:
-    """The units taken so far, in `order`; the tokens `used`; the chances `held`."""
+    """The units taken so far, in `order`, the tokens `used`, and the chances `held`."""
 
     def __init__(self, document: Prepared, chances: Floats, costs: Costs) -> None:
         self._document, self._chances, self._costs = document, chances, costs
@@ -83,7 +83,7 @@ class _Choice:
         return int(self._costs.units.sum() + self._costs.headings.sum() + self._costs.frames.sum())
 
     def offers(self, ceiling: float) -> tuple[Integers, Integers]:
-        """Return the units that fit, those worth most first, and what each would add, a mark included."""
+        """Return the units that fit, the best value first, and the tokens that each would add."""
         document, taken = self._document, self._taken
         over = self._headings[document.above].sum(axis=0)[document.section] + self._frames[self._owner]
         lead = np.where(taken[self._lead], 0, self._sizes[self._lead])
@@ -104,7 +104,7 @@ class _Choice:
         return fit[order], np.maximum(added[fit[order]], 0)
 
     def take(self, units: Integers) -> None:
-        """Take units and what announces them."""
+        """Take units, and the units that announce them."""
         document, taken = self._document, self._taken
         taken[units] = True
         announcing = self._lead[units]
@@ -125,7 +125,7 @@ class _Choice:
 
 
 def _leads(document: Prepared, costs: Costs) -> Integers:
-    """Return for each unit the one that announces its node, or the number of units."""
+    """Return for each unit the unit that announces its node, or the number of units."""
     first, n = document.units.first, len(costs.units)
     announcing = first[document.lead]
     single = first[document.lead + 1] - announcing == 1

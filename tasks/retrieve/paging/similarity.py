@@ -22,7 +22,7 @@ _ONE = np.float32(1)
 
 
 class Matched:
-    """BM25 contributions by term of units, their nodes and the titles above, `(terms, units)`; weights."""
+    """BM25 contributions by term of units, nodes and headings above, shape `(terms, units)`; and weights."""
 
     def __init__(self, words: Floats, node_words: Floats, titles: Floats, weights: Floats) -> None:
         self.words, self.node_words, self.titles, self.weights = words, node_words, titles, weights
@@ -33,7 +33,7 @@ class Matched:
 
 
 def matched_terms(document: Prepared, request: Request) -> Matched:
-    """Return where a request's terms occur in a document."""
+    """Return the matches of a request's terms in a document."""
     units = document.units
     counts = term_counts(document.words, request.terms)
     in_nodes = np.add.reduceat(counts, units.first[:-1], axis=1)
@@ -51,13 +51,13 @@ def matched_terms(document: Prepared, request: Request) -> Matched:
 
 
 def hybrid_scores(matched: Matched, request: Request, cosines: Vectors, around: Floats) -> Floats:
-    """Return how well each unit serves each facet, as if that were all: shape `(facets, units)`.
+    """Return how well each unit serves each facet taken alone, shape `(facets, units)`.
 
     Args:
-        matched: Where the request's terms occur.
-        request: The query taken apart.
-        cosines: Of the facets to the units' nodes, shape `(facets, units)`.
-        around: Of the facets to the units' sections, standardised.
+        matched: The matches of the request's terms.
+        request: The request.
+        cosines: Cosines of the facets to the units' nodes, shape `(facets, units)`.
+        around: Standardised cosines of the facets to the units' sections.
     """
     words, node_words, titles = _by_facet(matched, request)
     scores: Floats = (
@@ -76,7 +76,7 @@ def _by_facet(matched: Matched, request: Request) -> list[Floats]:
 
 
 def facet_rows(hybrid: Floats, matched: Matched, request: Request, cosines: Vectors) -> Floats:
-    """Return `FACETS`: above all what the facet says that a unit serves best."""
+    """Return `FACETS`, above all the values for the facet that a unit serves best."""
     words, node_words, _ = _by_facet(matched, request)
     share = np.exp(hybrid / 2)
     share /= share.sum(axis=1, keepdims=True)
@@ -102,9 +102,9 @@ def similar(asked: Vectors, vectors: Vectors) -> Vectors:
 
 
 def section_rows(hybrid: Floats, document: Prepared) -> tuple[Floats, float]:
-    """Return `SECTIONS`, what the facet says that a unit's section serves best, and the request's spread.
+    """Return `SECTIONS`, the values for the facet that a unit's section serves best, and the spread.
 
-    The spread is the entropy of what is asked over the document's sections, in nats.
+    The spread is the entropy of the request over the document's sections, in nats.
     """
     starts, n = document.sections, hybrid.shape[1]
     means = np.add.reduceat(hybrid, starts, axis=1) / np.diff(starts, append=n)
@@ -117,7 +117,7 @@ def section_rows(hybrid: Floats, document: Prepared) -> tuple[Floats, float]:
 
 
 def place_rows(hybrid: Floats, document: Prepared) -> Floats:
-    """Return `PLACES`: how a unit stands among those of its section."""
+    """Return `PLACES`: the rank of a unit among those of its section."""
     section, starts, n = document.section, document.sections, hybrid.shape[1]
     place = np.empty(n, dtype=np.float32)
     place[np.lexsort((-hybrid.max(axis=0), section))] = np.arange(n) - starts[section]
@@ -127,7 +127,7 @@ def place_rows(hybrid: Floats, document: Prepared) -> Floats:
 
 
 def feedback(hybrid: Floats, document: Prepared, vectors: Vectors) -> Floats:
-    """Return each unit's cosine to the mean of the best ones: what else there is of their kind (Rocchio)."""
+    """Return each unit's cosine to the mean of the best units (relevance feedback, Rocchio)."""
     best = np.argsort(-hybrid.max(axis=0), kind="stable")[:_FEEDBACK_UNITS]
     middle = vectors[document.units.owner[best]].mean(axis=0)
     cosines = vectors @ (middle / max(float(np.linalg.norm(middle)), 1e-9))
@@ -136,7 +136,7 @@ def feedback(hybrid: Floats, document: Prepared, vectors: Vectors) -> Floats:
 
 
 def standard(values: Floats) -> Floats:
-    """Return values less their row's mean, over its deviation; 0 where all are equal."""
+    """Return values standardised by row; 0 if all are equal."""
     centred: Floats = values - values.mean(axis=1, keepdims=True)
     deviation = np.sqrt(np.einsum("ru,ru->r", centred, centred)[:, None] / np.float32(centred.shape[1]))
     centred /= np.where(deviation > _LEAST, deviation, _ONE)
@@ -144,7 +144,7 @@ def standard(values: Floats) -> Floats:
 
 
 def standard_sections(values: Floats, sizes: Integers) -> Floats:
-    """Return what `standard` would, for values by section that count for as many units as `sizes` says."""
+    """Return `standard` of values by section, where each section counts for `sizes` units."""
     share = (sizes / sizes.sum()).astype(np.float32)
     centred: Floats = values - (values @ share)[:, None]
     deviation = np.sqrt((centred * centred) @ share)[:, None]
@@ -153,14 +153,14 @@ def standard_sections(values: Floats, sizes: Integers) -> Floats:
 
 
 def scaled(values: Floats) -> Floats:
-    """Return values over their row's largest; 0 where none is above 0."""
+    """Return values divided by their row's largest; 0 if none is above 0."""
     most = values.max(axis=1, keepdims=True, initial=0.0)
     found: Floats = np.where(most > _LEAST, values, np.float32(0)) / np.where(most > _LEAST, most, _ONE)
     return found
 
 
 def ranks(values: Floats) -> Floats:
-    """Return each value's place in its row, the highest first, from 0; equal ones in order."""
+    """Return the rank of each value in its row, from 0 for the highest; equal values in order."""
     order = np.argsort(-values, axis=1, kind="stable")
     ranks = np.empty(values.shape, dtype=np.float32)
     np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=np.float32)[None, :], axis=1)

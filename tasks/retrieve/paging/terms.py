@@ -1,4 +1,4 @@
-"""Words of a document's pieces, counted once, so that a request only looks its terms up."""
+"""Terms of a document's pieces: its words are counted once, so that a request only looks its terms up."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 @dataclass(frozen=True, slots=True)
 class WordIndex:
-    """Which texts hold which word.
+    """An inverted index of words.
 
     Args:
         words: All words in ascending order, each once.
         bounds: The occurrences of word `i` are `places[bounds[i]:bounds[i + 1]]`.
         places: The number of the text of each occurrence.
-        texts: How many texts there are.
+        texts: The number of texts.
     """
 
     words: Sequence[str]
@@ -40,7 +40,7 @@ class WordIndex:
 
 
 def words_of(text: str) -> list[str]:
-    """Return a text's words in lower case; names of code are taken apart, unspaced scripts cut in pairs."""
+    """Return a text's words in lower case; identifiers are split, unspaced scripts give pairs of signs."""
     if text.isascii():
         return [word.lower() for word in _WORD.findall(text)]
     return [part for word in _WORD.findall(text) for part in _parts(word.lower())]
@@ -53,7 +53,7 @@ def _parts(word: str) -> Iterable[str]:
 
 
 def index_words(texts: Iterable[str]) -> WordIndex:
-    """Return where the words of texts stand."""
+    """Return the inverted index of the words of texts."""
     known: dict[str, int] = {}
     found: list[int] = []
     sizes: list[int] = []
@@ -71,12 +71,9 @@ def index_words(texts: Iterable[str]) -> WordIndex:
 
 
 def term_counts(index: WordIndex, terms: Sequence[str]) -> Floats:
-    """Return how often words that begin with a term, and end soon after, stand in each text.
+    """Return the counts, shape `(terms, texts)`, of words that begin with a term and are hardly longer.
 
-    Digits and unspaced scripts match as they are.
-
-    Returns:
-        Counts of shape `(terms, texts)`.
+    Digits and unspaced scripts match exactly.
     """
     counts = np.zeros((len(terms), index.texts), dtype=np.float32)
     for row, term in enumerate(terms):
@@ -97,7 +94,7 @@ def _matching(words: Sequence[str], term: str) -> Iterator[int]:
 
 
 def rarity(counts: Floats) -> Floats:
-    """Return the inverse document frequency of each term, as BM25 has it, above 0; counts as below."""
+    """Return the inverse document frequency of each term as in BM25, above 0, from `counts` as in `bm25`."""
     n = counts.shape[1]
     found = (counts > 0).sum(axis=1)
     weights: Floats = np.log(1 + (n - found + 0.5) / (found + 0.5)).astype(np.float32)
@@ -109,9 +106,9 @@ def bm25(counts: Floats, lengths: Floats | Integers, weights: Floats, *, length_
 
     Args:
         counts: How often each term occurs in each text, shape `(terms, texts)`.
-        lengths: Of the texts.
-        weights: Of the terms.
-        length_share: BM25's b.
+        lengths: The lengths of the texts.
+        weights: The weights of the terms.
+        length_share: The b of BM25.
     """
     mean = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
     damping = (1.2 * (1 - length_share + length_share * lengths / mean)).astype(np.float32)

@@ -16,7 +16,7 @@ from tasks.retrieve.paging.prepared import Ready
 
 
 def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
-    """Return the nodes' vectors, made where the document brings none.
+    """Return the nodes' vectors, computed if the document has none.
 
     Raises:
         ValueError: Their shape does not fit the nodes.
@@ -32,18 +32,18 @@ def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
 
 @dataclass(frozen=True, slots=True)
 class PagedDocument:
-    """A document ready for paging; what is None is worked out on the spot, for every page anew.
+    """A document for paging; a field that is None is computed for every page.
 
     Args:
         doc_id: The document's id.
         body: Its text.
         nodes: All its nodes, in order.
         vectors: The nodes' unit vectors, shape `(n, d)`.
-        states: The nodes' packed states; with vectors, None means that there are none.
+        states: The nodes' packed token embeddings; None beside vectors means that there are none.
         n_tokens: Tokens of `body`.
-        chunks: What the method `chunks` picks from.
-        edges: What the methods that follow edges go along.
-        ready: What the method `facets` works out once a document.
+        chunks: The chunks of the method `chunks`.
+        edges: The stored edges of the nodes.
+        ready: The prepared form of the method `facets`.
     """
 
     doc_id: str
@@ -59,12 +59,12 @@ class PagedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a method ranked: units of a body, and which of them in which order.
+    """The units of a body that a method ranked, and their order.
 
     Args:
-        spans: The unit's spans in the body, ordered and disjoint.
+        spans: The units' spans in the body, ordered and disjoint.
         tokens: Tokens of each unit.
-        headings: The headings to put back over the units.
+        headings: The headings to restore above the units.
         ranked: `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
     """
 
@@ -79,17 +79,17 @@ class Page:
     """The answer to a request.
 
     Args:
-        context: What to read, in document order.
-        nodes: The nodes that stand in `context`, in document order, each with its score.
+        context: The text to read, in document order.
+        nodes: The nodes in `context`, in document order, each with its score.
         tokens: Tokens of `context`.
         document_tokens: Tokens of the body.
-        over_budget: Not even the best node fits the budget; it is returned whole.
+        over_budget: Whether not even the best node fits the budget; it is returned whole.
         method: The name of the method.
-        budget: As it was given.
-        printed: What stands in `context` of those nodes that stand there in part, by node_id.
-        why: What each node's score is made of, by node_id; empty for methods with one measure alone.
-        left_out: The nodes of which nothing is printed, best first, each with its score where it has one.
-        reranked: Whether a language model had its say in the scores; None: none was to.
+        budget: The budget as it was given.
+        printed: The printed text of nodes that are not printed whole, by node_id.
+        why: The parts of each node's score, by node_id; empty for methods with a single measure.
+        left_out: The nodes that are not printed, best first, each with its score if it has one.
+        reranked: Whether an LLM's answer changed the scores; None if none was asked.
     """
 
     context: str
@@ -111,11 +111,11 @@ class Ranking(Protocol):
     def __call__(
         self, document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool
     ) -> Selection:
-        """Rank a document's units for a query; `limited`: a token budget will cut the ranking off."""
+        """Rank a document's units for a query; `limited` says that a token budget will cut it off."""
 
 
 class Reranker(Protocol):
-    """Has a say in which nodes of a document a request needs."""
+    """Judges which nodes of a document a request needs."""
 
     def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
-        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None: it does not say."""
+        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None without an answer."""

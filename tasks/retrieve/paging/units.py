@@ -23,15 +23,15 @@ _FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The units of one document in order, `n` of them; offsets are of the body.
+    """The units of one document in order, `n` of them; offsets are in the body.
 
     Args:
-        start: Where each begins, shape `(n,)`.
-        end: Where each ends.
-        owner: Ordinal of the node each belongs to.
-        tokens: About how many tokens each has; those of a node's parts sum up to less than its own.
-        first: First unit of each node, and `n` at the end: shape `(nodes + 1,)`.
-        frame: About how many tokens are printed with the parts of each node: fences, a table's header.
+        start: The start of each unit, shape `(n,)`.
+        end: The end of each unit.
+        owner: Ordinal of the node of each unit.
+        tokens: Approximate tokens of each unit; the parts of a node sum up to less than the node.
+        first: First unit of each node, and `n` at the end, shape `(nodes + 1,)`.
+        frame: Approximate tokens printed around the parts of each node: fences, a table's header.
     """
 
     start: Integers
@@ -66,7 +66,7 @@ def cut(body: str, nodes: Sequence[Node]) -> Units:
 
 
 def frame_of(body: str, node: Node) -> tuple[str, str]:
-    """Return what stands before and after the parts of a node that is printed in parts, either may be empty.
+    """Return the text before and after the parts of a node that is printed in parts; either may be empty.
 
     A fenced block has its fences, a table its header and rule.
     """

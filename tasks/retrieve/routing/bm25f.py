@@ -1,4 +1,4 @@
-"""Lexical scores of skills: BM25F over name, description, headings and body."""
+"""BM25F, the lexical scores of skills over name, description, headings and body."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _HEAD = [FIELDS.index("name"), FIELDS.index("description")]
 class Described:
     """BM25 over name and description as one text; `impacts`, shape `(P,)`, are weighted saturated counts.
 
-    A word is as rare as it is among descriptions: one that bodies are full of may name a need there. Each
-    counts once, English function words among them.
+    The rarity of a word is taken among descriptions, because a word that is common in bodies may name a need
+    in a description. Each query word counts once, English function words included.
     """
 
     terms: TermHashes
@@ -32,7 +32,7 @@ class Described:
     documents: int
 
     def scores(self, query: str) -> npt.NDArray[np.float32]:
-        """Return every document's score for a query, shape `(documents,)`; 0 where they share no term."""
+        """Return every document's score for a query, shape `(documents,)`; 0 if they share no term."""
         scores = np.zeros(self.documents, dtype=np.float32)
         asked = np.array(sorted(term_counts(query)), dtype=np.uint64)
         at = np.searchsorted(self.terms, asked)
@@ -47,7 +47,7 @@ class Described:
 
 
 def described_of(postings: Postings) -> Described:
-    """Return what postings say of names and descriptions, ready to score with."""
+    """Return the BM25 index of names and descriptions from postings."""
     counts: Counts = np.asarray(postings.counts)[:, _HEAD]
     held = np.flatnonzero(counts.any(axis=1))
     frequency = counts[held].sum(axis=1, dtype=np.float32)
@@ -68,12 +68,9 @@ def described_of(postings: Postings) -> Described:
 
 
 class Descriptions:
-    """The names and descriptions of postings as `Described`, made when first asked: most tasks are short.
+    """The `Described` of postings, computed by the first query that needs it, because most queries are short.
 
     Threads may share one.
-
-    Args:
-        postings: Read when first asked.
     """
 
     def __init__(self, postings: Postings) -> None:
@@ -109,8 +106,8 @@ class Bm25fSettings:
     """The constants of BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009).
 
     `weights` and `length_shares` (b) are those of name, description, headings and body. `rarity` is the power
-    of the inverse document frequency: above 1 it discounts the words that any task is written with, of which
-    a long one has many. A query is cut to its `terms` weightiest terms.
+    of the inverse document frequency: above 1 it discounts the words that occur in any task, of which a long
+    task has many. A query is cut to its `terms` heaviest terms.
     """
 
     weights: tuple[float, float, float, float] = (2.0, 2.0, 0.5, 1.0)
@@ -122,9 +119,9 @@ class Bm25fSettings:
 
 @dataclass(frozen=True, slots=True)
 class Lexical:
-    """Terms with the documents that hold them; `impacts`, shape `(P,)`, are saturated counts in [0, 1).
+    """The BM25F index: terms with the documents that hold them; `impacts`, shape `(P,)`, lie in [0, 1).
 
-    `described` knows names and descriptions alone.
+    `described` is the index of names and descriptions alone.
     """
 
     terms: TermHashes
@@ -136,7 +133,7 @@ class Lexical:
     described: Descriptions
 
     def scores(self, query: str) -> Scores:
-        """Return every document's score for a query, shape `(documents,)`; 0 where they share no term."""
+        """Return every document's score for a query, shape `(documents,)`; 0 if they share no term."""
         scores = np.zeros(self.documents, dtype=np.float32)
         for term, weight in self.weighed(query):
             span = slice(self.starts[term], self.starts[term + 1])
@@ -145,10 +142,10 @@ class Lexical:
         return scores
 
     def weighed(self, query: str) -> list[tuple[int, float]]:
-        """Return the terms of a query that the index knows, with their weights, the weightiest first.
+        """Return the terms of a query that the index knows, with their weights, the heaviest first.
 
-        A term that occurs n times counts 1 + ln n times: what a text repeats is often its manner. English
-        function words count only where there are no others.
+        A term that occurs n times counts 1 + ln n times, because a text often repeats words of its style.
+        English function words count only if the query has no other words.
         """
         counts = term_counts(query)
         counts = {t: n for t, n in counts.items() if t not in function_terms()} or counts
@@ -169,7 +166,7 @@ class Lexical:
 
 
 def lexical_of(postings: Postings, settings: Bm25fSettings | None = None) -> Lexical:
-    """Return postings ready to score with."""
+    """Return the BM25F index of postings."""
     settings = settings or Bm25fSettings()
     return Lexical(
         postings.terms,
@@ -183,7 +180,7 @@ def lexical_of(postings: Postings, settings: Bm25fSettings | None = None) -> Lex
 
 
 def _impacts(postings: Postings, settings: Bm25fSettings) -> Scores:
-    """Return tf / (k1 + tf), tf the counts of all fields, each by its weight over its length's damping."""
+    """Return tf / (k1 + tf); tf sums the counts of all fields, each weighted and divided by its length."""
     mean = np.maximum(postings.lengths.mean(axis=0), 1e-9) if len(postings.lengths) else np.ones(4)
     shares = np.array(settings.length_shares)
     damping = 1 - shares + shares * postings.lengths / mean

@@ -1,4 +1,4 @@
-"""A task cut into facets for the encoder, without an LLM: its sentences and lines, prose before the rest."""
+"""The facets of a task, cut without an LLM: its sentences and lines, prose before the rest."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _READ = 20_000  # characters; nobody describes a task at greater length, and log
 def facets(task: str) -> list[str]:
     """Return the sentences and lines of a task that have at least three words, each once, in order.
 
-    Lines without spaces between words count by their characters. Of a task beyond 20,000 characters the rest
-    is not read.
+    Lines of scripts without spaces count by their characters. Only the first 20,000 characters are read.
     """
     pieces = (" ".join(piece.split()) for piece in _BREAK.split(task[:_READ]))
     cut = (part for piece in pieces for part in _cut(piece))
@@ -42,13 +41,9 @@ def _cut(piece: str) -> list[str]:
 
 
 def readable(pieces: Sequence[str], most: float) -> list[str]:
-    """Return pieces, in order, whose tokens add up to at most `most`, prose before the rest; at least one.
+    """Return pieces, in order, whose tokens add up to at most `most`, prose first; at least one piece.
 
-    A piece too long for what is left is passed over.
-
-    Args:
-        pieces: At least one.
-        most: As `about_tokens` counts.
+    A piece that is too long for the rest of the budget is skipped. Tokens are counted by `about_tokens`.
     """
     taken: set[str] = set()
     left = most
@@ -67,6 +62,6 @@ def _is_prose(piece: str) -> bool:
 
 
 def about_tokens(text: str) -> float:
-    """Return about how many tokens a text has with those around it: four letters each, others one each."""
+    """Return the approximate number of tokens of a text: one for four letters, one for any other sign."""
     foreign = sum(not c.isascii() for c in text)
     return 2 + foreign + (len(text) - foreign) / 4

@@ -26,7 +26,7 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where terms occur; documents are rows, numbered from 0.
+    """The inverted index: where terms occur. Documents are rows, numbered from 0.
 
     `terms`, ascending, has shape `(T,)`; the postings of term `t` are `starts[t]:starts[t + 1]`. `rows`,
     ascending within a term, has shape `(P,)`, `counts` by field `(P, 4)`, `lengths` in terms by field
@@ -51,7 +51,7 @@ def headings(body: str) -> str:
 
 
 def postings_of(documents: Iterable[Skill]) -> Postings:
-    """Return the postings of documents, whose rows are in the order given."""
+    """Return the postings of documents; rows follow the order of the documents."""
     left, parts = iter(documents), []
     while some := list(islice(left, _DOCUMENTS_PER_PART)):
         parts.append(_part(some))
@@ -92,7 +92,7 @@ def _part(documents: Sequence[Skill]) -> Postings:
 
 
 def _sketches(terms: TermHashes, rows: Offsets, n: int) -> Sketches:
-    """Return the least hash of each document's terms in each bin: equal bins tell of equal vocabularies."""
+    """Return the least hash of each document's terms in each bin; equal bins mean similar vocabularies."""
     sketches = np.full((n, _BINS), np.iinfo(np.uint32).max, dtype=np.uint32)
     bins = (terms % np.uint64(_BINS)).astype(np.int64)
     np.minimum.at(sketches, (rows, bins), (terms >> np.uint64(32)).astype(np.uint32))
@@ -100,7 +100,7 @@ def _sketches(terms: TermHashes, rows: Offsets, n: int) -> Sketches:
 
 
 def joined(parts: Sequence[Postings]) -> Postings:
-    """Return postings of all documents, those of the first part first."""
+    """Return the postings of two parts, with the documents of the first part first."""
     terms = np.unique(np.concatenate([p.terms for p in parts]))
     offsets = np.cumsum([0, *(len(p.lengths) for p in parts)])
     spread = [np.searchsorted(terms, p.terms).astype(np.int32)[p.spread()] for p in parts]
@@ -119,7 +119,7 @@ def joined(parts: Sequence[Postings]) -> Postings:
 
 
 def kept(postings: Postings, keep: npt.NDArray[np.bool_]) -> Postings:
-    """Return the postings of the rows where `keep` is true, renumbered in their order; unused terms go."""
+    """Return the postings of the rows where `keep` is true, renumbered in order; unused terms are removed."""
     number = np.cumsum(keep, dtype=np.int32) - 1
     stays = keep[postings.rows]
     left = np.bincount(postings.spread()[stays], minlength=len(postings.terms))

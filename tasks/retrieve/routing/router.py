@@ -1,6 +1,6 @@
 """The default router: BM25F and one bi-encoder over names and descriptions, without download or LLM.
 
-`Router.from_documents(documents, encoder).rank(query, k)` is what `search` answers with.
+`search` answers with `Router.rank(query, k)`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SAME_NEED = 0.95
 
 
 class NearIdentical:
-    """Tells which rows are near-identical.
+    """Finds near-identical rows by their terms and vectors.
 
     Args:
-        sketches: Of the rows' terms, shape `(rows, bins)`.
+        sketches: MinHash of the rows' terms, shape `(rows, bins)`.
         vectors: Unit vectors of name and description, shape `(rows, dimension)`.
     """
 
@@ -35,7 +35,7 @@ class NearIdentical:
         self._sketches, self._vectors = sketches, vectors
 
     def folded(self, rows: Sequence[int]) -> list[list[int]]:
-        """Return rows in groups: one not near-identical to any before it, then those that are to it."""
+        """Return rows in groups: one that is not near-identical to any before, then those that are to it."""
         leaders: list[int] = []
         groups: list[list[int]] = []
         for row in rows:
@@ -66,14 +66,20 @@ _ALIKE = 1.5  # texts of which none is longer than this many times another are e
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """What the parts of a score weigh, in standard deviations of the lexical score.
+    """The weights of a score's parts, in standard deviations of the lexical score; each at least 0.
 
-    `whole` is the cosine of name and description to the task as a whole, `facets` the best one to any of its
-    facets; the latter counts in full from `many` facets on and less below, since one sentence is one need.
-    Two parts tell of further needs, hence nothing of one facet, and have no say in which skill comes first:
-    `described` is how name and description alone match the task's words, by the square of that share;
-    `again` is the lexical score once more, by that share: what a long task wants besides, it says in words.
-    The encoder reads about `tokens` tokens of a query.
+    `share` below is the number of the task's facets over `many`, at most 1.
+
+    Args:
+        lexical: Weight of BM25F over all fields.
+        whole: Weight of the cosine between the whole task and name and description.
+        facets: Weight of the best cosine of any facet, times `share`, since one sentence is one need.
+        described: Weight of BM25 over name and description alone, times the square of `share`; 0 for a task
+            of one facet. It finds further needs, and has no influence on which skill is first.
+        again: Weight of the lexical score a second time, times `share`; 0 for a task of one facet. A long
+            task names its further needs in words. It has no influence on which skill is first either.
+        many: The number of facets from which a task counts as long, at least 1.
+        tokens: The approximate number of tokens of a task that the encoder reads.
     """
 
     lexical: float = 1.0
@@ -87,7 +93,7 @@ class RouterSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A skill found: its score, the parts it is the sum of, and near-identical skills that rank below."""
+    """A skill found: its score, the parts whose sum it is, and near-identical skills that rank below."""
 
     doc_id: str
     score: float
@@ -101,10 +107,10 @@ class Router:
     Args:
         doc_ids: The ids by row.
         names: The names by row.
-        lexical: The inverted index of the rows.
-        sketches: Of the rows' terms.
+        lexical: The BM25F index of the rows.
+        sketches: MinHash of the rows' terms.
         vectors: Unit vectors of name and description by row, shape `(rows, dimension)`.
-        encoder: Encodes queries, as the vectors were made.
+        encoder: The encoder that made the vectors; it encodes queries.
         settings: The weights.
     """
 
@@ -135,7 +141,7 @@ class Router:
         settings: RouterSettings | None = None,
         bm25f: Bm25fSettings | None = None,
     ) -> Router:
-        """Return a router over documents in memory; `vectors` are those of name and description, if there."""
+        """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
             vectors = encoder.encode(
                 [TEMPLATE.format(name=d.name, description=d.description) for d in documents]
@@ -147,15 +153,15 @@ class Router:
     def rank(
         self, query: str, k: int, *, allowed: npt.NDArray[np.bool_] | None = None, fold: bool = True
     ) -> list[Ranked]:
-        """Return the `k` best skills for a query, best first, equal scores by ascending id.
+        """Return the `k` best skills for a query, best first; skills of equal score by ascending id.
 
-        Skills whose name or id is the query come before all others.
+        A skill whose name or id equals the query comes before all others.
 
         Args:
             query: The task; not blank.
-            k: At most so many.
-            allowed: Which rows may be found, shape `(rows,)`; all where None.
-            fold: Whether of near-identical skills only the best takes a rank.
+            k: The most skills to return.
+            allowed: The rows that may be found, shape `(rows,)`; None allows all.
+            fold: Whether only the best of near-identical skills takes a rank.
         """
         if not self._doc_ids:
             return []
@@ -177,9 +183,9 @@ class Router:
         ]
 
     def parts(self, query: str) -> dict[str, Scores]:
-        """Return the parts of every row's score, each of shape `(rows,)`; they are added.
+        """Return the parts of every row's score, each of shape `(rows,)`; the score is their sum.
 
-        `rank` adds a lead to what is best without `described` and `again`.
+        `rank` adds a lead to the best row without `described` and `again`.
         """
         settings, cut = self._settings, facets(query)
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
@@ -202,9 +208,9 @@ class Router:
         return np.float32(weight) * standardised(self._lexical.described.scores(query))
 
     def _cosines(self, query: str, chosen: Sequence[str]) -> tuple[Scores, Scores]:
-        """Return how near each row is to the query, and to the facet that it is nearest to, standardised.
+        """Return each row's standardised cosine to the query, and to its nearest facet.
 
-        Each facet's cosines are standardised first: a vague facet is near to everything.
+        Each facet's cosines are standardised first, because a vague facet is near to everything.
         """
         fits = query not in chosen and about_tokens(query) <= _WHOLE
         asked = _encoded([*chosen, *([query] if fits else [])], self._encoder)
@@ -224,7 +230,7 @@ class Router:
         return bonus
 
     def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
-        """Return what lifts the best of these rows without `further` above all others; else zeros."""
+        """Return what lifts the row that is best without `further` above all others, or zeros."""
         lead = np.zeros(len(total), dtype=np.float32)
         if not further.any():
             return lead
@@ -244,12 +250,12 @@ class Router:
 
 
 def plain_name(name: str) -> str:
-    """Return a name as names are compared: in lower case, with words parted by single hyphens."""
+    """Return a name in the form in which names are compared: lower case, words joined by single hyphens."""
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
 def standardised(scores: Scores) -> Scores:
-    """Return scores with mean 0 and variance 1 over all documents; zeros where they are all the same."""
+    """Return scores with mean 0 and variance 1 over all documents; zeros if all are equal."""
     deviation = float(scores.std()) if len(scores) else 0.0
     if deviation < 1e-9:
         return np.zeros_like(scores)
@@ -257,7 +263,7 @@ def standardised(scores: Scores) -> Scores:
 
 
 def _encoded(texts: Sequence[str], encoder: Encoder) -> Vectors:
-    """Encode texts, those of like length together: all of a batch take as long as its longest."""
+    """Encode texts in batches of similar length, because a batch takes as long as its longest text."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     groups: list[list[int]] = []
     for i in order:

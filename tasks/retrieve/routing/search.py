@@ -28,12 +28,9 @@ _COLUMNS = [
 
 
 def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FETCH) -> list[str]:
-    """Return the ids of the skills whose name and description are nearest by cosine, best first.
+    """Return the ids of at most `fetch_k` skills whose name and description are nearest, best first.
 
-    Args:
-        skills: The table at the version served.
-        vector: The query's unit vector.
-        fetch_k: At most so many.
+    `vector` is the query's unit vector; nearness is the cosine.
     """
     nearest: Any = skills.search(vector)
     found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"])
@@ -41,10 +38,7 @@ def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FET
 
 
 def rank_lexical(skills: lancedb.table.Table, query: str, fetch_k: int = _FETCH) -> list[str]:
-    """Return the ids of the skills that match best by the table's own BM25 over the full text, best first.
-
-    Arguments are as those of `rank_dense`.
-    """
+    """Return the ids of at most `fetch_k` skills by LanceDB's own BM25 over the full text, best first."""
     # LanceDB takes a text that stands in quotes for a phrase, which this index has no positions to find.
     words = query.replace('"', " ")
     found = skills.search(words, query_type="fts", fts_columns="text").limit(fetch_k)
@@ -52,17 +46,17 @@ def rank_lexical(skills: lancedb.table.Table, query: str, fetch_k: int = _FETCH)
 
 
 def _in_order(found: pa.Table, by: str, order: str) -> list[str]:
-    """Return ids best first, ties by id: LanceDB lists ties in an order that differs from build to build."""
+    """Return ids best first, ties by id, because LanceDB orders ties differently from build to build."""
     rows = found.sort_by([(by, order), ("doc_id", "ascending")])
     return [str(d) for d in rows.column("doc_id").to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which skills may be found; an empty tuple lets all through.
+    """The filters of a search; an empty tuple filters nothing.
 
-    A licence is an SPDX identifier in any letter case, or `unknown`; a source is its specification, or what
-    stands before the colon in it.
+    A licence is an SPDX identifier in any letter case, or `unknown`. A source is a source spec, or the part
+    before its colon.
     """
 
     kinds: tuple[str, ...] = ()
@@ -75,11 +69,11 @@ class Searcher:
 
     Args:
         skills: The table at that version.
-        index: Its routing index.
-        encoder: The one that both were made with.
+        index: The routing index of that version.
+        encoder: The encoder that made both.
 
     Raises:
-        StorageError: The routing index is of other skills than the table.
+        StorageError: The routing index belongs to other skills than the table.
     """
 
     def __init__(self, skills: lancedb.table.Table, index: RoutingIndex, encoder: Encoder) -> None:
@@ -96,12 +90,10 @@ class Searcher:
     def search(
         self, query: str, *, k: int, filters: Filters, licences: Licences
     ) -> list[tuple[dict[str, Any], Ranked]]:
-        """Return the rows of the `k` best skills with how they rank, best first.
-
-        Skills whose licence is denied take no place.
+        """Return the rows of the `k` best skills, best first, with scores; denied licences take no rank.
 
         Raises:
-            WrongInput: No skill is of a kind, licence or source that is asked for.
+            WrongInput: No skill has a kind, licence or source that is asked for.
         """
         allowed = self._allowed(filters, licences)
         ranked = self.router.rank(query, k, allowed=allowed)
@@ -123,7 +115,7 @@ class Searcher:
 
 
 def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> pl.Series:
-    """Tell for each row whether one of the columns holds a value that is wanted; all rows where none is."""
+    """Return for each row whether one of the columns holds a wanted value; all rows if nothing is wanted."""
     if not wanted:
         return pl.repeat(value=True, n=len(columns[0]), dtype=pl.Boolean, eager=True)
     for value in wanted:

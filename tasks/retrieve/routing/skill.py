@@ -1,4 +1,4 @@
-"""A skill as methods of routing, and what is written about it, read it."""
+"""A skill as the methods of routing read it, and the template of its text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TEMPLATE = "{name}\n{description}"
 
 
 class Skill(NamedTuple):
-    """What is read of a skill; `body` is without front matter."""
+    """The fields of a skill that routing reads; `body` is without front matter."""
 
     doc_id: str
     name: str

@@ -37,7 +37,7 @@ _COLUMNS = ["doc_id", "content_hash", "name", "description", "text", "body_start
 
 @dataclass(frozen=True, slots=True)
 class RoutingIndex:
-    """What routing scores with, by row: ids, hashes of contents, inverted index, sketches and vectors."""
+    """The index that routing scores with, by row: ids, content hashes, postings, sketches and vectors."""
 
     doc_ids: list[str]
     hashes: list[str]
@@ -55,12 +55,12 @@ class _Parts:
 
 
 def prepare_routing(root: Root, served: Served) -> None:
-    """Make the routing index of a version about to be served, from that of the one served now where it fits.
+    """Make the routing index of a version before it is served, unless it is there already.
 
-    Nothing happens where it is there already. A skill whose content stayed is not read again.
+    Rows of skills whose content did not change are copied from the served version's index.
 
     Raises:
-        StorageError: The table cannot be read, or a file not be written.
+        StorageError: The table cannot be read, or a file cannot be written.
     """
     if _card(root, _folder(served), served) is None:
         parts = _brought_up(root, served)
@@ -68,7 +68,7 @@ def prepare_routing(root: Root, served: Served) -> None:
 
 
 def open_routing(root: Root, served: Served) -> RoutingIndex:
-    """Return the routing index of a published version; where there is none to read it is made, and not kept.
+    """Return the routing index of a published version; if it is missing it is computed, but not kept.
 
     Raises:
         StorageError: The table cannot be read.
@@ -85,7 +85,7 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
 
 
 def _opened(root: Root, served: Served) -> RoutingIndex | None:
-    """Return the index as it was kept, None where it was not."""
+    """Return the kept index, or None."""
     folder = _folder(served)
     card = _card(root, folder, served)
     if card is None:
@@ -106,7 +106,7 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
 
 
 def keep_routing(root: Root, most: int = _KEPT) -> None:
-    """Delete all routing indices but those of what is served and of the versions published last."""
+    """Delete all routing indices except those of the served version and of the last published ones."""
     served = read_served(root)
     last = published_versions(root)[:most]
     stay = {_folder(version) for version in [*last, *([served] if served else [])]}
@@ -115,7 +115,7 @@ def keep_routing(root: Root, most: int = _KEPT) -> None:
 
 
 def damaged_routing(root: Root, served: Served) -> str | None:
-    """Tell what is wrong with a version's routing index, None where it is as it was made or is not there."""
+    """Return what is wrong with a version's routing index; None if it is as it was made, or missing."""
     folder = _folder(served)
     try:
         card = _card(root, folder, served)
@@ -128,7 +128,7 @@ def damaged_routing(root: Root, served: Served) -> str | None:
 
 
 def drop_routing(root: Root, served: Served) -> str:
-    """Delete a version's routing index, and return the folder that it lay in."""
+    """Delete a version's routing index, and return its folder."""
     root.delete(_folder(served))
     return _folder(served)
 
@@ -138,14 +138,14 @@ def _folder(served: Served) -> str:
 
 
 def _basis(served: Served) -> dict[str, Any]:
-    """Return what the files depend on beside the skills, as JSON gives it back."""
+    """Return what the files depend on besides the skills, in the form that JSON gives back."""
     model = {key: served.model[key] for key in ("name", "revision", "dimension", "template")}
     settings = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(Bm25fSettings()).items()}
     return {"version": ROUTING_VERSION, "terms": TERMS_VERSION, "settings": settings, "model": model}
 
 
 def _card(root: Root, folder: str, served: Served) -> dict[str, Any] | None:
-    """Return what a folder says of itself, None where it is not there, unfinished or made otherwise."""
+    """Return the card of a folder; None if it is missing, unfinished, or of another basis."""
     card, basis = root.read_json(f"{folder}/{_INDEX}"), _basis(served)
     return card if card and {key: card.get(key) for key in basis} == basis else None
 
@@ -183,7 +183,7 @@ def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
 
 
 def _brought_up(root: Root, served: Served) -> _Parts:
-    """Return the parts for a version: rows of the version before that are as they were, then all others."""
+    """Return the parts for a version: unchanged rows of the version before, then all other rows."""
     table = open_at(connect(root), SKILLS, served.skills)
     held = table.search().select(["doc_id", "content_hash"]).to_arrow()
     wanted = dict(
@@ -211,7 +211,7 @@ def _brought_up(root: Root, served: Served) -> _Parts:
 
 
 def _before(root: Root, served: Served) -> _Parts | None:
-    """Return the parts of what is served now, None where none fit, or all is being made anew."""
+    """Return the parts of the served version; None if none fit, or if everything is rebuilt."""
     last = read_served(root)
     if last is None or is_anew(root):
         return None
@@ -241,7 +241,7 @@ def _of_rows(parts: _Parts, keep: npt.NDArray[np.bool_]) -> _Parts:
 
 
 def _read(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) -> Iterator[_Parts]:
-    """Yield the parts of these skills, read from the table in bulks."""
+    """Yield the parts of these skills, which are read from the table in batches."""
     if whole:
         for batch in table.search().select(_COLUMNS).to_batches():
             yield _of_batch(batch)

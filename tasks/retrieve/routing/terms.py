@@ -1,4 +1,4 @@
-"""Texts to the terms they are looked up by: words, the parts of identifiers, stems, pairs of characters."""
+"""The terms of a text, by which it is looked up: words, parts of identifiers, stems, pairs of characters."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _known: dict[str, tuple[int, ...]] = {}
 
 
 def term_counts(text: str) -> dict[int, int]:
-    """Return how often each term occurs in a text, by the term's hash.
+    """Return how often each term occurs in a text, by the hash of the term.
 
-    A term is a word in lower case, stemmed as English where it is written in ASCII; of an identifier such as
-    `useState` or `HTTPServer2` the parts count too; of a script without spaces every pair of characters.
+    A term is a word in lower case; an ASCII word is stemmed as English. The parts of an identifier such as
+    `useState` or `HTTPServer2` count too. In scripts without spaces every pair of characters is a term.
     """
     counts: dict[int, int] = {}
     for word, n in Counter(_WORD.findall(text)).items():
@@ -52,7 +52,7 @@ def term_sequence(text: str) -> list[int]:
 
 @cache
 def function_terms() -> frozenset[int]:
-    """Return the hashes of English words that say nothing of a need; a small index cannot tell by itself."""
+    """Return the hashes of English function words, which a small index cannot tell by their frequency."""
     return frozenset(term_sequence(_FUNCTION_WORDS))
 
 

@@ -64,10 +64,10 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
     """Print the selected nodes in document order, each under its headings.
 
     Consecutive nodes are one slice of the body, which keeps its layout and the headings inside. Before a
-    slice come the headings of its first node, each once in the whole context. Between two slices, above the second
-    one's headings, one line holds the gap mark; a gap at the beginning or end is not marked. A slice with the
-    first (last) node reaches to the body's beginning (end). So all nodes together give exactly the body,
-    headings without nodes included, and so does a body without nodes.
+    slice come the headings of its first node, each once in the whole context. Between two slices, above
+    the second one's headings, one line holds the gap mark; a gap at the beginning or end is not marked. A
+    slice with the first (last) node reaches to the body's beginning (end). So all nodes together give
+    exactly the body, headings without nodes included, and so does a body without nodes.
 
     Args:
         body: The document's text.

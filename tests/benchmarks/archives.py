@@ -24,7 +24,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from storage.schemas import RawDocument
 from tasks.crawl.github.archive import Archive, read_archive
 from tasks.crawl.github.archive_limits import ArchiveLimits
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import DocumentLimits
 
 _WORDS = [
     "prune",
@@ -74,7 +74,7 @@ def _prose(drawn: random.Random, size: int) -> bytes:
 
 def _documents(path: Path) -> int:
     with Archive(path) as archive:
-        rows = read_archive(archive, f"ada/{path.stem}", "benchmark", Limits())
+        rows = read_archive(archive, f"ada/{path.stem}", "benchmark", DocumentLimits())
         return sum(isinstance(row, RawDocument) for row in rows)
 
 

@@ -25,8 +25,8 @@ from tasks.crawl.github.archive_limits import (
     has_control,
     shown,
 )
-from tasks.crawl.source.bundle import Entry, Skill, plan
-from tasks.crawl.source.content import Limits, read_skill
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
+from tasks.crawl.source.content import DocumentLimits, read_skill
 
 _COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
 _PIECE = 1 << 16
@@ -75,7 +75,7 @@ class Archive:
     ) -> None:
         self._zip.close()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[SourceEntry]:
         """Return every file, link and submodule below the root, in the archive's order.
 
         The key is its name in the archive, a link's note where it leads. What is no regular file, or has a
@@ -89,7 +89,7 @@ class Archive:
         entries = [self._entry(info) for info in infos if info.filename.rstrip("/") not in parents]
         return [entry for entry in entries if entry is not None]
 
-    def read(self, entry: Entry) -> Iterator[bytes]:
+    def read(self, entry: SourceEntry) -> Iterator[bytes]:
         """Yield a file's bytes in pieces of at most 64 KB.
 
         Raises:
@@ -112,27 +112,29 @@ class Archive:
         if unpacked != declared:
             raise OSError(f"it does not unpack to the {declared:,} bytes that the archive says")
 
-    def _spend(self, size: int, entry: Entry) -> None:
+    def _spend(self, size: int, entry: SourceEntry) -> None:
         self._left -= size
         if self._left < 0:
             raise ArchiveRefused("archive-size", f"{shown(entry.path)}: too much has been unpacked in all")
 
-    def _entry(self, info: ZipInfo) -> Entry | None:
+    def _entry(self, info: ZipInfo) -> SourceEntry | None:
         """Return what a member without members of its own is; None for a folder that says nothing."""
         name = entry_name(info)
         path = name[len(self.root) + 1 :].removesuffix("/")
         if has_control(path):
             printable = "".join("\ufffd" if has_control(character) else character for character in path)
-            return Entry(printable, "unreadable", note="its name has a control character")
+            return SourceEntry(printable, "unreadable", note="its name has a control character")
         if name.endswith("/"):
             # Git keeps no empty folders: what looks like one in its archives is a submodule.
-            return Entry(path, "submodule") if self.commit and path else None
+            return SourceEntry(path, "submodule") if self.commit and path else None
         kind = _kind(info)
         if kind == "link":
-            return self._link(Entry(path, "link", info.filename), info.file_size)
-        return Entry(path, kind, info.filename, note="not a regular file" if kind == "unreadable" else "")
+            return self._link(SourceEntry(path, "link", info.filename), info.file_size)
+        return SourceEntry(
+            path, kind, info.filename, note="not a regular file" if kind == "unreadable" else ""
+        )
 
-    def _link(self, link: Entry, size: int) -> Entry:
+    def _link(self, link: SourceEntry, size: int) -> SourceEntry:
         if size > _LINK_BYTES:
             return replace(link, kind="unreadable", note=f"a link of {size:,} bytes leads nowhere")
         try:
@@ -153,8 +155,8 @@ def read_archive(
     archive: Archive,
     repository: str,
     source: str,
-    limits: Limits,
-    wanted: Callable[[Skill], bool] | None = None,
+    limits: DocumentLimits,
+    wanted: Callable[[BundledSkill], bool] | None = None,
 ) -> Iterator[RawDocument | Dropped]:
     """Yield an archive's skills in the order of their paths, and what is not taken.
 

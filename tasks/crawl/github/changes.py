@@ -17,8 +17,8 @@ from tasks.crawl.github.due import Unit
 from tasks.crawl.github.fetch import Look, Part, skill_digest
 from tasks.crawl.github.retirement import FOUND, Claims, fate_of
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import Entry, Skill
-from tasks.crawl.source.content import Limits, read_skill
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry
+from tasks.crawl.source.content import DocumentLimits, read_skill
 from tasks.crawl.source.protocol import Gone, Item, Missed, Unchanged
 
 OK = "ok"
@@ -47,7 +47,9 @@ class Bringer:
         claims: Which documents several rows of the list lead to.
     """
 
-    def __init__(self, spec: str, now: datetime, limits: Limits, etag_key: str, claims: Claims) -> None:
+    def __init__(
+        self, spec: str, now: datetime, limits: DocumentLimits, etag_key: str, claims: Claims
+    ) -> None:
         self._spec, self._now, self._limits, self._etag_key = spec, now, limits, etag_key
         self._claims = claims
         self._brought: tuple[str, frozenset[str]] = ("", frozenset())  # of the repository read last
@@ -155,7 +157,7 @@ class Bringer:
             )
             return
         for row in part.rows:
-            if isinstance(row, Skill) and row.doc_id in part.changed:
+            if isinstance(row, BundledSkill) and row.doc_id in part.changed:
                 yield read_skill(row, lambda entry: _held(part, entry), self._limits, self._spec)
             # A tree does not tell where a link leads; an archive does.
             elif isinstance(row, Dropped) and row.reason != "symlink":
@@ -260,7 +262,7 @@ def _ids(unit: Unit) -> list[str]:
     return list(dict.fromkeys(provisional_id(row) for row in unit.listed)) or [unit.repository]
 
 
-def _row_of(unit: Unit, skill: Skill) -> dict[str, Any]:
+def _row_of(unit: Unit, skill: BundledSkill) -> dict[str, Any]:
     return {
         "repository": unit.repository.lower(), "ref": unit.ref, "rest": skill.entry.folder,
         "source": unit.source, "source_id": skill.doc_id, "written": unit.repository, "doc_id": None,
@@ -268,7 +270,7 @@ def _row_of(unit: Unit, skill: Skill) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _held(part: Part, entry: Entry) -> Iterator[bytes]:
+def _held(part: Part, entry: SourceEntry) -> Iterator[bytes]:
     if entry.path not in part.files:
         raise OSError("it was not fetched")
     yield part.files[entry.path]

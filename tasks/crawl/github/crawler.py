@@ -34,7 +34,7 @@ from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.network import Reach
 from tasks.crawl.http.secrets import GITHUB_TOKEN, credential
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import DocumentLimits
 
 ARCHIVES = "state/crawl/archives"
 _AHEAD = 8  # repositories under way at once; their archives lie on disk, not in memory
@@ -72,7 +72,7 @@ class Repositories:
         now: When the reading began.
     """
 
-    def __init__(self, spec: str, root: Root, reach: Reach, limits: Limits, now: datetime) -> None:
+    def __init__(self, spec: str, root: Root, reach: Reach, limits: DocumentLimits, now: datetime) -> None:
         self.spec, self.root, self.reach, self.now = spec, root, reach, now
         self._limits, self._token = limits, credential(GITHUB_TOKEN)
         etag_key = self._token.fingerprint() if self._token else "anonymous"

@@ -15,8 +15,8 @@ from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.due import OPEN, Unit
 from tasks.crawl.github.responses import Metadata, NotModified, Tree
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import Skill, plan
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.bundle import BundledSkill, plan
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.content import wanted as wanted_files
 from tasks.crawl.source.github_url import split_by_refs
 from tasks.crawl.source.identity import doc_key
@@ -53,8 +53,8 @@ class Part:
     commit: str
     metadata: Metadata
     tree: Tree
-    rows: tuple[Skill | Dropped, ...]
-    skills: tuple[tuple[dict[str, Any] | None, Skill | None], ...]
+    rows: tuple[BundledSkill | Dropped, ...]
+    skills: tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]
     changed: frozenset[str]
     archive: Path | None = None
     files: dict[str, bytes] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class _Ref(NamedTuple):
     folders: dict[str, str] | None  # where they are, by where the list says; None: every skill
 
 
-def skill_digest(skill: Skill, folder_sha: str) -> str:
+def skill_digest(skill: BundledSkill, folder_sha: str) -> str:
     """Return the digest of a skill's files: git's ids of its folder, its files and the licences above it.
 
     A mirror may leave folders out of its trees; the ids of the files tell the same.
@@ -104,7 +104,9 @@ class Looker:
         in_use: How many of the parts looked at refer to an archive; whoever reads one counts it down.
     """
 
-    def __init__(self, github: GitHub, spec: str, folder: Path, limits: Limits, etag_key: str) -> None:
+    def __init__(
+        self, github: GitHub, spec: str, folder: Path, limits: DocumentLimits, etag_key: str
+    ) -> None:
         self._github, self._spec, self._folder = github, spec, folder
         self._limits, self._key = limits, etag_key
         self.in_use: Counter[Path] = Counter()
@@ -199,7 +201,7 @@ class Looker:
         part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
         return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
 
-    async def _fetched(self, unit: Unit, part: Part, skills: list[Skill]) -> Part:
+    async def _fetched(self, unit: Unit, part: Part, skills: list[BundledSkill]) -> Part:
         """Fetch the changed skills' files: one by one where they are few, else the commit's archive."""
         paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
         if len(paths) <= FEW_FILES and (files := await self._single(part, paths)) is not None:
@@ -256,10 +258,10 @@ def _require_whole(tree: Tree, sha: str, repository: str) -> None:
 
 
 def _wanted(
-    unit: Unit, ref: _Ref, rows: tuple[Skill | Dropped, ...]
-) -> tuple[tuple[dict[str, Any] | None, Skill | None], ...]:
+    unit: Unit, ref: _Ref, rows: tuple[BundledSkill | Dropped, ...]
+) -> tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]:
     """Return each row listed with the skill that lies in its folder, or each skill with its row."""
-    skills = {row.entry.folder: row for row in rows if isinstance(row, Skill)}
+    skills = {row.entry.folder: row for row in rows if isinstance(row, BundledSkill)}
     if ref.folders is None:
         known = {r["rest"]: r for r in unit.listed}
         return tuple((known.get(folder), skill) for folder, skill in skills.items())
@@ -273,7 +275,7 @@ def _loose(folder: str) -> str:
     return doc_key(unicodedata.normalize("NFC", folder))
 
 
-def _changed(row: dict[str, Any] | None, skill: Skill, tree: Tree) -> bool:
+def _changed(row: dict[str, Any] | None, skill: BundledSkill, tree: Tree) -> bool:
     if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
         return True
     return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, "")))

@@ -1,4 +1,4 @@
-"""How far a marketplace has been listed; pages are kept as they come, for a run that dies."""
+"""The cursor of a marketplace's listing, kept with the pages read so far: a run that dies goes on there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, Dropped, Listing, to_frame
 from storage.state import LISTED, listed_table, upsert
-from tasks.crawl.skillsmp.api import Page
+from tasks.crawl.skillsmp.api import ListingPage
 from tasks.crawl.source.github_url import parse_github_url
 
 _PLACE = ["repository", "ref", "rest"]
@@ -21,17 +21,17 @@ _PLACE = ["repository", "ref", "rest"]
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where listing stands; times are ISO 8601.
+    """The position in a listing; times are ISO 8601.
 
     Args:
-        watermark: The newest row when the last walk that came to its end began; None before that.
+        watermark: The newest row when the last walk that reached its end began; None before that.
         newest: The newest row when the walk under way began.
-        query: What the walk under way asks for; None: everything.
-        page: The last page of it that is kept; 0: none yet.
+        query: The query of the walk under way; None: all rows.
+        page: Its last page that is kept; 0: none yet.
         after: The time of that page's last row.
         walking: Whether a walk is under way.
         sweep: How many keywords have been asked for in all.
-        rest: Whether the marketplace has more than it showed when it was walked from end to end.
+        rest: Whether the marketplace has more rows than it showed when it was walked from end to end.
         full: When it was last walked from end to end.
     """
 
@@ -47,14 +47,7 @@ class Cursor:
 
 
 class ListingState:
-    """The cursor and the pages of one source, below `state/crawl/`.
-
-    Args:
-        root: Where they lie.
-        spec: The spec of the source.
-        base: The marketplace's URL: what is known of another's list is no use.
-        now: When the reading began.
-    """
+    """The cursor and the pages of one source at the marketplace `base`, below `state/crawl/`."""
 
     def __init__(self, root: Root, spec: str, base: str, now: datetime) -> None:
         self._root, self._spec, self._now = root, spec, now
@@ -62,38 +55,34 @@ class ListingState:
         self._file, self._pages = f"state/crawl/{name}/cursor.json", f"state/crawl/{name}/pages"
         self.cursor = Cursor(**(root.read_json(self._file) or {}))
 
-    def keep(self, page: Page, cursor: Cursor) -> None:
-        """Keep a page's rows, then where listing stands."""
-        rows = [row for row in page.rows if isinstance(row, Listing)]
-        frame = to_frame(rows, LISTINGS)
+    def keep(self, page: ListingPage, cursor: Cursor) -> None:
+        """Keep a page's rows, then the cursor."""
+        frame = to_frame([row for row in page.rows if isinstance(row, Listing)], LISTINGS)
         name = f"{self._pages}/{len(self._files()):06d}-{page.number:06d}.parquet"
         write_frame(self._root, name, frame, LISTINGS)
         self.move(cursor)
 
     def move(self, cursor: Cursor) -> None:
-        """Remember where listing stands."""
+        """Remember the cursor."""
         self.cursor = cursor
         self._root.write_json(self._file, asdict(cursor))
 
-    def begun(self, page: Page) -> Cursor:
+    def begun(self, page: ListingPage) -> Cursor:
         """Return the cursor once `page`, the next of its walk, is kept."""
         cursor, times = self.cursor, page.times
-        # A row from the future would end every later walk before it began.
+        # A row from the future would be a watermark that ends every later walk at once.
         newest = cursor.newest or (min(max(times), self._now).isoformat() if times else None)
         after = times[-1].isoformat() if times else cursor.after
         return replace(cursor, newest=newest, page=page.number, after=after)
 
     def merge(self) -> pl.DataFrame:
-        """Put the pages kept into the table of what is listed, remove them, and return their places.
+        """Move the kept pages into the table `listed`; return their places: repository, ref and rest.
 
-        What was known of a place by looking at it stays known.
-
-        Returns:
-            Columns repository, ref and rest.
+        What a look at a place has found stays in its row.
         """
         files = self._files()
         frames = [read_frame(self._root, f, LISTINGS) for f in files]
-        rows = listed_rows(pl.concat([pl.DataFrame(schema=LISTINGS), *frames]), self._spec)
+        rows = _listed_rows(pl.concat([pl.DataFrame(schema=LISTINGS), *frames]), self._spec)
         table = listed_table(self._root)
         known = table.read(columns=["source", *_PLACE, "doc_id", "outcome", "digest"])
         known = known.filter(pl.col("source") == self._spec).drop("source")
@@ -107,26 +96,20 @@ class ListingState:
         return self._root.files(self._pages, ".parquet")
 
 
-def listed_rows(listings: pl.DataFrame, spec: str) -> pl.DataFrame:
-    """Return rows of LISTINGS by the place on GitHub that they name; what names none is left out.
-
-    Returns:
-        The columns of LISTED without what looking brings.
-    """
-    rows = []
-    for row in listings.to_dicts():
-        place = place_of(row["url"])
-        if place is not None:
-            written, ref, rest = place
-            kept = {name: row[name] for name in ("source_id", "updated_at", "stars", "category", "tags")}
-            rows.append({**kept, "source": spec, "written": written, "ref": ref, "rest": rest})
+def _listed_rows(listings: pl.DataFrame, spec: str) -> pl.DataFrame:
+    """Return the listings that name a place on GitHub as LISTED, without the columns that a look fills."""
+    rows = [
+        {**row, "source": spec, "written": place[0], "ref": place[1], "rest": place[2]}
+        for row in listings.to_dicts()
+        if (place := _place_of(row["url"]))
+    ]
     schema = {n: t for n, t in LISTED.items() if n not in ("repository", "doc_id", "outcome", "digest")}
     frame = pl.DataFrame({n: [r[n] for r in rows] for n in schema}, schema=schema)
     return frame.with_columns(repository=pl.col("written").str.to_lowercase())
 
 
-def place_of(url: str | None) -> tuple[str, str, str] | None:
-    """Return `owner/repo`, first part of the ref (empty: the default branch) and what follows, of a URL."""
+def _place_of(url: str | None) -> tuple[str, str, str] | None:
+    """Return `owner/repo`, the ref's first part (empty: the default branch) and the rest of a GitHub URL."""
     found = parse_github_url(url)
     if found is None:
         return None
@@ -134,10 +117,10 @@ def place_of(url: str | None) -> tuple[str, str, str] | None:
 
 
 def not_taken(rows: Iterable[Listing | Dropped], spec: str) -> list[Dropped]:
-    """Return what cannot be looked at of a page's rows: what is no listing, or is not on GitHub."""
+    """Return the rows of a page that are dropped: no listings, or not on GitHub."""
     dropped = [row for row in rows if isinstance(row, Dropped)]
     for row in rows:
-        if isinstance(row, Listing) and place_of(row.url) is None:
+        if isinstance(row, Listing) and _place_of(row.url) is None:
             detail = f"{row.url} is no folder of a repository on github.com"
             dropped.append(Dropped(row.source_id, spec, "unsupported-url", detail))
     return dropped

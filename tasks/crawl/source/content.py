@@ -1,4 +1,4 @@
-"""Reads one planned skill: its text, its files' digests, its licence texts; never more than the limits."""
+"""Reads the content of one skill within limits: its text, its files' digests, its licence texts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from storage.schemas import BundledFile, Dropped, Finding, LicenceFile, RawDocument
-from tasks.crawl.source.bundle import Entry, Skill
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What is taken of one document at most, in bytes and numbers of files."""
+class DocumentLimits:
+    """The most that is taken of one document, in bytes and numbers of files."""
 
     document_bytes: int = 2_000_000
     bundle_files: int = 2_000
@@ -21,16 +21,19 @@ class Limits:
     licence_bytes: int = 100_000
 
 
+DEFAULT_LIMITS = DocumentLimits()
+
+
 class Content(NamedTuple):
-    """A file as it was read: its first bytes, the number of all of them, and their SHA-256."""
+    """A file that was read: its first bytes, its size in bytes, and its SHA-256."""
 
     head: bytes
     size: int
     sha256: str
 
 
-# Yields a file's bytes in pieces; raises OSError where they cannot be had.
-Reader = Callable[[Entry], Iterator[bytes]]
+# Yields a file's bytes in pieces; raises OSError where they cannot be read.
+Reader = Callable[[SourceEntry], Iterator[bytes]]
 
 
 def consume(pieces: Iterable[bytes], keep: int = 0) -> Content:
@@ -48,17 +51,19 @@ def too_large(size: int, limit: int) -> Finding:
     return Finding("document.too-large", "error", f"{size:,} bytes, more than the limit of {limit:,}")
 
 
-def wanted(skill: Skill, limits: Limits) -> list[Entry]:
-    """Return the files that reading a skill opens; those of a bundle with too many files are not."""
+def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
+    """Return the files that reading a skill opens; a bundle with too many files is not opened."""
     files = skill.files if len(skill.files) <= limits.bundle_files else ()
     return [skill.entry, *files, *skill.licences]
 
 
-def read_skill(skill: Skill, read: Reader, limits: Limits, source: str) -> RawDocument | Dropped:
+def read_skill(
+    skill: BundledSkill, read: Reader, limits: DocumentLimits, source: str
+) -> RawDocument | Dropped:
     """Return a skill as fetched, or why its SKILL.md could not be read.
 
-    Over `limits.document_bytes` the content is None, size and hash are known, and a finding says so. Whatever
-    else of the bundle cannot be read is a finding too.
+    Over `limits.document_bytes` the content is None; size and hash are known, and a finding says why. Each
+    other file of the bundle that cannot be read becomes a finding too.
     """
     try:
         text = consume(read(skill.entry), limits.document_bytes)
@@ -85,30 +90,40 @@ def _why(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _odd(entry: Entry) -> Finding:
+def _odd(entry: SourceEntry) -> Finding:
     if entry.kind == "link":
         return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link and is not followed")
     return Finding("bundle.unreadable", "warning", f"{entry.path}: {entry.note}")
 
 
 def _read_files(
-    skill: Skill, read: Reader, limits: Limits, findings: list[Finding]
+    skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> tuple[BundledFile, ...] | None:
-    """Return the bundle in the order of paths, or None where it is over a limit; adds to `findings`."""
+    """Return the bundle in the order of paths, or None where it exceeds a limit; adds to `findings`."""
     if len(skill.files) > limits.bundle_files:
         message = f"{len(skill.files):,} files, more than the limit of {limits.bundle_files:,}"
         findings.append(Finding("bundle.too-large", "warning", message))
         return None
     below = len(skill.entry.folder) + 1 if skill.entry.folder else 0
     files: list[BundledFile] = []
-    budget = _Budget(limits.bundle_bytes)
+    left = limits.bundle_bytes
+
+    def within_limit(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        # Pieces are counted as they come: one huge file must not be read to its end.
+        nonlocal left
+        for piece in pieces:
+            left -= len(piece)
+            if left < 0:
+                return
+            yield piece
+
     for entry in skill.files:
         try:
-            found = consume(budget.spend(read(entry)))
+            found = consume(within_limit(read(entry)))
         except OSError as error:
             findings.append(Finding("bundle.unreadable", "warning", f"{entry.path}: {_why(error)}"))
             continue
-        if budget.left < 0:
+        if left < 0:
             message = f"more than the limit of {limits.bundle_bytes:,} bytes"
             findings.append(Finding("bundle.too-large", "warning", message))
             return None
@@ -116,22 +131,8 @@ def _read_files(
     return tuple(files)
 
 
-class _Budget:
-    """Bytes that a bundle may still have; reading ends with the piece that makes them negative."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def spend(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self.left -= len(piece)
-            if self.left < 0:
-                return
-            yield piece
-
-
 def _read_licences(
-    skill: Skill, read: Reader, limits: Limits, findings: list[Finding]
+    skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> Iterator[LicenceFile]:
     for entry in skill.licences:
         try:

@@ -1,4 +1,4 @@
-"""`dir:PATH`: every SKILL.md in a folder; links are recorded and never followed."""
+"""Reads `dir:PATH`, every SKILL.md in a directory; links are recorded and never followed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.bundle import Entry, Skill, plan
-from tasks.crawl.source.content import Limits, read_skill
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, read_skill
 from tasks.crawl.source.identity import repository_name
 from tasks.crawl.source.protocol import WholeSource
 
@@ -23,11 +23,10 @@ class DirectorySource(WholeSource):
     """The skills in a folder of this machine, in the order of their paths.
 
     Args:
-        path: The folder; it may itself be a link, nothing below it is followed.
-        limits: What is taken of one document at most.
+        path: The folder. It may itself be a link; nothing below it is followed.
     """
 
-    def __init__(self, path: str, *, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, path: str, *, limits: DocumentLimits = DEFAULT_LIMITS) -> None:
         self.spec = f"dir:{path}"
         self._path = Path(path).expanduser()
         self._limits = limits
@@ -49,7 +48,7 @@ class DirectorySource(WholeSource):
         return digest.hexdigest()
 
     def read(self) -> Iterator[RawDocument | Dropped]:
-        """Yield the folder's skills and what is not taken, each read when it is asked for.
+        """Yield the folder's skills and the dropped entries; a skill is read when it is asked for.
 
         Raises:
             SourceError: There is no such folder (`missing`), or no skill in it (`no-skill`).
@@ -58,11 +57,8 @@ class DirectorySource(WholeSource):
         repository = repository_name(root.as_uri())
         rows = plan(_walk(root), repository, self.spec)
         for row in rows:
-            if isinstance(row, Skill):
-                yield self._document(row, root, repository)
-            else:
-                yield row
-        if not any(isinstance(row, Skill) for row in rows):
+            yield row if isinstance(row, Dropped) else self._document(row, root, repository)
+        if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this folder")
 
     def _root(self) -> Path:
@@ -70,15 +66,15 @@ class DirectorySource(WholeSource):
             raise SourceError(self.spec, "missing", "there is no such folder; check the path")
         return self._path.resolve()
 
-    def _document(self, skill: Skill, root: Path, repository: str) -> RawDocument | Dropped:
+    def _document(self, skill: BundledSkill, root: Path, repository: str) -> RawDocument | Dropped:
         row = read_skill(skill, lambda entry: _read(entry.key), self._limits, self.spec)
         if isinstance(row, Dropped):
             return row
         return replace(row, repo=repository, url=(root / skill.entry.folder).as_uri())
 
 
-def _walk(root: Path) -> Iterator[Entry]:
-    """Yield all that lies below `root`, but not the folders themselves."""
+def _walk(root: Path) -> Iterator[SourceEntry]:
+    """Yield everything below `root` except the folders themselves."""
     pending = [root]
     while pending:
         folder = pending.pop()
@@ -86,7 +82,7 @@ def _walk(root: Path) -> Iterator[Entry]:
             with os.scandir(folder) as found:
                 children = [child for child in found if child.name not in _SKIPPED]
         except OSError as error:
-            yield Entry(_relative(folder, root), "unreadable", note=error.strerror or str(error))
+            yield SourceEntry(_relative(folder, root), "unreadable", note=error.strerror or str(error))
             continue
         for child in children:
             if child.is_dir(follow_symlinks=False):
@@ -95,13 +91,13 @@ def _walk(root: Path) -> Iterator[Entry]:
                 yield _entry(child, root)
 
 
-def _entry(child: os.DirEntry[str], root: Path) -> Entry:
+def _entry(child: os.DirEntry[str], root: Path) -> SourceEntry:
     path = _relative(Path(child.path), root)
     if child.is_symlink():
-        return Entry(path, "link", child.path, note=_target(Path(child.path), root))
+        return SourceEntry(path, "link", child.path, note=_target(Path(child.path), root))
     if not child.is_file(follow_symlinks=False):
-        return Entry(path, "unreadable", child.path, note="not a regular file")
-    return Entry(path, "file", child.path)
+        return SourceEntry(path, "unreadable", child.path, note="not a regular file")
+    return SourceEntry(path, "file", child.path)
 
 
 def _target(link: Path, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a source is, and which source an operator's spec names."""
+"""The protocol of a source: what it yields, and what it is told in return."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Literal, Protocol, TypeAlias
 
 from storage.schemas import Dropped, Listing, RawDocument
 
+SAMPLE = "sample"  # the spec of the marketplace that comes with the package
+
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Documents that were looked at and are as they were."""
+    """Documents that were looked at and have not changed."""
 
     doc_ids: tuple[str, ...]
 
@@ -41,26 +43,22 @@ Item: TypeAlias = RawDocument | Dropped | Listing | Unchanged | Missed | Gone
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What a reading cost: requests sent, retries included; quota left of the day, None for no quota."""
+class RequestUsage:
+    """Requests sent, retries included, and how many the day's quota still allows (None: no quota)."""
 
     requests: int = 0
     quota_left: int | None = None
 
 
-ACCEPTED = "git+URL[@REF], dir:PATH, parquet:PATH"
-SAMPLE = "sample"  # the marketplace that comes with the package
-
-
 class Source(Protocol):
-    """Somewhere skills come from; nothing is touched before one of its methods is called."""
+    """A place that skills come from; it is not touched before one of its methods is called."""
 
     @property
     def spec(self) -> str:
         """The spec, without credentials, as every row of this source carries it."""
 
     def version(self) -> str | None:
-        """Return a cheap digest of the source's present state, None when it cannot be told cheaply.
+        """Return a cheap digest of the source's present state, None when there is no cheap one.
 
         Raises:
             SourceError: It cannot be read.
@@ -69,11 +67,11 @@ class Source(Protocol):
 
     @property
     def exhaustive(self) -> bool:
-        """Whether what a whole reading leaves out is gone; otherwise a reading says what is."""
+        """Whether a document that a complete reading does not yield is gone; if not, `Gone` items say so."""
 
     @property
     def gives_listings(self) -> bool:
-        """Whether it yields rows of a list beside documents; otherwise they are made of the documents."""
+        """Whether it yields listings; if not, they are made from its documents."""
 
     def read(self) -> Iterator[Item]:
         """Yield documents and what is known of others, lazily, in the source's own stable order.
@@ -82,21 +80,21 @@ class Source(Protocol):
         """
 
     def unsettle(self, doc_ids: Collection[str]) -> None:
-        """Be told that what is kept of these documents is about to change.
+        """Note that what is kept of these documents is about to change.
 
-        From now until `settled`, what is remembered must not let them pass as unchanged: a run that dies in
-        between leaves new text on disk, and the source may go back to the old.
+        Until `settled` is called, no remembered state may make them count as unchanged. A run that dies in
+        between leaves new text on disk, and the source may go back to the old text.
         """
 
     def settled(self) -> None:
-        """Be told that everything yielded so far is on disk: a later reading need not bring it again."""
+        """Note that everything yielded so far is on disk: a later reading may leave it out."""
 
-    def usage(self) -> Usage:
-        """Return what reading has cost so far."""
+    def usage(self) -> RequestUsage:
+        """Return the requests sent so far."""
 
 
 class WholeSource:
-    """A source that is read to its end each time: what it does not hold any more is gone."""
+    """Base of a source that is read to its end each time: a document it no longer holds is gone."""
 
     exhaustive = True
     gives_listings = False
@@ -107,6 +105,6 @@ class WholeSource:
     def settled(self) -> None:
         """Do nothing: such a source has no cursor."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> RequestUsage:
         """Return that no counted request was sent."""
-        return Usage()
+        return RequestUsage()

@@ -13,7 +13,8 @@ from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
 from tasks.crawl.collect import collect, require_readable
-from tasks.crawl.intake import SourceReport, digest_of
+from tasks.crawl.report import SourceReport
+from tasks.crawl.seen import digest_of
 from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.crawl.source.protocol import Source

@@ -11,7 +11,7 @@ from storage.schemas import RawDocument
 from tasks.crawl.git.source import GitSource, split_ref
 from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.sources import parse_spec
+from tasks.crawl.sources import ACCEPTED, parse_spec
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -39,7 +39,7 @@ def test_another_form_is_wrong_input_that_lists_the_accepted_ones(spec: str) -> 
     with pytest.raises(WrongInput) as caught:
         parse_spec(spec)
     message = str(caught.value)
-    assert message.endswith("git+URL[@REF], dir:PATH, parquet:PATH")
+    assert message.endswith(ACCEPTED)
     assert "\n" not in message
     assert "cret" not in message
 

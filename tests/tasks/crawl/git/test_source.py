@@ -13,7 +13,7 @@ from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git.sample import make_repository
 from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.sources import parse_spec
 
 if TYPE_CHECKING:
@@ -170,8 +170,8 @@ def test_a_text_over_the_limit_leaves_size_and_hash(worktree: WorkTree, allow_fi
     assert [(f.code, f.severity) for f in huge.findings] == [("document.too-large", "error")]
 
 
-@pytest.mark.parametrize("limits", [Limits(bundle_files=2), Limits(bundle_bytes=29)])
-def test_a_bundle_over_a_limit_is_unknown(worktree: WorkTree, limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [DocumentLimits(bundle_files=2), DocumentLimits(bundle_bytes=29)])
+def test_a_bundle_over_a_limit_is_unknown(worktree: WorkTree, limits: DocumentLimits) -> None:
     for path in ["a/SKILL.md", "a/1", "a/2", "a/3", "b/SKILL.md", "b/1"]:
         worktree.write(path, b"ten bytes.")
     worktree.commit()

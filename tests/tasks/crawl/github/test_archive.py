@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.archive import Archive, read_archive
 from tasks.crawl.github.archive_limits import ArchiveLimits, ArchiveRefused
-from tasks.crawl.source.bundle import Entry, Skill
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import Item
 from tasks.crawl.sources import parse_spec
 from tests.support.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, saved, zipped
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MINT = b"# Mint\nPick the leaves before noon.\n"
 
 
-def rows(path: Path, limits: Limits = Limits()) -> list[RawDocument | Dropped]:  # noqa: B008
+def rows(path: Path, limits: DocumentLimits = DocumentLimits()) -> list[RawDocument | Dropped]:  # noqa: B008
     with Archive(path) as archive:
         return list(read_archive(archive, "ada/herbs", "spec", limits))
 
@@ -70,7 +70,7 @@ def test_an_archive_that_git_made_says_what_the_git_source_says(
     archive = export(worktree, tmp_path / "a.zip")
     with Archive(archive) as opened:
         assert (opened.root, opened.commit) == ("herbs-0f", commit)
-        found = list(read_archive(opened, "local/herbs", worktree.spec, Limits()))
+        found = list(read_archive(opened, "local/herbs", worktree.spec, DocumentLimits()))
     assert found == [known_to_an_archive(row) for row in parse_spec(worktree.spec).read()]
     assert [(row.doc_id, isinstance(row, Dropped) and row.reason) for row in found] == [
         ("local/herbs/more", "symlink"),
@@ -111,7 +111,7 @@ def test_the_root_is_read_from_the_archive(tmp_path: Path) -> None:
         saved(tmp_path, zipped({"ada-herbs-1c2d/": b"", "ada-herbs-1c2d/SKILL.md": MINT}))
     ) as archive:
         assert archive.root == "ada-herbs-1c2d"
-        assert archive.entries() == [Entry("SKILL.md", "file", "ada-herbs-1c2d/SKILL.md")]
+        assert archive.entries() == [SourceEntry("SKILL.md", "file", "ada-herbs-1c2d/SKILL.md")]
 
 
 def test_an_archive_of_nothing_has_no_root_and_no_entries(tmp_path: Path) -> None:
@@ -149,11 +149,13 @@ def test_names_that_are_not_utf8_are_read_and_shown_with_replacements(tmp_path: 
 def test_only_wanted_skills_are_read(tmp_path: Path) -> None:
     path = saved(tmp_path, zipped({"h/mint/SKILL.md": MINT, "h/sage/SKILL.md": MINT}))
 
-    def is_sage(skill: Skill) -> bool:
+    def is_sage(skill: BundledSkill) -> bool:
         return skill.entry.folder == "sage"
 
     with Archive(path) as archive:
-        assert [row.doc_id for row in read_archive(archive, "a/h", "s", Limits(), is_sage)] == ["a/h/sage"]
+        assert [row.doc_id for row in read_archive(archive, "a/h", "s", DocumentLimits(), is_sage)] == [
+            "a/h/sage"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_what_is_unpacked_counts_over_the_archives_life(tmp_path: Path) -> None:
     path = saved(tmp_path, zipped(contents))
     limits = ArchiveLimits(unpacked_bytes=1_500)
     with Archive(path, limits) as archive:
-        reading = read_archive(archive, "a/h", "s", Limits())
+        reading = read_archive(archive, "a/h", "s", DocumentLimits())
         assert next(reading).doc_id == "a/h/a"
         with pytest.raises(ArchiveRefused, match="LICENSE") as refused:
             next(reading)
@@ -196,7 +198,7 @@ def test_what_is_unpacked_counts_over_the_archives_life(tmp_path: Path) -> None:
 
 def test_a_text_over_the_documents_limit_is_left_out_with_its_digest(tmp_path: Path) -> None:
     path = saved(tmp_path, zipped({"h/SKILL.md": b"#" * 100_000}))
-    (row,) = rows(path, Limits(document_bytes=1_000))
+    (row,) = rows(path, DocumentLimits(document_bytes=1_000))
     assert isinstance(row, RawDocument)
     assert (row.content, row.size) == (None, 100_000)
     assert [finding.code for finding in row.findings] == ["document.too-large"]

@@ -16,9 +16,9 @@ from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import seen_table
 from tasks.crawl.collect import collect
 from tasks.crawl.http.network import Reach
-from tasks.crawl.intake import SourceReport
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.mcp.awesome_rows import servers_of
+from tasks.crawl.report import SourceReport
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.crawl.mcp.awesome_rows import Entry, entries
+from tasks.crawl.mcp.awesome_rows import ListEntry, entries
 
 URL = "https://github.com/ann/kettle"
 
 
-def only(line: str) -> Entry:
+def only(line: str) -> ListEntry:
     found = list(entries(line))
     assert len(found) == 1
     return found[0]

@@ -13,8 +13,8 @@ from storage.schemas import RawDocument
 from storage.state import seen_table
 from tasks.crawl.collect import collect
 from tasks.crawl.http.network import Reach
-from tasks.crawl.intake import SourceReport
 from tasks.crawl.mcp.registry import FULL_DAYS, McpRegistrySource
+from tasks.crawl.report import SourceReport
 from tasks.crawl.source.protocol import Item
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.server import Marketplace

@@ -14,8 +14,8 @@ from tasks.crawl.http.client import Answer
 from tasks.crawl.http.errors import HttpFailed, HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.network import Reach
 from tasks.crawl.http.secrets import Secret
-from tasks.crawl.skillsmp.api import Page, SkillsMP, unwrap
-from tasks.crawl.skillsmp.keywords import sweep_keywords
+from tasks.crawl.skillsmp.api import ListingPage, SkillsMP, unwrap
+from tasks.crawl.skillsmp.source import sweep_keywords
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
@@ -44,13 +44,13 @@ def market() -> Iterator[Marketplace]:
 
 
 @pytest.fixture
-def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[Page]]:
+def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[ListingPage]]:
     """Ask one client for pages, in turn."""
 
-    def pages(*numbers: int, query: str | None = None, key: str = "", limit: int = 10) -> list[Page]:
+    def pages(*numbers: int, query: str | None = None, key: str = "", limit: int = 10) -> list[ListingPage]:
         reach = Reach(request_delay=0, retry_wait_max=0)
 
-        async def run() -> list[Page]:
+        async def run() -> list[ListingPage]:
             async with reach.open(Root(tmp_path)) as http:
                 client = SkillsMP(http, market.url("skillsmp"), Secret(key))
                 return [await client.page(query, n, limit=limit) for n in numbers]
@@ -60,7 +60,7 @@ def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[Page]]:
     return pages
 
 
-def names(page: Page) -> list[str]:
+def names(page: ListingPage) -> list[str]:
     return [row.name or "" for row in page.rows if isinstance(row, Listing)]
 
 
@@ -69,7 +69,7 @@ def kinds(market: Marketplace) -> list[str | None]:
 
 
 def test_without_a_key_the_sites_listing_is_asked_newest_rows_first(
-    market: Marketplace, ask: Callable[..., list[Page]]
+    market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     page = ask(1)[0]
 
@@ -79,7 +79,7 @@ def test_without_a_key_the_sites_listing_is_asked_newest_rows_first(
 
 
 def test_with_a_key_the_search_is_asked_for_everything(
-    market: Marketplace, ask: Callable[..., list[Page]]
+    market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     ask(1, key=KEY)
 
@@ -89,14 +89,14 @@ def test_with_a_key_the_search_is_asked_for_everything(
 
 
 @pytest.mark.parametrize("key", ["", KEY])
-def test_a_query_finds_its_words_either_way(ask: Callable[..., list[Page]], key: str) -> None:
+def test_a_query_finds_its_words_either_way(ask: Callable[..., list[ListingPage]], key: str) -> None:
     assert names(ask(1, query=" graft-007 ", key=key)[0]) == ["graft-007"]
 
 
 @pytest.mark.parametrize("way", ["missing", "html_wall"])
 @pytest.mark.parametrize(("key", "first"), [("", "listing"), (KEY, "search")])
 def test_a_way_that_is_not_served_or_blocked_is_left_for_the_other_at_once_and_for_good(
-    market: Marketplace, ask: Callable[..., list[Page]], way: str, key: str, first: Endpoint
+    market: Marketplace, ask: Callable[..., list[ListingPage]], way: str, key: str, first: Endpoint
 ) -> None:
     setattr(market.world.skillsmp, way, frozenset({first}))
 
@@ -108,7 +108,7 @@ def test_a_way_that_is_not_served_or_blocked_is_left_for_the_other_at_once_and_f
     assert asked == [first, other, other]
 
 
-def test_a_key_is_sent_to_the_search_only(market: Marketplace, ask: Callable[..., list[Page]]) -> None:
+def test_a_key_is_sent_to_the_search_only(market: Marketplace, ask: Callable[..., list[ListingPage]]) -> None:
     market.world.skillsmp.missing = frozenset({"search"})
 
     ask(1, key=KEY)
@@ -117,7 +117,7 @@ def test_a_key_is_sent_to_the_search_only(market: Marketplace, ask: Callable[...
 
 
 def test_a_search_that_wants_a_key_is_passed_over_by_who_has_none(
-    market: Marketplace, ask: Callable[..., list[Page]]
+    market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     market.world.skillsmp.key_required = True
     market.world.skillsmp.html_wall = frozenset({"listing"})
@@ -129,7 +129,7 @@ def test_a_search_that_wants_a_key_is_passed_over_by_who_has_none(
     assert len(market.requests) == 2
 
 
-def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Callable[..., list[Page]]) -> None:
+def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Callable[..., list[ListingPage]]) -> None:
     market.world.skillsmp.keys = frozenset({"another"})
 
     with pytest.raises(HttpTerminal) as caught:
@@ -142,7 +142,7 @@ def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Callable[..., lis
 
 @pytest.mark.parametrize("status", [200, 403])
 def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
-    market: Marketplace, ask: Callable[..., list[Page]], status: int
+    market: Marketplace, ask: Callable[..., list[ListingPage]], status: int
 ) -> None:
     market.world.skillsmp.html_wall = frozenset({"listing", "search"})
     market.world.skillsmp.html_status = status
@@ -154,7 +154,9 @@ def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
     assert len(market.requests) == 2
 
 
-def test_the_end_of_the_days_quota_is_told(market: Marketplace, ask: Callable[..., list[Page]]) -> None:
+def test_the_end_of_the_days_quota_is_told(
+    market: Marketplace, ask: Callable[..., list[ListingPage]]
+) -> None:
     market.world.skillsmp.key_quota = (1, 30)
 
     with pytest.raises(QuotaExhausted):
@@ -163,7 +165,7 @@ def test_the_end_of_the_days_quota_is_told(market: Marketplace, ask: Callable[..
 
 @pytest.mark.parametrize("envelope", ["nested", "flat", "bare"])
 def test_every_envelope_holds_the_same_page(
-    market: Marketplace, ask: Callable[..., list[Page]], envelope: Envelope
+    market: Marketplace, ask: Callable[..., list[ListingPage]], envelope: Envelope
 ) -> None:
     market.world.skillsmp.search_envelope = envelope
 
@@ -174,7 +176,7 @@ def test_every_envelope_holds_the_same_page(
 
 @pytest.mark.parametrize("has_next", ["honest", "always", "never"])
 def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
-    market: Marketplace, ask: Callable[..., list[Page]], has_next: Promise
+    market: Marketplace, ask: Callable[..., list[ListingPage]], has_next: Promise
 ) -> None:
     market.world.skillsmp.has_next = has_next
 
@@ -186,7 +188,7 @@ def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
 
 
 def test_a_page_that_the_server_made_shorter_than_asked_is_full(
-    market: Marketplace, ask: Callable[..., list[Page]]
+    market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     market.world.skillsmp.most_rows = 4
     market.world.skillsmp.has_next = "never"
@@ -195,7 +197,7 @@ def test_a_page_that_the_server_made_shorter_than_asked_is_full(
 
 
 def test_a_listing_that_ends_below_its_own_count_is_capped(
-    market: Marketplace, ask: Callable[..., list[Page]]
+    market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     market.world.skillsmp.listing_depth = 15
 
@@ -205,7 +207,7 @@ def test_a_listing_that_ends_below_its_own_count_is_capped(
 
 
 def test_rows_in_every_form_are_listings_or_reasons(
-    market: Marketplace, ask: Callable[..., list[Page]]
+    market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     settings = market.world.skillsmp
     settings.listing_times, settings.nulls_every, settings.routes = "rotating", 3, True

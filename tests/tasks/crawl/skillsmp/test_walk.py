@@ -15,7 +15,7 @@ from storage.root import Root
 from storage.schemas import Dropped, Listing
 from tasks.crawl.http.network import Reach
 from tasks.crawl.http.secrets import Secret
-from tasks.crawl.skillsmp.api import Page, SkillsMP
+from tasks.crawl.skillsmp.api import ListingPage, SkillsMP
 from tasks.crawl.skillsmp.walk import walk
 from tests.support.marketplace.rows import Row
 from tests.support.marketplace.server import Marketplace
@@ -63,10 +63,10 @@ class Listed:
 
     def walk(
         self, start: int = 1, *, until: datetime | None = None, after: datetime | None = None
-    ) -> list[Page]:
+    ) -> list[ListingPage]:
         self.market.clear_requests()
 
-        async def run() -> list[Page]:
+        async def run() -> list[ListingPage]:
             async with Reach(request_delay=0, retry_wait_max=0).open(self.root) as http:
                 client = SkillsMP(http, self.market.url("skillsmp"), Secret())
                 pages = walk(client, None, start, until=until, after=after, limit=SIZE)
@@ -84,7 +84,7 @@ def listed(tmp_path: Path) -> Iterator[Listed]:
         yield Listed(market, Root(tmp_path), 23)
 
 
-def names(pages: list[Page]) -> list[str]:
+def names(pages: list[ListingPage]) -> list[str]:
     return [row.name or "" for page in pages for row in page.rows if isinstance(row, Listing)]
 
 
@@ -239,10 +239,10 @@ def test_rows_without_identity_are_told_each_time_and_do_not_hide_each_other(lis
 
 def test_a_server_that_repeats_its_last_page_for_ever_is_left(tmp_path: Path) -> None:
     class Stuck(SkillsMP):
-        async def page(self, query: str | None, number: int, *, limit: int = SIZE) -> Page:
+        async def page(self, query: str | None, number: int, *, limit: int = SIZE) -> ListingPage:
             return replace(await super().page(query, min(number, 2), limit=limit), number=number)
 
-    async def run(market: Marketplace) -> list[Page]:
+    async def run(market: Marketplace) -> list[ListingPage]:
         async with Reach(request_delay=0, retry_wait_max=0).open(Root(tmp_path)) as http:
             client = Stuck(http, market.url("skillsmp"), Secret())
             return [page async for page in walk(client, limit=SIZE)]

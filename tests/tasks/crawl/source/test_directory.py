@@ -9,7 +9,7 @@ import pytest
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.directory import DirectorySource
 
 
@@ -138,8 +138,8 @@ def test_a_name_that_is_no_utf_8_is_read_and_written_readably(garden: Path) -> N
 
 def test_a_text_over_the_limit_leaves_size_and_hash(garden: Path) -> None:
     write(garden, "SKILL.md", bytes(1001))
-    (over,) = DirectorySource(str(garden), limits=Limits(document_bytes=1000)).read()
-    (fits,) = DirectorySource(str(garden), limits=Limits(document_bytes=1001)).read()
+    (over,) = DirectorySource(str(garden), limits=DocumentLimits(document_bytes=1000)).read()
+    (fits,) = DirectorySource(str(garden), limits=DocumentLimits(document_bytes=1001)).read()
     assert isinstance(over, RawDocument)
     assert isinstance(fits, RawDocument)
     assert (over.content, over.size, over.raw_hash) == (None, 1001, hashlib.sha256(bytes(1001)).hexdigest())

@@ -11,7 +11,7 @@ import pytest
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.content import Limits
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.parquet_file import ParquetSource
 
 
@@ -102,7 +102,7 @@ def test_rows_without_content_or_id_and_repeated_ids_are_dropped(file: Path) -> 
 
 def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
     write(file, {"id": ["x"], "content": ["x" * 11]})
-    (row,) = ParquetSource(str(file), limits=Limits(document_bytes=10)).read()
+    (row,) = ParquetSource(str(file), limits=DocumentLimits(document_bytes=10)).read()
     assert isinstance(row, RawDocument)
     assert (row.content, row.size, row.raw_hash) == (None, 11, hashlib.sha256(b"x" * 11).hexdigest())
     assert [(f.code, f.severity) for f in row.findings] == [("document.too-large", "error")]

@@ -1,0 +1,54 @@
+"""The base of remote sources, which are read over HTTP and count their requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import polars as pl
+
+from storage.errors import SourceError, SourceUnavailable
+from storage.root import Root
+from storage.state import seen_table
+from tasks.crawl.http.client import Http
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.http.network import Reach
+from tasks.crawl.source.protocol import RequestUsage
+
+
+class RemoteSource:
+    """A source of listings and documents that is asked over the network."""
+
+    exhaustive, gives_listings = False, True
+
+    def __init__(self, spec: str, root: Root, reach: Reach) -> None:
+        self.spec, self._root, self._reach = spec, root, reach
+        self._usage = RequestUsage()
+
+    def version(self) -> str | None:
+        """Return None: a remote source tells its state only by being read."""
+        return None
+
+    def usage(self) -> RequestUsage:
+        """Return the requests sent so far."""
+        return self._usage
+
+    @asynccontextmanager
+    async def _client(self, url: str) -> AsyncGenerator[Http, None]:
+        """Open a client; at its end its requests are counted, with the quota left at `url`."""
+        async with self._reach.open(self._root) as http:
+            try:
+                yield http
+            finally:
+                self._usage = RequestUsage(http.requests, http.quota_left(url))
+
+    def _error(self, error: HttpTerminal | HttpTransient) -> SourceError | SourceUnavailable:
+        """Return a request's error as one of the source."""
+        kind = SourceUnavailable if isinstance(error, HttpTransient) else SourceError
+        return kind(self.spec, error.reason, str(error))
+
+    def _present(self) -> set[str]:
+        """Return the ids of the source's documents that are not retired."""
+        seen = seen_table(self._root).read(columns=["doc_id", "source", "retired_at"])
+        ours = seen.filter(pl.col("source") == self.spec, pl.col("retired_at").is_null())
+        return set(ours["doc_id"])

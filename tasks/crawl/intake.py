@@ -44,10 +44,8 @@ class Intake:
         now: datetime,
         covers: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self._source, self._root, self._run_id, self._covers = source, root, run_id, covers
-        self._seen = SeenRows(root, source.spec, now)
-        if source.exhaustive:
-            self._seen.restrict(covers)
+        self._source, self._root, self._run_id = source, root, run_id
+        self._seen = SeenRows(root, source.spec, now, covers)
         self._parts = RawParts(root, source.spec, run_id, now)
         self._tally = Tally(source.spec)
         self._forgotten = Forgotten.load(root)
@@ -57,7 +55,7 @@ class Intake:
 
     def repeat(self, state: str, since: str) -> int:
         """Take in what the reading at `since` (ISO time) met, unchanged, with its state; return how many."""
-        self._state, unchanged = state, self._seen.touch_all(since)
+        self._state, unchanged = state, self._seen.meet_again(since)
         self._tally.count("listed", "unchanged", number=unchanged)
         return unchanged
 
@@ -84,7 +82,7 @@ class Intake:
         self._error = error
         self._state = "partial" if self._tally.listed or error.reason == _QUOTA else "failed"
         if self._source.exhaustive or self._state == "failed":
-            self._seen.mark_stale(filter(self._covers, self._seen.ids()))
+            self._seen.mark_stale()
 
     def close(self) -> SourceReport:
         """Write what is left to write, and return the report."""
@@ -94,9 +92,7 @@ class Intake:
 
     def _checkpoint(self) -> None:
         """Write what is known now, so that a run that dies later need not look at it again."""
-        if self._seen.has_changes():
-            self._source.unsettle(self._seen.altered())
-            self._seen.write()
+        self._seen.write(self._source.unsettle)
         # Every caller has written the parts before: what was yielded so far is on disk.
         self._source.settled()
 
@@ -149,31 +145,25 @@ class Intake:
             detail = f"{raw.path or raw.doc_id}: the source holds this id twice, the first counts"
             self._drop(raw.doc_id, "duplicate_id", detail, lost_to=raw.doc_id)
             return
-        self._seen.meet(raw.doc_id)
-        same = self._seen.has_digest(raw.doc_id, digest_of(raw))
-        known = "unchanged" if same else "changed"
-        self._tally.count("listed", known if self._seen.is_held(raw.doc_id) else "new")
-        if same:
-            self._seen.touch(raw.doc_id)
-        else:
+        verdict = self._seen.meet(raw.doc_id, digest_of(raw))
+        self._tally.count("listed", "new" if verdict == "returned" else verdict)
+        if verdict in ("new", "changed"):
             self._parts.add(raw)
 
     def _unchanged(self, doc_ids: Collection[str]) -> None:
         for doc_id in (d for d in doc_ids if not self._seen.is_met(d)):
-            if not self._seen.has_row(doc_id):
-                self._tally.count("listed")
+            verdict = self._seen.meet(doc_id, None)
+            self._tally.count("listed")
+            if verdict == "unknown":
                 reason = FORGOTTEN if self._forgotten.covers(doc_id) else "unknown"
                 self._drop(doc_id, reason, "said to be unchanged, not held")
-                continue
-            self._seen.meet(doc_id)
-            self._tally.count("listed", "unchanged" if self._seen.is_held(doc_id) else "new")
-            self._seen.touch(doc_id)
+            else:
+                self._tally.count("new" if verdict == "returned" else verdict)
 
     def _gone(self, item: Gone) -> None:
         for doc_id in item.doc_ids:
-            if not self._seen.is_held(doc_id) or self._seen.is_met(doc_id):
+            if not self._seen.retire(doc_id):
                 continue
-            self._seen.retire(doc_id)
             self._tally.count("listed", item.reason)
             departed = Dropped(doc_id, self._source.spec, item.reason, item.detail)
             # At once, not at the end: a departure is replayed from this row, and a run may die before.
@@ -185,8 +175,7 @@ class Intake:
         for doc_id in self._seen.unmet():
             if doc_id in there or doc_id.startswith(folders):
                 self._seen.mark_stale([doc_id])
-            elif whole:
-                self._seen.retire(doc_id)
+            elif whole and self._seen.retire(doc_id):
                 self._tally.count("retired")
 
     def _drop(self, doc_id: str, reason: str, detail: str, lost_to: str | None = None) -> None:

@@ -16,7 +16,8 @@ from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.http.stream import drain
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
-from tasks.crawl.sources import SourceOptions, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 
 _LISTS = "skillsmp"  # lists thousands of repositories; one of them can be looked at alone
 
@@ -118,7 +119,7 @@ class ListedRepository(RepositorySource):
     """One repository (`owner/repo` in lower case) of a marketplace's list, looked at now, due or not."""
 
     def __init__(self, spec: str, repository: str, options: SourceOptions) -> None:
-        super().__init__(spec, options.root, options.reach, options.limits, options.now)
+        super().__init__(spec, options)
         self._repository = repository
 
     def read(self) -> Iterator[Item]:

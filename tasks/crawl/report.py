@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import polars as pl
 
@@ -14,31 +14,21 @@ from tasks.crawl.source.protocol import RequestUsage
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """The outcome of crawling one source once.
-
-    Args:
-        state: `complete` (read to its end), `limited` (as far as --limit goes), `partial` (it broke off, or
-            the day's quota ended) or `failed` (nothing could be read).
-        listed: Documents looked at, whatever came of them.
-        retired: Documents that their source no longer holds.
-        withdrawn: Documents that may no longer be served, as after a takedown.
-        failed: Number of drops by reason, with the reason why the source itself broke off.
-        requests: HTTP requests sent, retries included.
-        quota_left: Requests left of the day's quota; None: there is no quota.
-        message: Why the source broke off.
-    """
+    """The outcome of crawling one source once."""
 
     source: str
+    # `complete` (read to its end), `limited` (as far as --limit goes), `partial` (it broke off, or the day's
+    # quota ended) or `failed` (nothing could be read).
     state: str = "complete"
-    listed: int = 0
+    listed: int = 0  # documents looked at, whatever came of them
     new: int = 0
     changed: int = 0
     unchanged: int = 0
-    retired: int = 0
-    withdrawn: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
-    requests: int = 0
-    quota_left: int | None = None
+    retired: int = 0  # their source no longer holds them
+    withdrawn: int = 0  # they may no longer be served, as after a takedown
+    failed: dict[str, int] = field(default_factory=dict)  # drops by reason, and why the source broke off
+    requests: int = 0  # sent, retries included
+    quota_left: int | None = None  # requests left of the day's quota; None: there is no quota
     message: str | None = None
 
 
@@ -69,7 +59,7 @@ class Tally:
         self._dropped.append(row)
 
     def dropped(self, run_id: str) -> pl.DataFrame:
-        """Return the rows dropped, as DROPPED."""
+        """Return the rows that were dropped."""
         return to_frame(self._dropped, DROPPED, run_id=run_id)
 
     def unreadable(self) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -84,12 +74,5 @@ class Tally:
         """Return the report of a crawl that ended in `state`, broken off by `error` or not."""
         failed = Counter(row.reason for row in self._dropped)
         failed.update([error.reason] if error else [])
-        return SourceReport(
-            self._source,
-            state,
-            **self._counts,
-            failed=dict(failed),
-            requests=usage.requests,
-            quota_left=usage.quota_left,
-            message=str(error) if error else None,
-        )
+        network = {"failed": dict(failed), "message": str(error) if error else None, **asdict(usage)}
+        return SourceReport(self._source, state, **self._counts, **network)  # type: ignore[arg-type]

@@ -7,13 +7,15 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
 from storage.root import Root
 from storage.schemas import RawDocument
 from storage.state import SEEN, seen_table
+
+Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown"]
 
 
 def digest_of(raw: RawDocument) -> str:
@@ -30,100 +32,80 @@ def digest_of(raw: RawDocument) -> str:
 
 
 class SeenRows:
-    """The rows of one source, and the changes to them that are not written yet.
+    """The rows of one source, and the changes to them that are not written yet."""
 
-    A document is held if it has a row and is not retired.
-    """
-
-    def __init__(self, root: Root, spec: str, now: datetime) -> None:
+    def __init__(self, root: Root, spec: str, now: datetime, covers: Callable[[str], bool]) -> None:
         self._table, self._spec, self._now = seen_table(root), spec, now
         known = self._table.read().filter(pl.col("source") == spec)
         self._known: dict[str, dict[str, Any]] = {row["doc_id"]: row for row in known.to_dicts()}
+        self._covers = covers
         self._changes: dict[str, dict[str, Any]] = {}
         self._met: set[str] = set()
         self._explained: set[str] = set()  # not met, but known to be missed or gone
-
-    def restrict(self, covers: Callable[[str], bool]) -> None:
-        """Ignore the rows of all other documents: a reading of a part tells nothing about them."""
-        self._known = {doc_id: row for doc_id, row in self._known.items() if covers(doc_id)}
-
-    def ids(self) -> list[str]:
-        """Return the ids that have a row."""
-        return list(self._known)
 
     def is_met(self, doc_id: str) -> bool:
         """Tell whether this reading has met a document."""
         return doc_id in self._met
 
-    def meet(self, doc_id: str) -> None:
-        """Note that this reading has met a document."""
+    def meet(self, doc_id: str, digest: str | None) -> Verdict:
+        """Note that a document was met; a `new` or `changed` one has to be `put` later.
+
+        A digest of None stands for that of its row: the document is `unknown` if it has no row.
+        """
+        row = self._row(doc_id)
+        if row is None and digest is None:
+            return "unknown"
         self._met.add(doc_id)
+        if row is None or digest not in (None, row["digest"]):
+            return "changed" if _is_held(row) else "new"
+        self._touch(row)
+        return "unchanged" if _is_held(row) else "returned"
 
-    def has_row(self, doc_id: str) -> bool:
-        """Tell whether a document was ever seen."""
-        return self._row(doc_id) is not None
-
-    def is_held(self, doc_id: str) -> bool:
-        """Tell whether a document has a row and is not retired."""
-        row = self._row(doc_id)
-        return row is not None and row["retired_at"] is None
-
-    def has_digest(self, doc_id: str, digest: str) -> bool:
-        """Tell whether a document's row has this digest."""
-        row = self._row(doc_id)
-        return row is not None and row["digest"] == digest
-
-    def unmet(self) -> list[str]:
-        """Return the held documents that were neither met nor reported as missed or gone."""
-        explained = self._met | self._explained
-        return [doc_id for doc_id in self._known if doc_id not in explained and self.is_held(doc_id)]
-
-    def touch(self, doc_id: str) -> None:
-        """Note that a document that has a row was seen now, unchanged."""
-        row = self._changes.get(doc_id) or self._known[doc_id]
-        seen_now = {"last_seen_at": self._now, "stale_since": None, "retired_at": None}
-        self._changes[doc_id] = {**row, **seen_now}
-
-    def touch_all(self, since: str) -> int:
-        """Note that the documents met by the reading at `since` (ISO time) were seen now; return how many."""
+    def meet_again(self, since: str) -> int:
+        """Note that the documents met by the reading at `since` (ISO time) are unchanged; return how many."""
         last = datetime.fromisoformat(since)
         # Equal, not later: after a clock was set back, older readings may have later times.
-        met = [d for d, row in self._known.items() if self.is_held(d) and row["last_seen_at"] == last]
-        for doc_id in met:
-            self.touch(doc_id)
-        return len(met)
+        rows = [row for row in self._known.values() if _is_held(row) and row["last_seen_at"] == last]
+        for row in rows:
+            self._touch(row)
+        return len(rows)
 
     def put(self, raw: RawDocument, part: str) -> None:
         """Note that a new or changed document was written to a raw part."""
         first = (self._row(raw.doc_id) or {}).get("first_seen_at", self._now)
-        self._changes[raw.doc_id] = {
+        self._touch({
             "doc_id": raw.doc_id, "source": self._spec, "digest": digest_of(raw), "raw_part": part,
-            "first_seen_at": first, "last_seen_at": self._now, "stale_since": None, "retired_at": None,
-        }  # fmt: skip
+            "first_seen_at": first,
+        })  # fmt: skip
 
-    def mark_stale(self, doc_ids: Iterable[str]) -> None:
-        """Note that these documents could not be looked at: unknown is never deleted."""
-        for doc_id in doc_ids:
+    def mark_stale(self, doc_ids: Iterable[str] | None = None) -> None:
+        """Note that documents (None: all covered) could not be looked at: unknown is never deleted."""
+        for doc_id in filter(self._covers, self._known) if doc_ids is None else doc_ids:
             self._explained.add(doc_id)
             row = self._row(doc_id)
-            if row is not None and self.is_held(doc_id) and doc_id not in self._met:
+            if row is not None and _is_held(row) and doc_id not in self._met:
                 self._changes[doc_id] = {**row, "stale_since": row["stale_since"] or self._now}
 
-    def retire(self, doc_id: str) -> None:
-        """Note that a held document has left the source."""
+    def retire(self, doc_id: str) -> bool:
+        """Note that a document has left the source; return False if it was met, or was not there before."""
+        row = self._row(doc_id)
+        if row is None or not _is_held(row) or doc_id in self._met:
+            return False
         self._explained.add(doc_id)
-        self._changes[doc_id] = {**(self._row(doc_id) or {}), "retired_at": self._now}
+        self._changes[doc_id] = {**row, "retired_at": self._now}
+        return True
 
-    def has_changes(self) -> bool:
-        """Tell whether there is anything to write."""
-        return bool(self._changes)
+    def unmet(self) -> list[str]:
+        """Return the covered documents that were there before and are neither met, missed nor gone."""
+        explained = self._met | self._explained
+        ids = [doc_id for doc_id in self._known if doc_id not in explained and self._covers(doc_id)]
+        return [doc_id for doc_id in ids if _is_held(self._row(doc_id))]
 
-    def altered(self) -> list[str]:
-        """Return the ids with unwritten changes of their digest or their retirement."""
-        return [doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)]
-
-    def write(self) -> None:
-        """Write the changes; rows of the same documents from other sources stay as they are."""
+    def write(self, unsettle: Callable[[list[str]], None]) -> None:
+        """Write the changes; before, tell `unsettle` which documents change their digest or retirement."""
+        if not self._changes:
+            return
+        unsettle([doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)])
         ids = list(self._changes)
         others = self._table.read().filter(pl.col("doc_id").is_in(ids), pl.col("source") != self._spec)
         rows = pl.DataFrame(list(self._changes.values()), schema=SEEN)
@@ -133,6 +115,14 @@ class SeenRows:
 
     def _row(self, doc_id: str) -> dict[str, Any] | None:
         return self._changes.get(doc_id) or self._known.get(doc_id)
+
+    def _touch(self, row: dict[str, Any]) -> None:
+        now = {"last_seen_at": self._now, "stale_since": None, "retired_at": None}
+        self._changes[row["doc_id"]] = {**row, **now}
+
+
+def _is_held(row: dict[str, Any] | None) -> bool:
+    return row is not None and row["retired_at"] is None
 
 
 def _differs(before: dict[str, Any] | None, row: dict[str, Any]) -> bool:

@@ -14,7 +14,8 @@ from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
 from tasks.crawl.http.network import Reach
 from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
-from tasks.crawl.sources import SourceOptions, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 
 
 @task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)

@@ -13,7 +13,8 @@ from storage.root import Root
 from storage.served import require_served
 from storage.state import nodes_table
 from tasks.crawl.source.protocol import Source
-from tasks.crawl.sources import SourceOptions, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 from tasks.retrieve.versions.doctor import examine
 from tests.support.crawling import reach_of
 from tests.support.faults import Place, answers, contents, index_of

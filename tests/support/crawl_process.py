@@ -12,7 +12,8 @@ from pathlib import Path
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import collect
-from tasks.crawl.sources import SourceOptions, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 from tests.support.crawling import reach_of
 
 

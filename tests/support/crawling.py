@@ -16,7 +16,8 @@ from storage.state import aliases_table, seen_table
 from tasks.crawl.collect import collect
 from tasks.crawl.http.network import Reach
 from tasks.crawl.report import SourceReport
-from tasks.crawl.sources import SourceOptions, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 
 FIRST_NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
 _URLS = {

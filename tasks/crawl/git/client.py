@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -19,6 +20,7 @@ from tasks.crawl.source.identity import hide_credentials
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, other sources must still work
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
+_NETWORK = {"GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS)}  # the environment of commands that use the remote
 _PIECE = 1 << 16  # bytes
 _KINDS: dict[bytes, Literal["link", "submodule"]] = {b"120000": "link", b"160000": "submodule"}
 _FOLDER = b"040000"
@@ -141,10 +143,11 @@ class GitClient:
     """
 
     def __init__(self, url: str, source: str, *, timeout: float) -> None:
-        self._url, self._source, self._timeout = url, source, timeout
+        self._source, self._timeout = source, timeout
         self._missing: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="skillery-git-", ignore_cleanup_errors=True)
         self._git = open_git(Path(self._folder.name), {"remote.origin.url": url})
+        self._run = partial(run_git, self._git, source=source, timeout=timeout, url=url)
 
     def __enter__(self) -> GitClient:
         return self
@@ -156,7 +159,7 @@ class GitClient:
     def commit_of(self, ref: str) -> str:
         """Return the commit that a branch, a tag or HEAD names on the remote now; tags are dereferenced."""
         names = [ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
-        listed = self._run("ls-remote", "origin", ref, f"{ref}^{{}}", network=True).decode()
+        listed = self._run("ls-remote", "origin", ref, f"{ref}^{{}}", env=_NETWORK).decode()
         found = {name: commit for commit, name in (line.split("\t") for line in listed.splitlines())}
         name = next((name for name in names if name in found), None)
         if name is None:
@@ -166,7 +169,7 @@ class GitClient:
     def fetch(self, ref: str) -> str:
         """Fetch the commit of a branch, a tag, a full commit id or HEAD with its trees, and return its id."""
         options = ["--quiet", "--depth=1", "--no-tags", "--filter=blob:none"]
-        self._run("fetch", *options, "origin", ref, network=True)
+        self._run("fetch", *options, "origin", ref, env=_NETWORK)
         commit = self._run("rev-parse", "--verify", "FETCH_HEAD^{commit}").decode().strip()
         # A server without filters sends everything, so what is missing must be asked, not assumed.
         objects = self._run("rev-list", "--objects", "--no-object-names", "--missing=print", commit)
@@ -186,7 +189,7 @@ class GitClient:
                 raise
             # Servers of the old protocol can filter, but send no object by its id.
             options = ["--quiet", "--refetch", "--depth=1", "--no-tags", "--no-filter"]
-            self._run("fetch", *options, "origin", ref, network=True)
+            self._run("fetch", *options, "origin", ref, env=_NETWORK)
             self._missing.clear()
 
     def _fetch_objects(self, blobs: list[str]) -> None:
@@ -194,7 +197,7 @@ class GitClient:
         with tempfile.TemporaryFile() as names:
             names.write("".join(f"{blob}\n" for blob in blobs).encode())
             names.seek(0)
-            self._run("fetch", *options, "origin", network=True, istream=names)
+            self._run("fetch", *options, "origin", env=_NETWORK, istream=names)
 
     def entries(self, commit: str) -> tuple[list[SourceEntry], dict[str, str]]:
         """Return every path of a commit except folders, and the tree id of every folder (the root: empty)."""
@@ -227,8 +230,3 @@ class GitClient:
         finally:
             while stream.read(_PIECE):  # an unread rest would stand before the next object
                 pass
-
-    def _run(self, *arguments: str, network: bool = False, istream: BinaryIO | None = None) -> bytes:
-        env = {"GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS)} if network else {}
-        options = {"source": self._source, "timeout": self._timeout, "url": self._url}
-        return run_git(self._git, *arguments, env=env, istream=istream, **options)  # type: ignore[arg-type]

@@ -96,11 +96,11 @@ class GitSource(WholeSource):
     def _document(
         self, skill: BundledSkill, client: GitClient, commit: str, trees: dict[str, str]
     ) -> RawDocument | Dropped:
-        row = read_skill(skill, lambda entry: client.read(entry.key), self._limits, self.spec)
-        if isinstance(row, Dropped):
-            return row
-        return replace(
-            row,
+        return read_skill(
+            skill,
+            lambda entry: client.read(entry.key),
+            self._limits,
+            self.spec,
             repo=repository_name(self._url),
             ref=self._ref,
             commit=commit,

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
-from datetime import datetime
 
-from storage.root import Root
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.github.due import Unit
 from tasks.crawl.github.fetch import Look
-from tasks.crawl.http.network import Reach
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.remote import RemoteSource
+from tasks.crawl.source.remote import RemoteSource, SourceOptions
 
 
 class RepositorySource(RemoteSource):
-    """Looks at repositories and remembers what was yielded of them.
+    """Looks at repositories and remembers what was yielded of them."""
 
-    Args:
-        now: When the reading began.
-    """
-
-    def __init__(self, spec: str, root: Root, reach: Reach, limits: DocumentLimits, now: datetime) -> None:
-        super().__init__(spec, root, reach)
-        self._repositories = Repositories(spec, root, reach, limits, now)
+    def __init__(self, spec: str, options: SourceOptions) -> None:
+        super().__init__(spec, options)
+        self._repositories = Repositories(spec, self._root, self._reach, options.limits, self._now)
 
     def unsettle(self, doc_ids: Collection[str]) -> None:
         """Forget the last look at these documents: a run that dies before `settled` has to look again."""

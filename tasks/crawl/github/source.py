@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 
 import polars as pl
 
 from storage.errors import SourceError, WrongInput
 from storage.partitions import partition_of
-from storage.root import Root
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.due import Unit, digest
 from tasks.crawl.github.fetch import Look
 from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.http.network import Reach
 from tasks.crawl.http.stream import drain
-from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import Gone, Item
+from tasks.crawl.source.remote import SourceOptions
 
 _NAME = re.compile(r"([A-Za-z0-9][\w-]{0,38}/(?!\.{1,2}(?:@|$))[\w.-]{1,100}?)(?:\.git)?(?:@(.+))?", re.ASCII)
 _REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
@@ -41,10 +38,6 @@ class GitHubSource(RepositorySource):
 
     Args:
         name: `OWNER/REPO[@REF]`.
-        root: Where state lies.
-        reach: The network as the operator set it.
-        limits: What is taken of one document at most.
-        now: When the reading began.
 
     Raises:
         WrongInput: The name has another form.
@@ -52,9 +45,9 @@ class GitHubSource(RepositorySource):
 
     exhaustive, gives_listings = True, False
 
-    def __init__(self, name: str, root: Root, *, reach: Reach, limits: DocumentLimits, now: datetime) -> None:
+    def __init__(self, name: str, options: SourceOptions) -> None:
         self._name, self._ref = split_name(name)
-        super().__init__(f"github:{name}", root, reach, limits, now)
+        super().__init__(f"github:{name}", options)
 
     def read(self) -> Iterator[Item]:
         """Yield the repository's skills and what is not taken of it.

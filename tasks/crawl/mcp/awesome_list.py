@@ -8,14 +8,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from storage.errors import SourceError, WrongInput
-from storage.root import Root
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
 from tasks.crawl.http.stream import drain
 from tasks.crawl.mcp.awesome_rows import servers_of
 from tasks.crawl.source.identity import hide_credentials, public_url
 from tasks.crawl.source.protocol import Item, Unchanged
-from tasks.crawl.source.remote import RemoteSource
+from tasks.crawl.source.remote import RemoteSource, SourceOptions
 
 _RULES = 1  # raised when the same text yields other rows: older ETags are then ignored
 _LARGEST = 20_000_000  # bytes
@@ -28,7 +26,6 @@ class AwesomeListSource(RemoteSource):
     Args:
         location: A local path, or an http(s) URL of the Markdown itself. A URL of raw.githubusercontent.com
             is asked for where `github_raw_url` says.
-        root: Where the ETag of the last reading is kept.
 
     Raises:
         WrongInput: The URL has another scheme.
@@ -36,12 +33,12 @@ class AwesomeListSource(RemoteSource):
 
     exhaustive = True
 
-    def __init__(self, location: str, root: Root, reach: Reach) -> None:
+    def __init__(self, location: str, options: SourceOptions) -> None:
         self._remote = "://" in location
         if self._remote and urlsplit(location).scheme not in ("http", "https"):
             msg = f"awesome:{hide_credentials(location)}: give a path, or an address with http:// or https://"
             raise WrongInput(msg)
-        super().__init__(f"awesome:{public_url(location) if self._remote else location}", root, reach)
+        super().__init__(f"awesome:{public_url(location) if self._remote else location}", options)
         self._location = location
         self._reached: dict[str, object] | None = None
         name = hashlib.sha256(self.spec.encode()).hexdigest()[:16]

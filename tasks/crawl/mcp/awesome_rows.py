@@ -32,22 +32,14 @@ _VARIATION = "\ufe0f"
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """One item of a list.
+    """One item of a list."""
 
-    Args:
-        line: Number of its line, from 1.
-        name: The text of its link, to `url`.
-        flags: The symbols before its description, such as 🐍, without variation selectors.
-        description: One line; may be empty.
-        sections: The headings above it, outermost first.
-    """
-
-    line: int
-    name: str
+    line: int  # the number of its line, from 1
+    name: str  # the text of its link
     url: str
-    flags: tuple[str, ...]
-    description: str
-    sections: tuple[str, ...]
+    flags: tuple[str, ...]  # the symbols before its description, such as 🐍, without variation selectors
+    description: str  # one line; may be empty
+    sections: tuple[str, ...]  # the headings above it, outermost first
 
 
 def entries(text: str) -> Iterator[ListEntry]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
-from storage.root import Root
 from storage.schemas import RawDocument
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
 from tasks.crawl.http.stream import drain
 from tasks.crawl.mcp.registry_rows import items_of
 from tasks.crawl.source.protocol import Gone, Item, Unchanged
-from tasks.crawl.source.remote import RemoteSource
+from tasks.crawl.source.remote import RemoteSource, SourceOptions
 
 FULL_DAYS = 30  # a complete reading finds what readings of changes missed
 OVERLAP = timedelta(days=1)  # of two readings of changes: the registry's clock may differ from ours
@@ -26,38 +24,22 @@ _PAGE_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """The progress that outlives a process; times are ISO 8601.
+    """The progress that outlives a process; times are ISO 8601."""
 
-    Args:
-        base: The registry's base URL; progress with another URL does not count.
-        started: When the reading under way began; None: no reading is under way.
-        since: The time whose later changes it asks for; None: it asks for everything.
-        cursor: The page it goes on with; None: the first.
-        last_full: When the last complete reading of everything began.
-        last_complete: When the last reading of either kind that reached its end began.
-    """
-
-    base: str
-    started: str | None = None
-    since: str | None = None
-    cursor: str | None = None
-    last_full: str | None = None
-    last_complete: str | None = None
+    base: str  # the registry's base URL; progress with another URL does not count
+    started: str | None = None  # when the reading under way began; None: there is none
+    since: str | None = None  # it asks for changes after this time; None: for everything
+    cursor: str | None = None  # the page it goes on with; None: the first
+    last_full: str | None = None  # when the last complete reading of everything began
+    last_complete: str | None = None  # when the last complete reading, of everything or changes, began
 
 
 class McpRegistrySource(RemoteSource):
-    """The registry's servers as documents of kind `mcp-server`, each in its latest version.
+    """The registry's servers as documents of kind `mcp-server`, each in its latest version."""
 
-    Args:
-        root: Where progress is kept, and what is known of the servers.
-        clock: Gives the time, in UTC.
-    """
-
-    def __init__(
-        self, root: Root, reach: Reach, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
-        super().__init__("mcp-registry", root, reach)
-        self._base, self._clock = reach.mcp_registry_url.rstrip("/"), clock
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__("mcp-registry", options)
+        self._base = self._reach.mcp_registry_url.rstrip("/")
         self._reached: _Progress | None = None
 
     def unsettle(self, doc_ids: Collection[str]) -> None:
@@ -126,7 +108,7 @@ class McpRegistrySource(RemoteSource):
 
     def _started(self, held: _Progress) -> _Progress:
         """Return a reading that begins now: of everything if that is due, otherwise of the changes."""
-        now = self._clock()
+        now = self._now
         full, last = (t and datetime.fromisoformat(t) for t in (held.last_full, held.last_complete))
         # A clock may have been set back: a time after now does not tell how long ago it was.
         due = not full or not timedelta() <= now - full < timedelta(FULL_DAYS) or bool(last and last > now)

@@ -23,22 +23,13 @@ _NOT_SERVED = frozenset({"missing", "html", "not-json", "denied"})
 
 @dataclass(frozen=True, slots=True)
 class ListingPage:
-    """One page of a listing.
+    """One page of a listing."""
 
-    Args:
-        number: Its number, from 1.
-        has_next: Whether the next page is to be asked for.
-        total: The number of rows that the server states, exact or not; None: it states none.
-        raw_count: Rows that the page had before any were left out.
-        capped: The listing ends here although the server states more rows than it has shown.
-    """
-
-    number: int
+    number: int  # from 1
     rows: tuple[Listing | Dropped, ...]
-    has_next: bool
-    total: int | None
-    raw_count: int
-    capped: bool = False
+    has_next: bool  # whether the next page is to be asked for
+    total: int | None  # the number of rows that the server states, exact or not
+    capped: bool = False  # the listing ends here although the server states more rows than it has shown
 
     @property
     def times(self) -> list[datetime]:
@@ -162,7 +153,7 @@ def _page(
     has_next = count > 0 and (pagination.get("hasNext") is True or count >= size)
     shown = (number - 1) * size + count
     capped = not has_next and total is not None and shown < total
-    return ListingPage(number, tuple(listing_of(r, source) for r in records), has_next, total, count, capped)
+    return ListingPage(number, tuple(listing_of(r, source) for r in records), has_next, total, capped)
 
 
 def _whole(value: object) -> int | None:

@@ -21,29 +21,17 @@ _PLACE = ["repository", "ref", "rest"]
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The position in a listing; times are ISO 8601.
+    """The position in a listing; times are ISO 8601."""
 
-    Args:
-        watermark: The newest row when the last walk that reached its end began; None before that.
-        newest: The newest row when the walk under way began.
-        query: The query of the walk under way; None: all rows.
-        page: Its last page that is kept; 0: none yet.
-        after: The time of that page's last row.
-        walking: Whether a walk is under way.
-        sweep: How many keywords have been asked for in all.
-        rest: Whether the marketplace has more rows than it showed when it was walked from end to end.
-        full: When it was last walked from end to end.
-    """
-
-    watermark: str | None = None
-    newest: str | None = None
-    query: str | None = None
-    page: int = 0
-    after: str | None = None
-    walking: bool = False
-    sweep: int = 0
-    rest: bool = False
-    full: str | None = None
+    watermark: str | None = None  # the newest row when the last complete walk began
+    newest: str | None = None  # the newest row when the walk under way began
+    query: str | None = None  # the query of the walk under way; None: all rows
+    page: int = 0  # its last page that is kept; 0: none yet
+    after: str | None = None  # the time of that page's last row
+    walking: bool = False  # whether a walk is under way
+    sweep: int = 0  # how many keywords have been asked for in all
+    rest: bool = False  # whether the last walk from end to end showed fewer rows than the marketplace has
+    full: str | None = None  # when the list was last walked from end to end
 
 
 class ListingState:

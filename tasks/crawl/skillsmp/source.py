@@ -16,7 +16,6 @@ import polars as pl
 
 from storage.errors import SourceError
 from storage.partitions import PARTITIONS
-from storage.root import Root
 from storage.schemas import Listing
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.changes import as_listed
@@ -24,14 +23,13 @@ from tasks.crawl.github.due import Unit, due, units_of
 from tasks.crawl.github.fetch import Look
 from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
 from tasks.crawl.http.secrets import SKILLSMP_KEY, credential
 from tasks.crawl.http.stream import drain
 from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 from tasks.crawl.skillsmp.cursor import ListingState, as_time, not_taken
 from tasks.crawl.skillsmp.walk import walk
-from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import Item
+from tasks.crawl.source.remote import SourceOptions
 
 _PAGE_TRIES = 2  # each with the client's own retries
 # The sweep's keywords, from names and descriptions of skills, the most common ones first.
@@ -72,24 +70,12 @@ class SkillsMPSource(RepositorySource):
 
     Args:
         query: Words to look for; empty: everything.
-        root: Where state lies.
-        now: When the reading began.
-        limit: How many rows are wanted; None: all.
     """
 
-    def __init__(
-        self,
-        query: str,
-        root: Root,
-        *,
-        reach: Reach,
-        limits: DocumentLimits,
-        now: datetime,
-        limit: int | None,
-    ) -> None:
-        super().__init__(f"skillsmp:{query}" if query else "skillsmp", root, reach, limits, now)
-        self._query, self._now, self._limit = query or None, now, limit
-        self._state = ListingState(root, self.spec, reach.skillsmp_url, now)
+    def __init__(self, query: str, options: SourceOptions) -> None:
+        super().__init__(f"skillsmp:{query}" if query else "skillsmp", options)
+        self._query, self._limit = query or None, options.limit
+        self._state = ListingState(options.root, self.spec, self._reach.skillsmp_url, options.now)
         self._trouble: HttpTerminal | HttpTransient | None = None
 
     def read(self) -> Iterator[Item]:
@@ -183,9 +169,9 @@ class SkillsMPSource(RepositorySource):
                     raise
         done = replace(state.cursor, walking=False, query=None, page=0, after=None)
         if main:
-            if until is None:
-                done = replace(done, rest=capped, full=self._now.isoformat())
             done = replace(done, watermark=done.newest or done.watermark)
+        if main and until is None:
+            done = replace(done, rest=capped, full=self._now.isoformat())
         state.move(done)
 
     def _until(self) -> datetime | None:

@@ -17,19 +17,13 @@ _LICENCE = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
-    """One path of a source.
+    """One path of a source."""
 
-    Args:
-        path: Relative to the source's root, with `/`.
-        kind: `unreadable` is no file, folder or link, or access to it is denied.
-        key: The id of a git object, or the path as the file system spells it.
-        note: The target of a link, or why the entry is unreadable.
-    """
-
-    path: str
+    path: str  # relative to the source's root, with `/`
+    # `unreadable` is no file, folder or link, or access to it is denied.
     kind: Literal["file", "link", "submodule", "unreadable"] = "file"
-    key: str = ""
-    note: str = ""
+    key: str = ""  # the id of a git object, or the path as the file system spells it
+    note: str = ""  # the target of a link, or why the entry is unreadable
 
     @property
     def folder(self) -> str:
@@ -49,20 +43,13 @@ class SourceEntry:
 
 @dataclass(frozen=True, slots=True)
 class BundledSkill:
-    """A SKILL.md that will be read, with the files that belong to it.
-
-    Args:
-        entry: The SKILL.md.
-        files: Files below its folder, without those of nested skills.
-        odd: Links and unreadable entries below its folder.
-        licences: Licence files of its folder, then of each folder above it.
-    """
+    """A SKILL.md that will be read, with the files that belong to it."""
 
     doc_id: str
-    entry: SourceEntry
-    files: tuple[SourceEntry, ...]
-    odd: tuple[SourceEntry, ...]
-    licences: tuple[SourceEntry, ...]
+    entry: SourceEntry  # the SKILL.md
+    files: tuple[SourceEntry, ...]  # below its folder, without those of nested skills
+    odd: tuple[SourceEntry, ...]  # links and unreadable entries below its folder
+    licences: tuple[SourceEntry, ...]  # of its folder, then of each folder above it
 
 
 def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[BundledSkill | Dropped]:

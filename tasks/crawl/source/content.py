@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from storage.schemas import BundledFile, Dropped, Finding, LicenceFile, RawDocument
 from tasks.crawl.source.bundle import BundledSkill, SourceEntry
@@ -58,9 +58,9 @@ def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
 
 
 def read_skill(
-    skill: BundledSkill, read: Reader, limits: DocumentLimits, source: str
+    skill: BundledSkill, read: Reader, limits: DocumentLimits, source: str, **origin: Any
 ) -> RawDocument | Dropped:
-    """Return a skill as fetched, or why its SKILL.md could not be read.
+    """Return a skill as fetched, with fields on its origin, or why its SKILL.md could not be read.
 
     Over `limits.document_bytes` the content is None; size and hash are known, and a finding says why. Each
     other file of the bundle that cannot be read becomes a finding too.
@@ -73,7 +73,7 @@ def read_skill(
     findings = [] if fits else [too_large(text.size, limits.document_bytes)]
     findings += [_odd(entry) for entry in skill.odd]
     files = _read_files(skill, read, limits, findings)
-    return RawDocument(
+    document = RawDocument(
         doc_id=skill.doc_id,
         source=source,
         content=text.head if fits else None,
@@ -84,6 +84,7 @@ def read_skill(
         licence_files=tuple(_read_licences(skill, read, limits, findings)),
         findings=tuple(findings),
     )
+    return replace(document, **origin)
 
 
 def _why(error: OSError) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from storage.errors import SourceError
@@ -57,7 +56,11 @@ class DirectorySource(WholeSource):
         repository = repository_name(root.as_uri())
         rows = plan(_walk(root), repository, self.spec)
         for row in rows:
-            yield row if isinstance(row, Dropped) else self._document(row, root, repository)
+            if isinstance(row, Dropped):
+                yield row
+            else:
+                url = (root / row.entry.folder).as_uri()
+                yield read_skill(row, _read, self._limits, self.spec, repo=repository, url=url)
         if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this folder")
 
@@ -65,12 +68,6 @@ class DirectorySource(WholeSource):
         if not self._path.is_dir():
             raise SourceError(self.spec, "missing", "there is no such folder; check the path")
         return self._path.resolve()
-
-    def _document(self, skill: BundledSkill, root: Path, repository: str) -> RawDocument | Dropped:
-        row = read_skill(skill, lambda entry: _read(entry.key), self._limits, self.spec)
-        if isinstance(row, Dropped):
-            return row
-        return replace(row, repo=repository, url=(root / skill.entry.folder).as_uri())
 
 
 def _walk(root: Path) -> Iterator[SourceEntry]:
@@ -116,9 +113,9 @@ def _printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", errors="replace")
 
 
-def _read(path: str) -> Iterator[bytes]:
+def _read(entry: SourceEntry) -> Iterator[bytes]:
     # Since it was listed, a file may have become a link or a pipe.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(entry.key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         while piece := file.read(_PIECE):
             yield piece

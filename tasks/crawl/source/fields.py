@@ -21,29 +21,20 @@ def time_of(value: object) -> datetime | None:
     Known forms are seconds since 1970, as a number or as text, milliseconds where they exceed 10^12, and ISO
     8601, which is UTC where it names no zone.
     """
-    if isinstance(value, str):
-        number = _number(value)
-        return _from_iso(value.strip()) if number is None else _from_epoch(number)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _from_epoch(value)
-    return None
-
-
-def _number(text: str) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
     try:
-        return float(text)
+        seconds = float(value)
     except ValueError:
-        return None
-
-
-def _from_epoch(value: float) -> datetime | None:
-    # Nothing was updated at 1970's first second: a zero means unknown.
-    if not value > 0:
+        return _from_iso(str(value).strip())
+    except OverflowError:
         return None
     try:
-        return datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
+        moment = datetime.fromtimestamp(seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds, UTC)
     except (OverflowError, ValueError, OSError):
         return None
+    # Nothing was updated at 1970's first second: a zero means unknown.
+    return moment if seconds > 0 else None
 
 
 def _from_iso(text: str) -> datetime | None:

@@ -22,19 +22,12 @@ _PAGES = {
 
 @dataclass(frozen=True, slots=True)
 class GithubUrl:
-    """A folder of a repository on github.com.
+    """A folder of a repository on github.com."""
 
-    Args:
-        owner: As written; GitHub compares it in any letter case.
-        repo: As written, without `.git`.
-        kind: `tree` of a folder, `blob` of a file, `root` of the repository itself.
-        rest: A ref, which may contain slashes, and then the folder; empty for `root`.
-    """
-
-    owner: str
-    repo: str
-    kind: Literal["root", "tree", "blob"] = "root"
-    rest: tuple[str, ...] = ()
+    owner: str  # as written; GitHub compares it in any letter case
+    repo: str  # as written, without `.git`
+    kind: Literal["root", "tree", "blob"] = "root"  # the repository itself, a folder, or a file's folder
+    rest: tuple[str, ...] = ()  # a ref, which may contain slashes, and then the folder
 
     @property
     def repository(self) -> str:

@@ -1,9 +1,11 @@
-"""The base of remote sources, which are read over HTTP and count their requests."""
+"""The options of all sources, and the base of remote ones, which are read over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import polars as pl
 
@@ -13,7 +15,25 @@ from storage.state import seen_table
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.network import Reach
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import RequestUsage
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How a source is read."""
+
+    root: Root  # where state lies
+    now: datetime  # when the reading begins
+    limit: int | None = None  # how many documents are wanted; None: all
+    max_document_bytes: int = 2_000_000  # a longer SKILL.md is recorded without its content
+    git_timeout: float = 300.0  # longest time of one git command, seconds
+    reach: Reach = field(default_factory=Reach)  # the network as the operator set it
+
+    @property
+    def limits(self) -> DocumentLimits:
+        """The most that is taken of one document."""
+        return DocumentLimits(document_bytes=self.max_document_bytes)
 
 
 class RemoteSource:
@@ -21,8 +41,8 @@ class RemoteSource:
 
     exhaustive, gives_listings = False, True
 
-    def __init__(self, spec: str, root: Root, reach: Reach) -> None:
-        self.spec, self._root, self._reach = spec, root, reach
+    def __init__(self, spec: str, options: SourceOptions) -> None:
+        self.spec, self._root, self._reach, self._now = spec, options.root, options.reach, options.now
         self._usage = RequestUsage()
 
     def version(self) -> str | None:

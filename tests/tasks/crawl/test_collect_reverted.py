@@ -12,7 +12,7 @@ from tasks.crawl.collect import collect_some
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.refresh import Target, open_part, wanted_of
-from tasks.crawl.sources import SourceOptions
+from tasks.crawl.source.remote import SourceOptions
 from tests.support.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World

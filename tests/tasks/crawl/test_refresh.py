@@ -13,7 +13,7 @@ from storage.state import read_sources, seen_table
 from tasks.crawl.collect import collect_some
 from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
 from tasks.crawl.report import SourceReport
-from tasks.crawl.sources import SourceOptions
+from tasks.crawl.source.remote import SourceOptions
 from tests.support.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace

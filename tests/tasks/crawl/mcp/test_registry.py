@@ -16,6 +16,7 @@ from tasks.crawl.http.network import Reach
 from tasks.crawl.mcp.registry import FULL_DAYS, McpRegistrySource
 from tasks.crawl.report import SourceReport
 from tasks.crawl.source.protocol import Item
+from tasks.crawl.source.remote import SourceOptions
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -37,7 +38,7 @@ class Nights:
 
     def source(self) -> McpRegistrySource:
         reach = Reach(mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0)
-        return McpRegistrySource(self.root, reach, clock=lambda: self.night)
+        return McpRegistrySource(SourceOptions(self.root, self.night, reach=reach))
 
     def pass_days(self, days: int) -> None:
         self.night += timedelta(days=days)

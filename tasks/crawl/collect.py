@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from storage.root import Root
 from storage.state import read_sources, write_source
 from tasks.crawl.intake import Intake
 from tasks.crawl.report import SourceReport
+from tasks.crawl.seen import Covers
 from tasks.crawl.source.protocol import Source
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 
@@ -58,9 +59,7 @@ def collect(
     return report
 
 
-def collect_some(
-    source: Source, root: Root, covers: Callable[[str], bool], *, run_id: str, now: datetime
-) -> SourceReport:
+def collect_some(source: Source, root: Root, covers: Covers, *, run_id: str, now: datetime) -> SourceReport:
     """Read the documents of `source` whose ids are covered and report; all others stay as they are.
 
     A covered document that the source no longer holds is retired. The source's remembered version is

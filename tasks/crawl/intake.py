@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from storage.errors import SourceError, SourceUnavailable
@@ -14,7 +14,7 @@ from storage.state import append_dropped
 from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import RawParts
 from tasks.crawl.report import SourceReport, Tally
-from tasks.crawl.seen import SeenRows, digest_of
+from tasks.crawl.seen import Covers, SeenRows, digest_of
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
@@ -32,17 +32,11 @@ class Intake:
     in between repeats work, and loses none.
 
     Args:
-        now: When the reading began.
-        covers: Which documents are wanted, where only a part of the source is read.
+        covers: Which documents are wanted, if only a part of the source is read.
     """
 
     def __init__(
-        self,
-        source: Source,
-        root: Root,
-        run_id: str,
-        now: datetime,
-        covers: Callable[[str], bool] = lambda _: True,
+        self, source: Source, root: Root, run_id: str, now: datetime, covers: Covers = lambda _: True
     ) -> None:
         self._source, self._root, self._run_id = source, root, run_id
         self._seen = SeenRows(root, source.spec, now, covers)

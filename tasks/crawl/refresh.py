@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from storage.errors import WrongInput
 from storage.root import Root
-from storage.schemas import Dropped, Listing, RawDocument
+from storage.schemas import Listing
 from storage.state import listed_table, repositories_table, seen_table
 from tasks.crawl.github.due import Unit, units_of
 from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.http.stream import drain
+from tasks.crawl.seen import Covers
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.remote import SourceOptions
@@ -56,26 +57,20 @@ def sources_of(root: Root, target: Target) -> list[str]:
     return sorted(found)
 
 
-def wanted_of(spec: str, target: Target) -> Callable[[str], bool]:
-    """Return which ids a refresh of the target takes from a source: of a repository's look, all.
+def open_part(spec: str, target: Target, options: SourceOptions) -> tuple[Source, Covers]:
+    """Return a source of what a refresh of the target takes from a spec's source, and the ids it covers.
 
-    A look is remembered with the commit it saw, so that none of its documents may be left out.
-    """
-    if spec.startswith("github:"):
-        return lambda _: True
-    return Target(target.repository).covers if spec.startswith(_LISTS) else target.covers
-
-
-def open_part(spec: str, target: Target, options: SourceOptions) -> Source:
-    """Return a source that yields what a refresh of the target takes of the source a spec names.
+    A look at a repository is remembered with the commit it saw, so that it covers all of its documents.
 
     Raises:
         WrongInput: The spec has none of the known forms.
     """
     if spec.startswith(_LISTS):
-        return ListedRepository(spec, target.repository, options)
+        return ListedRepository(spec, target.repository, options), Target(target.repository).covers
     source = open_source(spec, options)
-    return source if spec.startswith("github:") else PartOf(source, target.covers)
+    if spec.startswith("github:"):
+        return source, lambda _: True
+    return PartOf(source, target.covers), target.covers
 
 
 class PartOf:
@@ -85,10 +80,13 @@ class PartOf:
     documents that were not wanted now.
     """
 
-    def __init__(self, source: Source, covers: Callable[[str], bool]) -> None:
+    def __init__(self, source: Source, covers: Covers) -> None:
         self._source, self._covers = source, covers
-        self.spec, self.exhaustive = source.spec, source.exhaustive
-        self.gives_listings = source.gives_listings
+        self.spec, self.exhaustive, self.gives_listings = (
+            source.spec,
+            source.exhaustive,
+            source.gives_listings,
+        )
         self.unsettle, self.usage = source.unsettle, source.usage
 
     def version(self) -> None:
@@ -96,23 +94,16 @@ class PartOf:
 
     def read(self) -> Iterator[Item]:
         """Yield the items on wanted documents; raises as the source's own `read` does."""
-        for item in self._source.read():
-            part = self._part(item)
-            if part is not None:
-                yield part
+        yield from filter(None, map(self._part, self._source.read()))
 
     def _part(self, item: Item) -> Item | None:
         if isinstance(item, Unchanged | Missed | Gone):
             ids = tuple(doc_id for doc_id in item.doc_ids if self._covers(doc_id))
             return replace(item, doc_ids=ids) if ids else None
-        return item if self._covers(_id_of(item)) else None
+        return item if self._covers(item.source_id if isinstance(item, Listing) else item.doc_id) else None
 
     def settled(self) -> None:
         """Do nothing, as the class says."""
-
-
-def _id_of(item: RawDocument | Dropped | Listing) -> str:
-    return item.source_id if isinstance(item, Listing) else item.doc_id
 
 
 class ListedRepository(RepositorySource):

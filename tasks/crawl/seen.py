@@ -16,6 +16,7 @@ from storage.schemas import RawDocument
 from storage.state import SEEN, seen_table
 
 Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown"]
+Covers: TypeAlias = Callable[[str], bool]
 
 
 def digest_of(raw: RawDocument) -> str:
@@ -34,7 +35,7 @@ def digest_of(raw: RawDocument) -> str:
 class SeenRows:
     """The rows of one source, and the changes to them that are not written yet."""
 
-    def __init__(self, root: Root, spec: str, now: datetime, covers: Callable[[str], bool]) -> None:
+    def __init__(self, root: Root, spec: str, now: datetime, covers: Covers) -> None:
         self._table, self._spec, self._now = seen_table(root), spec, now
         known = self._table.read().filter(pl.col("source") == spec)
         self._known: dict[str, dict[str, Any]] = {row["doc_id"]: row for row in known.to_dicts()}

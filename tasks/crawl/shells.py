@@ -13,7 +13,7 @@ from storage.root import Root
 from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
 from tasks.crawl.http.network import Reach
-from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
+from tasks.crawl.refresh import Target, open_part, sources_of
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
 
@@ -40,8 +40,8 @@ def refresh_source(
 ) -> dict[str, Any]:
     """Refresh a document or repository from one source; arguments as those of `crawl_source`."""
     place, wanted = Root(root), Target(target)
-    source = open_part(spec, wanted, _source_options(place, now, None, options))
-    return asdict(collect_some(source, place, wanted_of(spec, wanted), run_id=run_id, now=now))
+    source, covers = open_part(spec, wanted, _source_options(place, now, None, options))
+    return asdict(collect_some(source, place, covers, run_id=run_id, now=now))
 
 
 def _source_options(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> SourceOptions:

@@ -137,9 +137,9 @@ class GitClient:
     """One remote repository, of which only the objects asked for are fetched; to be used in a `with`.
 
     Args:
-        url: The remote's URL, credentials included; they stay out of arguments, files and messages.
+        url: The remote's URL. Its credentials stay out of arguments, files and messages.
         source: The spec that errors carry.
-        timeout: Seconds that one command may take.
+        timeout: Longest time of one command, seconds.
     """
 
     def __init__(self, url: str, source: str, *, timeout: float) -> None:

@@ -63,11 +63,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 class SampleSource(WholeSource):
-    """Reads the sample's repository, made below a root, under a spec without the root's path.
+    """Reads the sample's repository, made below a root, with the options of `GitSource`.
 
-    Args:
-        root: Where the repository is made.
-        options: Those of `GitSource`.
+    Its spec and rows do not name the root.
     """
 
     spec = SAMPLE

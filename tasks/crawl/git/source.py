@@ -64,8 +64,7 @@ class GitSource(WholeSource):
         """Yield the commit's skills and the dropped entries; blobs are fetched for 100 documents at a time.
 
         Raises:
-            SourceError: As `version`; also `no-skill` where the commit has no SKILL.md.
-            SourceUnavailable: As `version`.
+            SourceError, SourceUnavailable: As `version`; `no-skill` if the commit has no SKILL.md.
         """
         with self._client() as client:
             commit = client.fetch(self._ref)

@@ -45,11 +45,7 @@ class AwesomeListSource(RemoteSource):
         self._state = f"state/crawl/awesome-{name}.json"
 
     def version(self) -> str | None:
-        """Return the SHA-256 of a local file; None for a URL, of which an ETag is kept instead.
-
-        Raises:
-            SourceError: As `read`.
-        """
+        """Return the SHA-256 of a local file; None for a URL, of which an ETag is kept instead."""
         return None if self._remote else hashlib.sha256(self._file()).hexdigest()
 
     def unsettle(self, doc_ids: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -25,9 +24,21 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _BADGE = re.compile(r"\[!\[[^\]]*\]\([^)]*\)\]\([^)]*\)|!\[[^\]]*\]\([^)]*\)")
 _TAG = re.compile(r"<[^>]*>")
 _LINKED = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_BETWEEN = frozenset("/,|)-–—:")  # what people put between flags, and before a description
+_GAP = re.compile(r"\A[\s\uFE0F/,|)\-–—:]+")  # what people put between flags, and before a description
 _SYMBOL = re.compile(r"[#*0-9]\uFE0F?\u20E3|\S\uFE0F?(?:\u200D\S\uFE0F?)*")  # keycaps, joined ones too
 _VARIATION = "\ufe0f"
+# The meaning of the flags of awesome-mcp-servers, from its own legend.
+_LEGEND = {
+    "🎖": "official", "🐍": "python", "📇": "typescript", "🏎": "go", "🦀": "rust", "#⃣": "csharp",
+    "☕": "java", "🌊": "cpp", "💎": "ruby", "☁": "cloud", "🏠": "local", "📟": "embedded", "🍎": "macos",
+    "🪟": "windows", "🐧": "linux",
+}  # fmt: skip
+# Sections, case-folded, whose entries are about servers but are no servers.
+_ABOUT = {
+    "clients", "community", "contributing", "frameworks", "legend", "resources", "tips & tricks",
+    "tips and tricks", "tutorials", "utilities",
+}  # fmt: skip
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,38 +95,19 @@ def _continues(line: str) -> bool:
 def _flags(text: str) -> tuple[tuple[str, ...], str]:
     """Split the symbols that a text begins with, and what stands between them, from the rest of it."""
     found: list[str] = []
-    position = 0
-    while match := _SYMBOL.match(text, position := _next(text, position)):
+    rest = _GAP.sub("", text)
+    while match := _SYMBOL.match(rest):
         symbol = match[0].replace(_VARIATION, "")
         if unicodedata.category(symbol[-1]) not in ("So", "Me"):
             break
         found.append(symbol)
-        position = match.end()
-    return tuple(found), text[position:].strip()
-
-
-def _next(text: str, position: int) -> int:
-    between = (c.isspace() or c == _VARIATION or c in _BETWEEN for c in text[position:])
-    return position + sum(itertools.takewhile(bool, between))
+        rest = _GAP.sub("", rest[match.end() :])
+    return tuple(found), rest.strip()
 
 
 def _plain(heading: str) -> str:
     """Return a heading's words without anchors, badges and links."""
     return _LINKED.sub(r"\1", _TAG.sub("", _BADGE.sub("", heading.rstrip(" \t\r#"))))
-
-
-# The meaning of the flags of awesome-mcp-servers, from its own legend.
-_LEGEND = {
-    "🎖": "official", "🐍": "python", "📇": "typescript", "🏎": "go", "🦀": "rust", "#⃣": "csharp",
-    "☕": "java", "🌊": "cpp", "💎": "ruby", "☁": "cloud", "🏠": "local", "📟": "embedded", "🍎": "macos",
-    "🪟": "windows", "🐧": "linux",
-}  # fmt: skip
-# Sections, case-folded, whose entries are about servers but are no servers.
-_ABOUT = {
-    "clients", "community", "contributing", "frameworks", "legend", "resources", "tips & tricks",
-    "tips and tricks", "tutorials", "utilities",
-}  # fmt: skip
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +131,8 @@ def servers_of(text: str, source: str) -> Iterator[Listing | RawDocument | Dropp
     for entry in entries(text):
         place, at = _place(entry.url), f"line {entry.line}, {entry.name}"
         if place is None:
-            yield Dropped("", source, "no-url", f"{at}: {_short(entry.url)} is no address of a page")
+            shown = repr(hide_credentials(entry.url)[:100])
+            yield Dropped("", source, "no-url", f"{at}: {shown} is no address of a page")
             continue
         known = first.get(doc_key(place.doc_id))
         if about := [s for s in entry.sections if s.casefold() in _ABOUT]:
@@ -195,7 +188,3 @@ def _place(url: str) -> _Place | None:
     parts = [*parts[:-1], re.sub(r"(?<=.)\.git$", "", parts[-1])] if parts else []
     doc_id = "/".join([host, *parts])
     return None if _CONTROL.search(doc_id) else _Place(doc_id, parts[0] if len(parts) > 1 else None)
-
-
-def _short(text: str) -> str:
-    return repr(hide_credentials(text)[:100])

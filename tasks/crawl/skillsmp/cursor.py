@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
@@ -104,14 +104,14 @@ def _place_of(url: str | None) -> tuple[str, str, str] | None:
     return found.repository, "".join(found.rest[:1]), "/".join(found.rest[1:])
 
 
-def not_taken(rows: Iterable[Listing | Dropped], spec: str) -> list[Dropped]:
+def not_taken(rows: Collection[Listing | Dropped], spec: str) -> list[Dropped]:
     """Return the rows of a page that are dropped: no listings, or not on GitHub."""
-    dropped = [row for row in rows if isinstance(row, Dropped)]
-    for row in rows:
-        if isinstance(row, Listing) and _place_of(row.url) is None:
-            detail = f"{row.url} is no folder of a repository on github.com"
-            dropped.append(Dropped(row.source_id, spec, "unsupported-url", detail))
-    return dropped
+    elsewhere = "is no folder of a repository on github.com"
+    return [row for row in rows if isinstance(row, Dropped)] + [
+        Dropped(row.source_id, spec, "unsupported-url", f"{row.url} {elsewhere}")
+        for row in rows
+        if isinstance(row, Listing) and _place_of(row.url) is None
+    ]
 
 
 def as_time(text: str | None) -> datetime | None:

@@ -25,21 +25,19 @@ async def walk(
 ) -> AsyncGenerator[ListingPage, None]:
     """Yield a listing's pages, newest rows first, each row once, down to rows older than `until`.
 
-    Four things may move rows during a walk:
+    Rows move while pages are read, and no row may be lost or come twice:
 
-    - Rows inserted above move others down. Those are met twice and left out the second time; the inserted
-      rows are fetched from the top before the last page is yielded.
+    - Rows inserted above move others down. Rows met twice are left out the second time; the inserted rows are
+      fetched from the top before the last page is yielded.
     - Rows removed above move others up, across a page boundary that was passed. When the total shrinks, the
       pages before are read again, back to one that begins with a known row.
-    - Rows of one age may come in another order each time. All pages are read again where the listing states
-      more rows than were met.
-    - An updated row goes to the top. If this walk misses it, a later walk down to the start time of this one
-      meets it: that time is the next walk's `until`.
+    - Rows of one age may come in another order each time. All pages are read again if more rows are stated
+      than were met.
+    - An updated row goes to the top. If this walk misses it, the next walk down to this one's start meets it.
 
-    The walk ends with the listing, or with the first page whose rows, as far as they tell their age, are all
-    older than `until` (None: no watermark). It is complete when the generator ends. A walk that broke off
-    goes on at `start_page`, the number of the last page yielded, with `after`, the time of its last row: rows
-    may have been removed meanwhile, so that pages are gone back to one that begins no later in the order.
+    The walk ends with the listing, or with a page whose rows, as far as they tell their age, are all older
+    than `until` (None: no watermark). A walk that broke off goes on at `start_page`, the last page yielded,
+    with `after`, the time of its last row: pages are gone back to one that begins no later than that.
 
     Raises:
         HttpTerminal, HttpTransient: As `SkillsMP.page`.

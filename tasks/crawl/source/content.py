@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from storage.schemas import BundledFile, Dropped, Finding, LicenceFile, RawDocument
@@ -58,9 +58,13 @@ def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
 
 
 def read_skill(
-    skill: BundledSkill, read: Reader, limits: DocumentLimits, source: str, **origin: Any
+    skill: BundledSkill,
+    read: Reader,
+    limits: DocumentLimits,
+    source: str,
+    **origin: Any,  # noqa: ANN401
 ) -> RawDocument | Dropped:
-    """Return a skill as fetched, with fields on its origin, or why its SKILL.md could not be read.
+    """Return a skill as fetched, with these fields on its origin, or why its SKILL.md could not be read.
 
     Over `limits.document_bytes` the content is None; size and hash are known, and a finding says why. Each
     other file of the bundle that cannot be read becomes a finding too.
@@ -73,9 +77,9 @@ def read_skill(
     findings = [] if fits else [too_large(text.size, limits.document_bytes)]
     findings += [_odd(entry) for entry in skill.odd]
     files = _read_files(skill, read, limits, findings)
-    document = RawDocument(
-        doc_id=skill.doc_id,
-        source=source,
+    return RawDocument(
+        skill.doc_id,
+        source,
         content=text.head if fits else None,
         size=text.size,
         raw_hash=text.sha256,
@@ -83,8 +87,8 @@ def read_skill(
         files=files,
         licence_files=tuple(_read_licences(skill, read, limits, findings)),
         findings=tuple(findings),
+        **origin,
     )
-    return replace(document, **origin)
 
 
 def _why(error: OSError) -> str:
@@ -119,16 +123,13 @@ def _read_files(
             yield piece
 
     for entry in skill.files:
-        try:
-            found = consume(within_limit(read(entry)))
-        except OSError as error:
-            findings.append(Finding("bundle.unreadable", "warning", f"{entry.path}: {_why(error)}"))
-            continue
+        found = _consume(entry, within_limit(read(entry)), 0, "bundle.unreadable", findings)
         if left < 0:
             message = f"more than the limit of {limits.bundle_bytes:,} bytes"
             findings.append(Finding("bundle.too-large", "warning", message))
             return None
-        files.append(BundledFile(entry.path[below:], found.size, found.sha256))
+        if found is not None:
+            files.append(BundledFile(entry.path[below:], found.size, found.sha256))
     return tuple(files)
 
 
@@ -136,9 +137,16 @@ def _read_licences(
     skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> Iterator[LicenceFile]:
     for entry in skill.licences:
-        try:
-            found = consume(read(entry), limits.licence_bytes)
-        except OSError as error:
-            findings.append(Finding("licence.unreadable", "warning", f"{entry.path}: {_why(error)}"))
-            continue
-        yield LicenceFile(entry.path, found.sha256, found.head.decode("utf-8", errors="replace"))
+        found = _consume(entry, read(entry), limits.licence_bytes, "licence.unreadable", findings)
+        if found is not None:
+            yield LicenceFile(entry.path, found.sha256, found.head.decode("utf-8", errors="replace"))
+
+
+def _consume(
+    entry: SourceEntry, pieces: Iterator[bytes], keep: int, code: str, findings: list[Finding]
+) -> Content | None:
+    try:
+        return consume(pieces, keep)
+    except OSError as error:
+        findings.append(Finding(code, "warning", f"{entry.path}: {_why(error)}"))
+        return None

@@ -19,23 +19,13 @@ _PIECE = 1 << 16
 
 
 class DirectorySource(WholeSource):
-    """The skills in a folder of this machine, in the order of their paths.
-
-    Args:
-        path: The folder. It may itself be a link; nothing below it is followed.
-    """
+    """The skills in a folder, in the order of their paths; the folder itself may be a link."""
 
     def __init__(self, path: str, *, limits: DocumentLimits = DEFAULT_LIMITS) -> None:
-        self.spec = f"dir:{path}"
-        self._path = Path(path).expanduser()
-        self._limits = limits
+        self.spec, self._path, self._limits = f"dir:{path}", Path(path).expanduser(), limits
 
     def version(self) -> str:
-        """Return the SHA-256 over path, size and modification time (ns) of everything below the folder.
-
-        Raises:
-            SourceError: There is no such folder.
-        """
+        """Return the SHA-256 over path, size and modification time (ns) of everything below the folder."""
         root, digest = self._root(), hashlib.sha256()
         for entry in sorted(_walk(root), key=lambda e: e.path):
             try:
@@ -79,7 +69,8 @@ def _walk(root: Path) -> Iterator[SourceEntry]:
             with os.scandir(folder) as found:
                 children = [child for child in found if child.name not in _SKIPPED]
         except OSError as error:
-            yield SourceEntry(_relative(folder, root), "unreadable", note=error.strerror or str(error))
+            why = error.strerror or str(error)
+            yield SourceEntry(_printable(folder.relative_to(root)), "unreadable", note=why)
             continue
         for child in children:
             if child.is_dir(follow_symlinks=False):
@@ -89,7 +80,7 @@ def _walk(root: Path) -> Iterator[SourceEntry]:
 
 
 def _entry(child: os.DirEntry[str], root: Path) -> SourceEntry:
-    path = _relative(Path(child.path), root)
+    path = _printable(Path(child.path).relative_to(root))
     if child.is_symlink():
         return SourceEntry(path, "link", child.path, note=_target(Path(child.path), root))
     if not child.is_file(follow_symlinks=False):
@@ -104,11 +95,7 @@ def _target(link: Path, root: Path) -> str:
     return _printable(os.path.relpath(target, link.parent) if inside else target)
 
 
-def _relative(path: Path, root: Path) -> str:
-    return _printable(path.relative_to(root).as_posix())
-
-
-def _printable(path: str) -> str:
+def _printable(path: str | Path) -> str:
     """Return a path as valid Unicode; names on disk are bytes and need not be UTF-8."""
     return os.fsencode(path).decode("utf-8", errors="replace")
 

@@ -24,11 +24,6 @@ class Remote(NamedTuple):
     host: str
     path: str
 
-    @property
-    def host_name(self) -> str:
-        """Its host without a port."""
-        return re.sub(r":\d*$", "", self.host)
-
 
 def parse_remote(url: str) -> Remote:
     """Return the parts of a URL or of the scp-like `user@host:path` (scheme `scp`).
@@ -81,7 +76,12 @@ def repository_name(url: str) -> str:
     parts[-1:] = [re.sub(r"(?<=.)\.git\Z", "", part, flags=re.I | re.S) for part in parts[-1:]]
     if local:
         return f"local/{parts[-1] if parts else 'root'}"
-    return "/".join(parts if remote.host_name in _GITHUB else [remote.host_name, *parts])
+    host = _without_port(remote.host)
+    return "/".join(parts if host in _GITHUB else [host, *parts])
+
+
+def _without_port(host: str) -> str:
+    return re.sub(r":\d*$", "", host)
 
 
 def author_of(url: str) -> str | None:
@@ -104,6 +104,6 @@ def doc_key(doc_id: str) -> str:
 def skill_url(url: str, commit: str, folder: str) -> str:
     """Return where a person can look at a skill: its folder at that commit, or the repository."""
     remote = parse_remote(url)
-    if remote.scheme == "file" or remote.host_name not in _GITHUB:
+    if remote.scheme == "file" or _without_port(remote.host) not in _GITHUB:
         return public_url(url)
     return f"https://github.com/{repository_name(url)}/tree/{commit}/{quote(folder)}".rstrip("/")

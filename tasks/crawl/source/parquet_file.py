@@ -27,24 +27,14 @@ _TEXT_TYPES = (
 
 
 class ParquetSource(WholeSource):
-    """The rows of a Parquet file with `id` (or `doc_id`) and `content`, in the file's order.
-
-    Args:
-        batch_rows: Rows that are in memory at a time.
-    """
+    """The rows of a Parquet file with `id` (or `doc_id`) and `content`, `batch_rows` in memory at a time."""
 
     def __init__(self, path: str, *, limits: DocumentLimits = DEFAULT_LIMITS, batch_rows: int = 64) -> None:
-        self.spec = f"parquet:{path}"
-        self._path = Path(path).expanduser()
-        self._limits = limits
-        self._batch_rows = batch_rows
+        self.spec, self._path = f"parquet:{path}", Path(path).expanduser()
+        self._limits, self._batch_rows = limits, batch_rows
 
     def version(self) -> str:
-        """Return the file's SHA-256.
-
-        Raises:
-            SourceError: There is no such file (`missing`), or it may not be read (`unreadable`).
-        """
+        """Return the file's SHA-256; raise SourceError if it is `missing` or `unreadable`."""
         self._check_exists()
         try:
             with self._path.open("rb") as file:
@@ -114,15 +104,12 @@ class ParquetSource(WholeSource):
         if first := seen.get(doc_key(doc_id)):
             return Dropped(doc_id, self.spec, "duplicate_id", f"row {number}", lost_to=first)
         seen[doc_key(doc_id)] = doc_id
-        return self._document(doc_id, content, row)
-
-    def _document(self, doc_id: str, content: bytes, row: dict[str, Any]) -> RawDocument:
         text = consume([content])
         fits = text.size <= self._limits.document_bytes
         owner, repo = _text(row.get("owner")), _text(row.get("repo"))
         return RawDocument(
-            doc_id=doc_id,
-            source=self.spec,
+            doc_id,
+            self.spec,
             content=content if fits else None,
             size=text.size,
             raw_hash=text.sha256,

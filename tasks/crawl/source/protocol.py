@@ -58,11 +58,11 @@ class Source(Protocol):
         """The spec, without credentials, as every row of this source carries it."""
 
     def version(self) -> str | None:
-        """Return a cheap digest of the source's present state, None when there is no cheap one.
+        """Return a digest of the source's present state, None if there is no cheap one.
 
         Raises:
             SourceError: It cannot be read.
-            SourceUnavailable: It could not be looked at this time.
+            SourceUnavailable: It could not be read this time.
         """
 
     @property
@@ -76,14 +76,14 @@ class Source(Protocol):
     def read(self) -> Iterator[Item]:
         """Yield documents and what is known of others, lazily, in the source's own stable order.
 
-        Raises as `version` does, also at its end, where only a part of it could be looked at.
+        Raises as `version`, also at its end if only a part could be read.
         """
 
     def unsettle(self, doc_ids: Collection[str]) -> None:
         """Note that what is kept of these documents is about to change.
 
-        Until `settled` is called, no remembered state may make them count as unchanged. A run that dies in
-        between leaves new text on disk, and the source may go back to the old text.
+        Until `settled`, nothing remembered may make them count as unchanged: a run that dies in between
+        leaves new text on disk, and the source may go back to the old text.
         """
 
     def settled(self) -> None:

@@ -11,7 +11,7 @@ from tasks.crawl import intake, raw_parts
 from tasks.crawl.collect import collect_some
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
-from tasks.crawl.refresh import Target, open_part, wanted_of
+from tasks.crawl.refresh import Target, open_part
 from tasks.crawl.source.remote import SourceOptions
 from tests.support.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
@@ -135,8 +135,9 @@ def test_nor_what_a_refresh_saw_of_a_curated_list(kettles: Repository, crawler: 
     as_it_was = crawler.held()
     kettles.commit({"README.md": ENTRY.format("Boils nothing").encode()})
     (doc_id,) = as_it_was
-    source = open_part(LIST, Target(doc_id), SourceOptions(crawler.root, crawler.now, reach=crawler.reach))
-    collect_some(source, crawler.root, wanted_of(LIST, Target(doc_id)), run_id="one", now=crawler.now)
+    options = SourceOptions(crawler.root, crawler.now, reach=crawler.reach)
+    source, covers = open_part(LIST, Target(doc_id), options)
+    collect_some(source, crawler.root, covers, run_id="one", now=crawler.now)
     assert crawler.held() != as_it_was
     kettles.branch("main", before)
 

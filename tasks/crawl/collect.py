@@ -1,9 +1,9 @@
-"""Collects one source into raw parts, and updates what is known of its documents."""
+"""Collects one source into raw parts, and remembers how far it was read."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 from storage.errors import NothingReadable, SourceError, SourceUnavailable
 from storage.root import Root
 from storage.state import read_sources, write_source
-from tasks.crawl.intake import Intake, SourceReport
+from tasks.crawl.intake import Intake
+from tasks.crawl.report import SourceReport
+from tasks.crawl.seen import Covers
 from tasks.crawl.source.protocol import Source
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 
 log = logging.getLogger(__name__)
-QUOTA = "quota"  # the reason of a reading that ended with the day's quota: it goes on the next day
 
 
 def collect(
@@ -28,79 +29,65 @@ def collect(
     limit: int | None = None,
     options: Mapping[str, object] | None = None,
 ) -> SourceReport:
-    """Read `source` (its first `limit` documents; None: all) and return what came of it.
+    """Read `source` (its first `limit` documents; None: all) and report what came of it.
 
-    New and changed documents go to raw parts before anything judges them; documents that were seen before
-    and are as they were cost nothing but their `last_seen_at`. A source that cannot be read, wholly or
-    from some point on, leaves its documents in place, marked stale.
+    New and changed documents go to raw parts before any filter sees them; of unchanged documents only
+    `last_seen_at` is written. If a source cannot be read, or not to its end, the documents it did not yield
+    stay in place, marked stale. `options` tells how documents are read: with others all are read again.
     """
-    reading = Intake(source, root, run_id, now)
-    report, read_as = reading.report, dict(options or {})
-    remembered = read_sources(root).get(source.spec, {})
+    intake = Intake(source, root, run_id, now)
+    read_as, remembered = dict(options or {}), read_sources(root).get(source.spec, {})
+    version: str | None = None
     try:
-        version = source.version()
-        as_it_was = version is not None and _covers(remembered, version, limit, read_as)
-        # A run that dies in here may have taken in part of what is new: should the source go back to what it
-        # was, it is not as it was read. Nor is it as of `last_read` where all was noted as seen again.
+        found = source.version()
+        as_it_was = found is not None and _covers(remembered, found, limit, read_as)
+        # A run that dies in here may have kept part of what is new: if the source then goes back to its last
+        # version, that version no longer tells what is kept.
         _forget_version(root, source.spec, remembered)
         if as_it_was:
-            report.state = str(remembered["state"])
-            report.listed = report.unchanged = reading.touch_all(remembered["last_read"])
+            unchanged = intake.repeat(str(remembered["state"]), remembered["last_read"])
             limit = remembered["limit"]
-            log.info("%s is as it was: %d documents unchanged", source.spec, report.unchanged)
+            log.info("%s is as it was: %d documents unchanged", source.spec, unchanged)
         else:
-            reading.read(limit)
+            intake.read(limit)
+        version = found
     except (SourceError, SourceUnavailable) as error:
-        version = None
-        _broke_off(reading, error, reading.known)
-    reading.close()
-    record = _record(report, remembered, now)
-    write_source(root, source.spec, {**record, "version": version, "limit": limit, "options": read_as})
+        _break_off(intake, error)
+    report = intake.close()
+    record = {**_record(report, remembered, now), "version": version, "limit": limit, "options": read_as}
+    write_source(root, source.spec, record)
     return report
 
 
-def collect_some(
-    source: Source, root: Root, covers: Callable[[str], bool], *, run_id: str, now: datetime
-) -> SourceReport:
-    """Read of `source` what `covers` wants by its id and return what came of it; all else stays as it is.
+def collect_some(source: Source, root: Root, covers: Covers, *, run_id: str, now: datetime) -> SourceReport:
+    """Read the documents of `source` whose ids are covered and report; all others stay as they are.
 
-    A document wanted that the source does not hold any more is retired. Of the source itself nothing is
-    remembered but that its next whole reading has to look at everything.
+    A covered document that the source no longer holds is retired. The source's remembered version is
+    deleted, so that its next complete reading looks at everything.
     """
-    reading = Intake(source, root, run_id, now)
-    wanted = {doc_id: row for doc_id, row in reading.known.items() if covers(doc_id)}
-    if source.exhaustive:
-        reading.known = wanted  # what it lacks of all others says nothing of them
-    # Before anything is kept, for this may die: a skill taken away, retired now and put back would pass as
+    intake = Intake(source, root, run_id, now, covers)
+    # Before anything is kept: if this run dies, a skill that was retired and put back must not count as
     # unchanged.
     _forget_version(root, source.spec, read_sources(root).get(source.spec, {}))
     try:
-        reading.read(None)
+        intake.read()
     except (SourceError, SourceUnavailable) as error:
-        _broke_off(reading, error, wanted)
-    reading.close()
-    return reading.report
+        _break_off(intake, error)
+    return intake.close()
 
 
 def _forget_version(root: Root, spec: str, remembered: dict[str, Any]) -> None:
-    """Have the next reading of a source look at everything, unless this one ends and says otherwise."""
     if remembered.get("version") is not None:
         write_source(root, spec, {**remembered, "version": None})
 
 
-def _broke_off(reading: Intake, error: SourceError | SourceUnavailable, wanted: Iterable[str]) -> None:
-    """Say why a reading ended before its source did; what was wanted and it did not come to is stale."""
-    report = reading.report
-    report.state = "partial" if report.listed or error.reason == QUOTA else "failed"
-    report.message = str(error)
-    report.failed[error.reason] = report.failed.get(error.reason, 0) + 1
-    if reading.source.exhaustive or report.state == "failed":
-        reading.mark_stale(wanted)
+def _break_off(intake: Intake, error: SourceError | SourceUnavailable) -> None:
+    intake.break_off(error)
     log.warning("%s", error)
 
 
 def require_readable(reports: list[dict[str, Any]]) -> None:
-    """Let a run go on that read at least one source.
+    """Check that a run read at least one source.
 
     Raises:
         NothingReadable: It read none; the message holds each source's.
@@ -110,7 +97,7 @@ def require_readable(reports: list[dict[str, Any]]) -> None:
 
 
 def _covers(remembered: dict[str, Any], version: str, limit: int | None, read_as: dict[str, object]) -> bool:
-    """Tell whether the last reading went as far as this one is to go, the same way, with nothing failing."""
+    """Tell whether the last reading read this version as far as this one is to go, without a failure."""
     as_it_was = remembered.get("version") == version and remembered.get("options") == read_as
     # What was forgotten stays out however often it is met; any other reason may have passed.
     if set(remembered.get("failed") or {}) - {FORGOTTEN} or not as_it_was:

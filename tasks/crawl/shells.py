@@ -1,4 +1,4 @@
-"""Prefect shells of crawl: one source is one task run."""
+"""Shells of the crawl: its Prefect tasks, one task run for each source."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
-from tasks.crawl.http.network import Network
-from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
-from tasks.crawl.sources import Opening, open_source
+from tasks.crawl.http.network import Reach
+from tasks.crawl.refresh import Target, open_part, sources_of
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 
 
 @task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)
 def crawl_source(
     root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Crawl one source into raw parts; `options` are those of Opening, `reach` as a dict."""
+    """Crawl one source into raw parts; `options` are fields of SourceOptions, `reach` as a dict."""
     place, read_as = Root(root), {"max_document_bytes": options["max_document_bytes"]}
-    source = open_source(spec, _opening(place, now, limit, options))
+    source = open_source(spec, _source_options(place, now, limit, options))
     return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
 
 
 @task(name="find-sources", cache_policy=NO_CACHE)
 def find_sources(root: str, target: str) -> list[str]:
-    """Return the specs of the sources that a document or repository came from."""
+    """Return the specs of the sources that hold a document or repository."""
     return sources_of(Root(root), Target(target))
 
 
@@ -37,14 +38,14 @@ def find_sources(root: str, target: str) -> list[str]:
 def refresh_source(
     root: str, spec: str, target: str, *, run_id: str, now: datetime, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Look again at a document or repository in one source; arguments as those of `crawl_source`."""
+    """Refresh a document or repository from one source; arguments as those of `crawl_source`."""
     place, wanted = Root(root), Target(target)
-    source = open_part(spec, wanted, _opening(place, now, None, options))
-    return asdict(collect_some(source, place, wanted_of(spec, wanted), run_id=run_id, now=now))
+    source, covers = open_part(spec, wanted, _source_options(place, now, None, options))
+    return asdict(collect_some(source, place, covers, run_id=run_id, now=now))
 
 
-def _opening(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> Opening:
-    return Opening(root, now, limit, **{**options, "reach": Network(**options["reach"])})
+def _source_options(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> SourceOptions:
+    return SourceOptions(root, now, limit, **{**options, "reach": Reach(**options["reach"])})
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)
@@ -55,7 +56,7 @@ def plan_backfill(root: str, start: str, end: str) -> list[str]:
 
 @task(name="replay-raw", task_run_name="replay {day}", cache_policy=NO_CACHE)
 def replay_raw(root: str, day: str) -> str:
-    """Put together what had been seen by the end of a day; return the root of that day's own tables."""
+    """Replay what had been seen by the end of a day; return the root of that day's own tables."""
     place = Root(root)
     into = place.at(backfill_of(day))
     replay_seen(place, day, Root(into))

@@ -1,44 +1,60 @@
-"""Which source an operator's spec names, of all that there are."""
+"""Opens one of the sources by the spec that an operator gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 from storage.errors import WrongInput
-from storage.root import Root
 from tasks.crawl.git.sample import SampleSource
 from tasks.crawl.git.source import GitSource, split_ref
 from tasks.crawl.github.source import GitHubSource, split_name
-from tasks.crawl.http.network import Network
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.mcp.registry import McpRegistrySource
 from tasks.crawl.skillsmp.source import SkillsMPSource
-from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
 from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.identity import hide_credentials, parse_remote, public_url
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.crawl.source.protocol import SAMPLE, Source
+from tasks.crawl.source.remote import SourceOptions
+
+ACCEPTED = (
+    "skillsmp[:QUERY], github:OWNER/REPO[@REF], git+URL[@REF], dir:PATH, parquet:PATH, "
+    "awesome:PATH-or-URL, mcp-registry, sample"
+)
 
 
-def parse_spec(spec: str, *, max_document_bytes: int = 2_000_000, git_timeout: float = 300.0) -> Source:
+def open_source(spec: str, options: SourceOptions) -> Source:
+    """Return the source that a spec names, without touching it.
+
+    Raises:
+        WrongInput: The spec has none of the known forms.
+    """
+    kind, _, rest = spec.partition(":")
+    limits, timeout = options.limits, options.git_timeout
+    makers: dict[str, Callable[[], Source]] = {
+        "skillsmp": lambda: SkillsMPSource(rest, options),
+        "github": lambda: GitHubSource(rest, options),
+        "awesome": lambda: AwesomeListSource(rest, options),
+        "mcp-registry": lambda: McpRegistrySource(options),
+        SAMPLE: lambda: SampleSource(options.root, limits=limits, timeout=timeout),
+    }
+    if kind in makers and normal_spec(spec):
+        return makers[kind]()
+    return parse_spec(spec, limits, timeout)
+
+
+def parse_spec(spec: str, limits: DocumentLimits = DEFAULT_LIMITS, timeout: float = 300.0) -> Source:
     """Return the source on disk or behind git that a spec names, without touching it.
 
     Only an operator's spec may come here: local paths, `file://` and SSH are allowed.
 
-    Args:
-        spec: One of the forms in `ACCEPTED`.
-        max_document_bytes: A longer SKILL.md is recorded without its content.
-        git_timeout: Seconds that one git command may take.
-
     Raises:
         WrongInput: The spec has another form; the message is one line that lists the accepted ones.
     """
-    limits = DocumentLimits(document_bytes=max_document_bytes)
     makers: dict[str, Callable[[str], Source]] = {
-        "git+": lambda rest: GitSource(rest, limits=limits, timeout=git_timeout),
+        "git+": lambda rest: GitSource(rest, limits=limits, timeout=timeout),
         "dir:": lambda rest: DirectorySource(rest, limits=limits),
         "parquet:": lambda rest: ParquetSource(rest, limits=limits),
     }
@@ -48,70 +64,14 @@ def parse_spec(spec: str, *, max_document_bytes: int = 2_000_000, git_timeout: f
     raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}")
 
 
-ACCEPTED = (
-    "skillsmp[:QUERY], github:OWNER/REPO[@REF], git+URL[@REF], dir:PATH, parquet:PATH, "
-    "awesome:PATH-or-URL, mcp-registry, sample"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a reading is to be like.
-
-    Args:
-        root: Where state lies.
-        now: When the reading begins.
-        limit: How many documents are wanted; None: all.
-        max_document_bytes: A longer SKILL.md is recorded without its content.
-        git_timeout: Seconds that one git command may take.
-        reach: The network as the operator set it.
-    """
-
-    root: Root
-    now: datetime
-    limit: int | None = None
-    max_document_bytes: int = 2_000_000
-    git_timeout: float = 300.0
-    reach: Network = field(default_factory=Network)
-
-    @property
-    def limits(self) -> DocumentLimits:
-        """What is taken of one document at most."""
-        return DocumentLimits(document_bytes=self.max_document_bytes)
-
-
-def open_source(spec: str, opening: Opening) -> Source:
-    """Return the source that a spec names, without touching it.
-
-    Raises:
-        WrongInput: The spec has none of the known forms.
-    """
-    root, reach, limits, now = opening.root, opening.reach, opening.limits, opening.now
-    kind, _, rest = spec.partition(":")
-    makers: dict[str, Callable[[], Source]] = {
-        "skillsmp": lambda: SkillsMPSource(
-            rest, root, reach=reach, limits=limits, now=now, limit=opening.limit
-        ),
-        "github": lambda: GitHubSource(rest, root, reach=reach, limits=limits, now=now),
-        "awesome": lambda: AwesomeListSource(rest, root, reach),
-        "mcp-registry": lambda: McpRegistrySource(root, reach, clock=lambda: now),
-    }
-    if kind in makers and normal_spec(spec):
-        return makers[kind]()
-    size, timeout = opening.max_document_bytes, opening.git_timeout
-    if spec == SAMPLE:
-        return SampleSource(root, limits=limits, timeout=timeout)
-    return parse_spec(spec, max_document_bytes=size, git_timeout=timeout)
-
-
 def normal_spec(spec: str) -> str:
     """Return an operator's spec as it is run, remembered and printed: local paths are absolute.
 
     Raises:
-        WrongInput: The spec has none of the forms in `ACCEPTED`, or holds a password or token, which would
-            show in parameters and logs.
+        WrongInput: The spec has none of the forms in `ACCEPTED`, or contains a password or token, which
+            would appear in parameters and logs.
     """
-    kind, colon, rest = spec.partition(":")
+    kind, _, rest = spec.partition(":")
     if spec in (SAMPLE, "skillsmp", "mcp-registry") or (kind == "skillsmp" and rest.strip()):
         return spec
     if kind == "github":
@@ -119,8 +79,6 @@ def normal_spec(spec: str) -> str:
         return spec
     if kind == "awesome" and rest:
         return _normal_list(rest)
-    if colon and kind in ("skillsmp", "mcp-registry", "awesome"):
-        raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}")
     return _normal_local(spec)
 
 

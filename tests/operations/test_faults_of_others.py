@@ -13,7 +13,8 @@ from storage.root import Root
 from storage.served import require_served
 from storage.state import nodes_table
 from tasks.crawl.source.protocol import Source
-from tasks.crawl.sources import Opening, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 from tasks.retrieve.versions.doctor import examine
 from tests.support.crawling import reach_of
 from tests.support.faults import Place, answers, contents, index_of
@@ -36,7 +37,7 @@ def world() -> World:
 
 
 def skillsmp(root: Root, market: Marketplace, now: datetime) -> Source:
-    return open_source("skillsmp", Opening(root, now, None, reach=reach_of(market.environment())))
+    return open_source("skillsmp", SourceOptions(root, now, None, reach=reach_of(market.environment())))
 
 
 def test_without_a_network_what_is_served_answers_marked_stale_and_the_next_night_catches_up(

@@ -12,7 +12,8 @@ from pathlib import Path
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import collect
-from tasks.crawl.sources import Opening, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 from tests.support.crawling import reach_of
 
 
@@ -22,7 +23,7 @@ def main() -> None:
     reach = reach_of(json.loads(Path(sys.argv[2]).read_text()), request_delay=delay)
     now = datetime.now(UTC)
     with writer_lock(root):
-        source = open_source("skillsmp", Opening(root, now, reach=reach))
+        source = open_source("skillsmp", SourceOptions(root, now, reach=reach))
         report = collect(source, root, run_id=secrets.token_hex(4), now=now)
     sys.stdout.write(json.dumps(asdict(report)))
 

@@ -14,9 +14,10 @@ from storage.root import Root
 from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import aliases_table, seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Network
-from tasks.crawl.intake import SourceReport
-from tasks.crawl.sources import Opening, open_source
+from tasks.crawl.http.network import Reach
+from tasks.crawl.report import SourceReport
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 
 FIRST_NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
 _URLS = {
@@ -55,7 +56,7 @@ class Crawler:
 
     def crawl(self, spec: str = "skillsmp", limit: int | None = None, days: float = 1) -> SourceReport:
         """Crawl one source, then let `days` pass."""
-        opening = Opening(self.root, self.now, limit, reach=self.reach)
+        opening = SourceOptions(self.root, self.now, limit, reach=self.reach)
         self.nights += 1
         report = collect(
             open_source(spec, opening), self.root, run_id=f"night-{self.nights}", now=self.now, limit=limit

@@ -15,7 +15,7 @@ from storage.root import Root
 from storage.schemas import DROPPED, RawDocument
 from storage.state import aliases_table, documents_table, folded_table, refined_table, seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.intake import SourceReport
+from tasks.crawl.report import SourceReport
 from tasks.crawl.source.protocol import Source, WholeSource
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits

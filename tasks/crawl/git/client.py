@@ -1,4 +1,4 @@
-"""The git client: a temporary bare repository with one remote, and the errors of git by type."""
+"""The git client: a temporary bare repository with one remote, and git's errors as those of a source."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import git
 from git.exc import GitCommandError, GitCommandNotFound
 
 from storage.errors import SourceError, SourceUnavailable
-from tasks.crawl.source.bundle import TreeEntry
+from tasks.crawl.source.bundle import SourceEntry
 from tasks.crawl.source.identity import hide_credentials
 
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, other sources must still work
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
-# git's words, our reason, what to do. What is not listed may pass: time-outs, cut connections, busy servers.
+_NETWORK = {"GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS)}  # the environment of commands that use the remote
+_PIECE = 1 << 16  # bytes
+_KINDS: dict[bytes, Literal["link", "submodule"]] = {b"120000": "link", b"160000": "submodule"}
+_FOLDER = b"040000"
+# A pattern of git's words, the reason, the advice. Other errors may pass: time-outs, cut connections.
 _TERMINAL = (
     (r"couldn't find remote ref|not our ref|unadvertised object|FETCH_HEAD", "missing-ref",
      "there is no such branch, tag or full commit id, or it has no commits; check the part after @"),
@@ -35,38 +40,13 @@ _TERMINAL = (
 )  # fmt: skip
 
 
-def explain(source: str, command: str, words: str, timeout: float | None) -> SourceError | SourceUnavailable:
-    """Return the error to raise for a failed git command.
-
-    Args:
-        source: The spec that the error carries.
-        command: The git command, such as `fetch`.
-        words: What it wrote to standard error, credentials hidden.
-        timeout: Seconds that it had.
-    """
-    if "Timeout: the command" in words:
-        detail = f"git {command} took over {timeout:g} s; try again, or raise the limit"
-        return SourceUnavailable(source, "timeout", detail)
-    for pattern, reason, advice in _TERMINAL:
-        if re.search(pattern, words):
-            return SourceError(source, reason, advice)
-    said = " ".join(words.split()).removeprefix("stderr: ").strip("'")
-    return SourceUnavailable(source, "git", f"git {command} failed: {said[:300]}")
-
-
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, other sources must still work
-
-_PIECE = 1 << 16
-_KINDS = {b"120000": "link", b"160000": "submodule", b"040000": "folder"}
-
-
 def _environment(git_dir: Path, config: Mapping[str, str]) -> dict[str, str]:
-    """Return variables under which git knows only `git_dir` and `config`, asks nobody and runs no hook."""
+    """Return variables with which git uses only `git_dir` and `config`, prompts nobody and runs no hook."""
     fixed = {
         "core.hooksPath": os.devnull,
         "core.autocrlf": "false",
         "credential.helper": "",
-        "fetch.negotiationAlgorithm": "noop",  # there is nothing here that a server could build on
+        "fetch.negotiationAlgorithm": "noop",  # the repository is empty: there is nothing to negotiate
         "gc.auto": "0",
         "maintenance.auto": "false",
         "protocol.ext.allow": "never",
@@ -96,7 +76,7 @@ def _environment(git_dir: Path, config: Mapping[str, str]) -> dict[str, str]:
 
 
 def open_git(git_dir: Path, config: Mapping[str, str] | None = None) -> git.Git:
-    """Return git for a bare repository, made where there is none, with no settings but `config` and ours."""
+    """Return git for a bare repository, made where there is none; the user's git settings are ignored."""
     # `git init` refuses where it inherits a GIT_WORK_TREE, as inside a hook.
     for part in ("objects", "refs"):
         (git_dir / part).mkdir(parents=True, exist_ok=True)
@@ -117,16 +97,9 @@ def run_git(
     istream: BinaryIO | None = None,
     url: str = "",
 ) -> bytes:
-    """Run one git command and return what it wrote.
+    """Run one git command, for at most `timeout` seconds, and return what it wrote.
 
-    Args:
-        repository: What `open_git` returned.
-        arguments: The command and its arguments.
-        source: What errors name.
-        timeout: Seconds it may take; None for any number.
-        env: Further variables.
-        istream: A file that it reads.
-        url: A URL whose credentials are kept out of errors.
+    Errors carry `source`, the spec, and never the credentials of `url`.
 
     Raises:
         SourceError: It failed for good; without git the reason is `no-git`.
@@ -135,62 +108,68 @@ def run_git(
     output = BytesIO()
     try:
         # Without an output stream GitPython leaves its timer running at Ctrl-C, and the process waits for it.
+        command = ["git", *arguments]
         repository.execute(
-            ["git", *arguments],
-            env=env,
-            istream=istream,
-            output_stream=output,
-            kill_after_timeout=timeout,
+            command, env=env, istream=istream, output_stream=output, kill_after_timeout=timeout
         )
     except GitCommandNotFound:
         raise SourceError(source, "no-git", "git is not installed; install it") from None
     except GitCommandError as error:
         # `from None`, since git's own words may hold the password.
         words = hide_credentials(str(error.stderr), url)
-        raise explain(source, arguments[0], words, timeout) from None
+        raise _error(source, arguments[0], words, timeout) from None
     return output.getvalue()
 
 
+def _error(source: str, command: str, words: str, timeout: float | None) -> SourceError | SourceUnavailable:
+    """Return the error for a git command that wrote `words`, credentials hidden, to standard error."""
+    if "Timeout: the command" in words:
+        detail = f"git {command} took over {timeout:g} s; try again, or raise the limit"
+        return SourceUnavailable(source, "timeout", detail)
+    for pattern, reason, advice in _TERMINAL:
+        if re.search(pattern, words):
+            return SourceError(source, reason, advice)
+    said = " ".join(words.split()).removeprefix("stderr: ").strip("'")
+    return SourceUnavailable(source, "git", f"git {command} failed: {said[:300]}")
+
+
 class GitClient:
-    """One remote repository, of which only what is asked for is fetched; use it in a `with` statement.
+    """One remote repository, of which only the objects asked for are fetched; to be used in a `with`.
 
     Args:
-        url: The remote's URL, credentials included; they stay out of arguments, files and messages.
+        url: The remote's URL. Its credentials stay out of arguments, files and messages.
         source: The spec that errors carry.
-        timeout: Seconds that one command may take.
+        timeout: Longest time of one command, seconds.
     """
 
     def __init__(self, url: str, source: str, *, timeout: float) -> None:
-        self._url = url
-        self._source = source
-        self._timeout = timeout
+        self._source, self._timeout = source, timeout
         self._missing: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="skillery-git-", ignore_cleanup_errors=True)
         self._git = open_git(Path(self._folder.name), {"remote.origin.url": url})
+        self._run = partial(run_git, self._git, source=source, timeout=timeout, url=url)
 
     def __enter__(self) -> GitClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._git.clear_cache()
         self._folder.cleanup()
 
     def commit_of(self, ref: str) -> str:
-        """Return the commit that a branch, a tag or HEAD has on the remote now, tags looked through."""
+        """Return the commit that a branch, a tag or HEAD names on the remote now; tags are dereferenced."""
         names = [ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
-        listed = self._run("ls-remote", "origin", ref, f"{ref}^{{}}", network=True).decode()
+        listed = self._run("ls-remote", "origin", ref, f"{ref}^{{}}", env=_NETWORK).decode()
         found = {name: commit for commit, name in (line.split("\t") for line in listed.splitlines())}
-        for name in names:
-            if name in found:
-                return found.get(f"{name}^{{}}", found[name])
-        raise explain(self._source, "ls-remote", "couldn't find remote ref", self._timeout)
+        name = next((name for name in names if name in found), None)
+        if name is None:
+            raise _error(self._source, "ls-remote", "couldn't find remote ref", self._timeout)
+        return found.get(f"{name}^{{}}", found[name])
 
     def fetch(self, ref: str) -> str:
         """Fetch the commit of a branch, a tag, a full commit id or HEAD with its trees, and return its id."""
         options = ["--quiet", "--depth=1", "--no-tags", "--filter=blob:none"]
-        self._run("fetch", *options, "origin", ref, network=True)
+        self._run("fetch", *options, "origin", ref, env=_NETWORK)
         commit = self._run("rev-parse", "--verify", "FETCH_HEAD^{commit}").decode().strip()
         # A server without filters sends everything, so what is missing must be asked, not assumed.
         objects = self._run("rev-list", "--objects", "--no-object-names", "--missing=print", commit)
@@ -198,7 +177,7 @@ class GitClient:
         return commit
 
     def fetch_blobs(self, blobs: Iterable[str], ref: str) -> None:
-        """Fetch those of the blobs that are not here yet, all in one go; `ref` is where they were seen."""
+        """Fetch the blobs that are not here yet with one command; `ref` is where they were seen."""
         lacking = sorted(self._missing.intersection(blobs))
         if not lacking:
             return
@@ -208,9 +187,9 @@ class GitClient:
         except SourceError as error:
             if error.reason != "missing-ref":
                 raise
-            # Servers of the old protocol filter, but hand out no object by its id.
+            # Servers of the old protocol can filter, but send no object by its id.
             options = ["--quiet", "--refetch", "--depth=1", "--no-tags", "--no-filter"]
-            self._run("fetch", *options, "origin", ref, network=True)
+            self._run("fetch", *options, "origin", ref, env=_NETWORK)
             self._missing.clear()
 
     def _fetch_objects(self, blobs: list[str]) -> None:
@@ -218,20 +197,20 @@ class GitClient:
         with tempfile.TemporaryFile() as names:
             names.write("".join(f"{blob}\n" for blob in blobs).encode())
             names.seek(0)
-            self._run("fetch", *options, "origin", network=True, istream=names)
+            self._run("fetch", *options, "origin", env=_NETWORK, istream=names)
 
-    def entries(self, commit: str) -> tuple[list[TreeEntry], dict[str, str]]:
-        """Return every path of a commit but folders, and the tree id of every folder (the root is empty)."""
+    def entries(self, commit: str) -> tuple[list[SourceEntry], dict[str, str]]:
+        """Return every path of a commit except folders, and the tree id of every folder (the root: empty)."""
         trees = {"": self._run("rev-parse", f"{commit}^{{tree}}").decode().strip()}
         entries = []
         for line in self._run("ls-tree", "-r", "-t", "-z", "--full-tree", commit).split(b"\0")[:-1]:
             meta, _, name = line.partition(b"\t")
             mode, _, key = meta.split()
-            path, kind = name.decode("utf-8", errors="replace"), _KINDS.get(mode, "file")
-            if kind == "folder":
+            path = name.decode("utf-8", errors="replace")
+            if mode == _FOLDER:
                 trees[path] = key.decode()
             else:
-                entries.append(TreeEntry(path, kind, key.decode()))  # type: ignore[arg-type]
+                entries.append(SourceEntry(path, _KINDS.get(mode, "file"), key.decode()))
         return entries, trees
 
     def read(self, blob: str) -> Iterator[bytes]:
@@ -243,22 +222,11 @@ class GitClient:
         try:
             stream = self._git.stream_object_data(blob)[3]
         except ValueError as error:
-            self._git.clear_cache()  # git has ended, as it may not fetch what is missing
+            self._git.clear_cache()  # git exits at a missing object, since it may not fetch it
             raise OSError(f"the server did not send object {blob}") from error
         try:
             while piece := stream.read(_PIECE):
                 yield piece
         finally:
-            while stream.read(_PIECE):  # what nobody wanted stands before the next object
+            while stream.read(_PIECE):  # an unread rest would stand before the next object
                 pass
-
-    def _run(self, *arguments: str, network: bool = False, istream: BinaryIO | None = None) -> bytes:
-        return run_git(
-            self._git,
-            *arguments,
-            source=self._source,
-            timeout=self._timeout,
-            env={"GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS)} if network else {},
-            istream=istream,
-            url=self._url,
-        )

@@ -1,4 +1,4 @@
-"""The sample marketplace as a git repository, which is the same for the same files."""
+"""The sample marketplace that comes with the package, read as a git repository made from its files."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from tasks.crawl.git.client import open_git, run_git
 from tasks.crawl.git.source import GitSource
 from tasks.crawl.source.protocol import SAMPLE, Source, WholeSource
 
+FOLDER = Path(__file__).parents[1] / "marketplace"
 _SKIPPED = {".git", "__pycache__"}
-_WHO = b"Skillery <skillery@localhost> 946684800 +0000"
+_WHO = b"Skillery <skillery@localhost> 946684800 +0000"  # a fixed time, so that the commit id is fixed
 
 
 def make_repository(folder: Path, into: Path) -> str:
-    """Make a bare repository whose one commit holds the files of a folder, bytes unchanged.
+    """Make a bare repository whose one commit holds the files of a folder; return its spec `git+file://...`.
 
-    The commit id depends on nothing but paths and bytes; a repository that is already there gets the commit
-    as its branch `main`. Links stay links; modes, `.git` and `__pycache__` are left out.
-
-    Returns:
-        The spec `git+file://...` that reads it.
+    The commit id depends only on paths and bytes; a repository that is already there gets the commit as its
+    branch `main`. Links stay links; file modes, `.git` and `__pycache__` are left out.
 
     Raises:
         SourceError: git is not installed.
@@ -40,7 +38,7 @@ def make_repository(folder: Path, into: Path) -> str:
 
 
 def _write_stream(folder: Path, stream: BinaryIO) -> None:
-    """Write what `git fast-import` reads: one commit that begins with nothing."""
+    """Write the input of `git fast-import`: one commit without a parent."""
     message = b"Sample"
     stream.write(b"commit refs/heads/main\nauthor %b\ncommitter %b\n" % (_WHO, _WHO))
     stream.write(b"data %d\n%b\n" % (len(message), message))
@@ -64,15 +62,10 @@ def _files(folder: Path) -> Iterator[Path]:
             yield child
 
 
-FOLDER = Path(__file__).parents[1] / "marketplace"
-
-
 class SampleSource(WholeSource):
-    """Crawls the repository below a root as any git source, under a name that holds no path of the root's.
+    """Reads the sample's repository, made below a root, with the options of `GitSource`.
 
-    Args:
-        root: Where the repository is made.
-        options: As `GitSource` takes them.
+    Its spec and rows do not name the root.
     """
 
     spec = SAMPLE
@@ -84,11 +77,11 @@ class SampleSource(WholeSource):
         return GitSource(make_repository(FOLDER, self._place).removeprefix("git+"), **self._options)
 
     def version(self) -> str | None:
-        """Return the commit of the package's skills, which depends on their bytes alone."""
+        """Return the commit of the sample, which depends only on its paths and bytes."""
         return self._repository().version()
 
     def read(self) -> Iterator[RawDocument | Dropped]:
-        """Yield what the repository holds."""
+        """Yield the sample's skills and the dropped entries."""
         for item in self._repository().read():
             if isinstance(item, RawDocument):
                 yield replace(item, source=SAMPLE, url=None)

@@ -1,20 +1,19 @@
-"""The source `git+URL[@REF]`: reads every SKILL.md of a git repository from its object store."""
+"""The source `git+URL[@REF]`: every SKILL.md of a git repository, read without checking it out."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
 from storage.errors import SourceError, WrongInput
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git.client import PROTOCOLS, GitClient
-from tasks.crawl.source.bundle import PlannedSkill, TreeEntry, plan
-from tasks.crawl.source.content import DocumentLimits, consume, read_skill, wanted
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, read_skill, wanted
 from tasks.crawl.source.identity import (
     author_of,
     hide_credentials,
@@ -36,18 +35,17 @@ class GitSource(WholeSource):
 
     Args:
         address: `URL[@REF]`; REF is a branch, a tag or a full commit id, the remote's HEAD by default.
-        limits: What is taken of one document at most.
-        timeout: Seconds that one git command may take.
+        timeout: Longest time of one git command, seconds.
 
     Raises:
         WrongInput: The address is no git URL, or its transport is none that is allowed.
     """
 
-    def __init__(self, address: str, *, limits: DocumentLimits | None = None, timeout: float = 300.0) -> None:
+    def __init__(
+        self, address: str, *, limits: DocumentLimits = DEFAULT_LIMITS, timeout: float = 300.0
+    ) -> None:
         self._url, ref = split_ref(address)
-        self._ref = ref or "HEAD"
-        self._limits = limits or DocumentLimits()
-        self._timeout = timeout
+        self._ref, self._limits, self._timeout = ref or "HEAD", limits, timeout
         self.spec = f"git+{public_url(self._url)}" + (f"@{ref}" if ref else "")
 
     def version(self) -> str:
@@ -63,29 +61,29 @@ class GitSource(WholeSource):
             return client.commit_of(self._ref)
 
     def read(self) -> Iterator[RawDocument | Dropped]:
-        """Yield the commit's skills and what is not taken; blobs are fetched for 100 documents at a time.
+        """Yield the commit's skills and the dropped entries; blobs are fetched for 100 documents at a time.
 
         Raises:
-            SourceError: As `version`; also `no-skill` where the commit has no SKILL.md.
-            SourceUnavailable: As `version`.
+            SourceError, SourceUnavailable: As `version`; `no-skill` if the commit has no SKILL.md.
         """
         with self._client() as client:
             commit = client.fetch(self._ref)
             entries, trees = client.entries(commit)
             rows = plan(self._with_targets(entries, client), repository_name(self._url), self.spec)
-            for batch in _batches(rows, _BATCH):
-                skills = [row for row in batch if isinstance(row, PlannedSkill)]
+            for start in range(0, len(rows), _BATCH):
+                batch = rows[start : start + _BATCH]
+                skills = [row for row in batch if isinstance(row, BundledSkill)]
                 client.fetch_blobs((e.key for s in skills for e in wanted(s, self._limits)), self._ref)
                 for row in batch:
                     yield row if isinstance(row, Dropped) else self._document(row, client, commit, trees)
-        if not any(isinstance(row, PlannedSkill) for row in rows):
+        if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", f"there is no SKILL.md in commit {commit}")
 
     def _client(self) -> GitClient:
         return GitClient(self._url, self.spec, timeout=self._timeout)
 
-    def _with_targets(self, entries: list[TreeEntry], client: GitClient) -> Iterator[TreeEntry]:
-        """Yield the entries, links with where they lead, which git keeps as a blob's text."""
+    def _with_targets(self, entries: list[SourceEntry], client: GitClient) -> Iterator[SourceEntry]:
+        """Yield the entries, each link with its target, which git keeps as the text of a blob."""
         client.fetch_blobs((e.key for e in entries if e.kind == "link"), self._ref)
         for entry in entries:
             if entry.kind == "link":
@@ -95,13 +93,13 @@ class GitSource(WholeSource):
                 yield entry
 
     def _document(
-        self, skill: PlannedSkill, client: GitClient, commit: str, trees: dict[str, str]
+        self, skill: BundledSkill, client: GitClient, commit: str, trees: dict[str, str]
     ) -> RawDocument | Dropped:
-        row = read_skill(skill, lambda entry: client.read(entry.key), self._limits, self.spec)
-        if isinstance(row, Dropped):
-            return row
-        return replace(
-            row,
+        return read_skill(
+            skill,
+            lambda entry: client.read(entry.key),
+            self._limits,
+            self.spec,
             repo=repository_name(self._url),
             ref=self._ref,
             commit=commit,
@@ -112,7 +110,7 @@ class GitSource(WholeSource):
 
 
 def split_ref(address: str) -> tuple[str, str]:
-    """Return URL and REF (empty for none) of `URL[@REF]`; an @ in the user info begins no REF.
+    """Split `URL[@REF]` into URL and REF (empty for none); an @ in the user info begins no REF.
 
     Raises:
         WrongInput: The URL, its transport, or the REF cannot be used.
@@ -127,6 +125,7 @@ def split_ref(address: str) -> tuple[str, str]:
     ref = _local_ref(remote.path) if remote.scheme == "file" else _ref(remote.path)
     if ref is None:
         return address, ""
+    # A REF goes to git as an argument: a leading `-` would be an option.
     if not _REF.fullmatch(ref):
         raise WrongInput(f"{hide_credentials(ref)!r} is no git ref; give a branch, a tag or a full commit id")
     return address.removesuffix(f"@{ref}"), ref
@@ -138,14 +137,8 @@ def _ref(path: str) -> str | None:
 
 
 def _local_ref(path: str) -> str | None:
-    """Return what follows the @ before which a path exists, since names of folders have an @ too."""
+    """Return what follows the first @ before which a path exists: names of folders may contain an @ too."""
     if Path(unquote(path)).exists():
         return None
     ends = [at.start() for at in re.finditer("@", path)]
     return next((path[end + 1 :] for end in ends if Path(unquote(path[:end])).exists()), _ref(path))
-
-
-def _batches(rows: Iterable[PlannedSkill | Dropped], size: int) -> Iterator[list[PlannedSkill | Dropped]]:
-    iterator = iter(rows)
-    while batch := list(islice(iterator, size)):
-        yield batch

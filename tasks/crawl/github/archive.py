@@ -25,7 +25,7 @@ from tasks.crawl.github.archive_limits import (
     has_control,
     shown,
 )
-from tasks.crawl.source.bundle import PlannedSkill, TreeEntry, plan
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
 from tasks.crawl.source.content import DocumentLimits, read_skill
 
 _COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
@@ -75,7 +75,7 @@ class Archive:
     ) -> None:
         self._zip.close()
 
-    def entries(self) -> list[TreeEntry]:
+    def entries(self) -> list[SourceEntry]:
         """Return every file, link and submodule below the root, in the archive's order.
 
         The key is its name in the archive, a link's note where it leads. What is no regular file, or has a
@@ -89,7 +89,7 @@ class Archive:
         entries = [self._entry(info) for info in infos if info.filename.rstrip("/") not in parents]
         return [entry for entry in entries if entry is not None]
 
-    def read(self, entry: TreeEntry) -> Iterator[bytes]:
+    def read(self, entry: SourceEntry) -> Iterator[bytes]:
         """Yield a file's bytes in pieces of at most 64 KB.
 
         Raises:
@@ -112,27 +112,29 @@ class Archive:
         if unpacked != declared:
             raise OSError(f"it does not unpack to the {declared:,} bytes that the archive says")
 
-    def _spend(self, size: int, entry: TreeEntry) -> None:
+    def _spend(self, size: int, entry: SourceEntry) -> None:
         self._left -= size
         if self._left < 0:
             raise ArchiveRefused("archive-size", f"{shown(entry.path)}: too much has been unpacked in all")
 
-    def _entry(self, info: ZipInfo) -> TreeEntry | None:
+    def _entry(self, info: ZipInfo) -> SourceEntry | None:
         """Return what a member without members of its own is; None for a folder that says nothing."""
         name = entry_name(info)
         path = name[len(self.root) + 1 :].removesuffix("/")
         if has_control(path):
             printable = "".join("\ufffd" if has_control(character) else character for character in path)
-            return TreeEntry(printable, "unreadable", note="its name has a control character")
+            return SourceEntry(printable, "unreadable", note="its name has a control character")
         if name.endswith("/"):
             # Git keeps no empty folders: what looks like one in its archives is a submodule.
-            return TreeEntry(path, "submodule") if self.commit and path else None
+            return SourceEntry(path, "submodule") if self.commit and path else None
         kind = _kind(info)
         if kind == "link":
-            return self._link(TreeEntry(path, "link", info.filename), info.file_size)
-        return TreeEntry(path, kind, info.filename, note="not a regular file" if kind == "unreadable" else "")
+            return self._link(SourceEntry(path, "link", info.filename), info.file_size)
+        return SourceEntry(
+            path, kind, info.filename, note="not a regular file" if kind == "unreadable" else ""
+        )
 
-    def _link(self, link: TreeEntry, size: int) -> TreeEntry:
+    def _link(self, link: SourceEntry, size: int) -> SourceEntry:
         if size > _LINK_BYTES:
             return replace(link, kind="unreadable", note=f"a link of {size:,} bytes leads nowhere")
         try:
@@ -154,7 +156,7 @@ def read_archive(
     repository: str,
     source: str,
     limits: DocumentLimits,
-    wanted: Callable[[PlannedSkill], bool] | None = None,
+    wanted: Callable[[BundledSkill], bool] | None = None,
 ) -> Iterator[RawDocument | Dropped]:
     """Yield an archive's skills in the order of their paths, and what is not taken.
 

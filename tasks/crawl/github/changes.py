@@ -17,7 +17,7 @@ from tasks.crawl.github.due import Unit
 from tasks.crawl.github.fetch import Fetched, Part, skill_digest
 from tasks.crawl.github.retirement import FOUND, Claims, fate_of
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import PlannedSkill, TreeEntry
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry
 from tasks.crawl.source.content import DocumentLimits, read_skill
 from tasks.crawl.source.protocol import Gone, Item, Missed, Unchanged
 
@@ -157,7 +157,7 @@ class ChangeReader:
             )
             return
         for row in part.rows:
-            if isinstance(row, PlannedSkill) and row.doc_id in part.changed:
+            if isinstance(row, BundledSkill) and row.doc_id in part.changed:
                 yield read_skill(row, lambda entry: _held(part, entry), self._limits, self._spec)
             # A tree does not tell where a link leads; an archive does.
             elif isinstance(row, Dropped) and row.reason != "symlink":
@@ -262,7 +262,7 @@ def _ids(unit: Unit) -> list[str]:
     return list(dict.fromkeys(provisional_id(row) for row in unit.listed)) or [unit.repository]
 
 
-def _row_of(unit: Unit, skill: PlannedSkill) -> dict[str, Any]:
+def _row_of(unit: Unit, skill: BundledSkill) -> dict[str, Any]:
     return {
         "repository": unit.repository.lower(), "ref": unit.ref, "rest": skill.entry.folder,
         "source": unit.source, "source_id": skill.doc_id, "written": unit.repository, "doc_id": None,
@@ -270,7 +270,7 @@ def _row_of(unit: Unit, skill: PlannedSkill) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _held(part: Part, entry: TreeEntry) -> Iterator[bytes]:
+def _held(part: Part, entry: SourceEntry) -> Iterator[bytes]:
     if entry.path not in part.files:
         raise OSError("it was not fetched")
     yield part.files[entry.path]

@@ -15,7 +15,7 @@ from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.due import OPEN, Unit
 from tasks.crawl.github.responses import Metadata, NotModified, Tree
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import PlannedSkill, plan
+from tasks.crawl.source.bundle import BundledSkill, plan
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.content import wanted as wanted_files
 from tasks.crawl.source.github_url import split_by_refs
@@ -53,8 +53,8 @@ class Part:
     commit: str
     metadata: Metadata
     tree: Tree
-    rows: tuple[PlannedSkill | Dropped, ...]
-    skills: tuple[tuple[dict[str, Any] | None, PlannedSkill | None], ...]
+    rows: tuple[BundledSkill | Dropped, ...]
+    skills: tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]
     changed: frozenset[str]
     archive: Path | None = None
     files: dict[str, bytes] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class _Ref(NamedTuple):
     folders: dict[str, str] | None  # where they are, by where the list says; None: every skill
 
 
-def skill_digest(skill: PlannedSkill, folder_sha: str) -> str:
+def skill_digest(skill: BundledSkill, folder_sha: str) -> str:
     """Return the digest of a skill's files: git's ids of its folder, its files and the licences above it.
 
     A mirror may leave folders out of its trees; the ids of the files tell the same.
@@ -201,7 +201,7 @@ class Fetcher:
         part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
         return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
 
-    async def _fetched(self, unit: Unit, part: Part, skills: list[PlannedSkill]) -> Part:
+    async def _fetched(self, unit: Unit, part: Part, skills: list[BundledSkill]) -> Part:
         """Fetch the changed skills' files: one by one where they are few, else the commit's archive."""
         paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
         if len(paths) <= FEW_FILES and (files := await self._single(part, paths)) is not None:
@@ -255,10 +255,10 @@ def _require_whole(tree: Tree, sha: str, repository: str) -> None:
 
 
 def _wanted(
-    unit: Unit, ref: _Ref, rows: tuple[PlannedSkill | Dropped, ...]
-) -> tuple[tuple[dict[str, Any] | None, PlannedSkill | None], ...]:
+    unit: Unit, ref: _Ref, rows: tuple[BundledSkill | Dropped, ...]
+) -> tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]:
     """Return each row listed with the skill that lies in its folder, or each skill with its row."""
-    skills = {row.entry.folder: row for row in rows if isinstance(row, PlannedSkill)}
+    skills = {row.entry.folder: row for row in rows if isinstance(row, BundledSkill)}
     if ref.folders is None:
         known = {r["rest"]: r for r in unit.listed}
         return tuple((known.get(folder), skill) for folder, skill in skills.items())
@@ -272,7 +272,7 @@ def _loose(folder: str) -> str:
     return doc_key(unicodedata.normalize("NFC", folder))
 
 
-def _changed(row: dict[str, Any] | None, skill: PlannedSkill, tree: Tree) -> bool:
+def _changed(row: dict[str, Any] | None, skill: BundledSkill, tree: Tree) -> bool:
     if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
         return True
     return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, "")))

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from tasks.crawl.http.client import Answer
 from tasks.crawl.http.errors import HttpTerminal
-from tasks.crawl.source.bundle import TreeEntry
+from tasks.crawl.source.bundle import SourceEntry
 
 _T = TypeVar("_T", str, int, bool, list[Any], dict[str, Any])
 _SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -67,7 +67,7 @@ class Tree:
     """
 
     sha: str
-    entries: list[TreeEntry] = field(default_factory=list)
+    entries: list[SourceEntry] = field(default_factory=list)
     folders: dict[str, str] = field(default_factory=dict)
 
 
@@ -106,7 +106,7 @@ def read_tree(answer: Answer, folder: str = "") -> tuple[Tree, bool]:
             tree.folders[path] = key
         else:
             kind: Literal["file", "link"] = "link" if mode == "120000" else "file"
-            tree.entries.append(TreeEntry(path, "submodule" if mode == "160000" else kind, key))
+            tree.entries.append(SourceEntry(path, "submodule" if mode == "160000" else kind, key))
     return tree, _value(answer, data, "truncated", bool)
 
 

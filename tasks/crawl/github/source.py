@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Collection, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 
 import polars as pl
 
-from storage.errors import SourceError, SourceUnavailable, WrongInput
+from storage.errors import SourceError, WrongInput
 from storage.partitions import partition_of
-from storage.root import Root
 from storage.state import listed_table, repositories_table
-from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.github.due import Unit, digest
-from tasks.crawl.github.fetch import Fetched
-from tasks.crawl.http.errors import HttpTransient
-from tasks.crawl.http.network import Network
+from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.http.stream import drain
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.protocol import Gone, Item, RequestUsage
+from tasks.crawl.source.protocol import Gone, Item
+from tasks.crawl.source.remote import SourceOptions
 
 _NAME = re.compile(r"([A-Za-z0-9][\w-]{0,38}/(?!\.{1,2}(?:@|$))[\w.-]{1,100}?)(?:\.git)?(?:@(.+))?", re.ASCII)
 _REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
@@ -37,15 +33,11 @@ def split_name(text: str) -> tuple[str, str]:
     return match[1], match[2] or ""
 
 
-class GitHubSource:
+class GitHubSource(RepositorySource):
     """The skills of one repository, in the order of their paths.
 
     Args:
         name: `OWNER/REPO[@REF]`.
-        root: Where state lies.
-        reach: The network as the operator set it.
-        limits: What is taken of one document at most.
-        now: When the reading began.
 
     Raises:
         WrongInput: The name has another form.
@@ -53,16 +45,9 @@ class GitHubSource:
 
     exhaustive, gives_listings = True, False
 
-    def __init__(
-        self, name: str, root: Root, *, reach: Network, limits: DocumentLimits, now: datetime
-    ) -> None:
+    def __init__(self, name: str, options: SourceOptions) -> None:
         self._name, self._ref = split_name(name)
-        self.spec = f"github:{name}"
-        self._repositories = Repositories(self.spec, root, reach, limits, now)
-        self._root, self._usage = root, RequestUsage()
-
-    def version(self) -> None:
-        """Return None: the look that would tell is the one that reading begins with."""
+        super().__init__(f"github:{name}", options)
 
     def read(self) -> Iterator[Item]:
         """Yield the repository's skills and what is not taken of it.
@@ -71,34 +56,13 @@ class GitHubSource:
             SourceError: It is missing, denied, withdrawn, too large or refused, or holds no skill.
             SourceUnavailable: It could not be looked at this time.
         """
-        for look in drain(self._look):
+        for look in drain(lambda: self._looks([self._unit()])):
             found = 0
             for item in self._repositories.bringer.items(look):
                 found += not isinstance(item, Gone)
                 if look.error is None or isinstance(item, Gone):
                     yield item
             self._require(look, found)
-
-    def unsettle(self, doc_ids: Collection[str]) -> None:
-        """Have these documents looked at again, should the run die before they are remembered."""
-        self._repositories.unsettle(doc_ids)
-
-    def settled(self) -> None:
-        """Remember what was yielded."""
-        self._repositories.settled()
-
-    def usage(self) -> RequestUsage:
-        """Return the requests sent so far."""
-        return self._usage
-
-    async def _look(self) -> AsyncGenerator[Fetched, None]:
-        async with self._repositories.reach.open(self._root) as http:
-            try:
-                async for look in self._repositories.looks(http, [self._unit()]):
-                    yield look
-            finally:
-                api = self._repositories.reach.github_api_url
-                self._usage = RequestUsage(http.requests, http.quota_left(api))
 
     def _unit(self) -> Unit:
         key, source = self._name.lower(), pl.col("source") == self.spec
@@ -116,10 +80,7 @@ class GitHubSource:
         Raises:
             SourceError, SourceUnavailable: It did not; they say why.
         """
-        error = look.error
-        if isinstance(error, HttpTransient):
-            raise SourceUnavailable(self.spec, error.reason, str(error)) from error
-        if error is not None:
-            raise SourceError(self.spec, error.reason, str(error)) from error
+        if look.error is not None:
+            raise self._error(look.error) from look.error
         if not found and not look.unit.listed:
             raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this repository")

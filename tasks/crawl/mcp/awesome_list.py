@@ -1,4 +1,4 @@
-"""`awesome:PATH-or-URL`: a curated list of MCP servers in Markdown."""
+"""Reads `awesome:PATH-or-URL`, an awesome list: MCP servers that people collected, in Markdown."""
 
 from __future__ import annotations
 
@@ -7,65 +7,49 @@ from collections.abc import AsyncGenerator, Collection, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import polars as pl
-
-from storage.errors import SourceError, SourceUnavailable, WrongInput
-from storage.root import Root
-from storage.state import seen_table
+from storage.errors import SourceError, WrongInput
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Network
 from tasks.crawl.http.stream import drain
 from tasks.crawl.mcp.awesome_rows import servers_of
 from tasks.crawl.source.identity import hide_credentials, public_url
-from tasks.crawl.source.protocol import Item, RequestUsage, Unchanged
+from tasks.crawl.source.protocol import Item, Unchanged
+from tasks.crawl.source.remote import RemoteSource, SourceOptions
 
-_RULES = 1  # raised when the same text yields other rows: an ETag of before does not count then
-_LARGEST = 20_000_000
+_RULES = 1  # raised when the same text yields other rows: older ETags are then ignored
+_LARGEST = 20_000_000  # bytes
 _RAW_HOST = "raw.githubusercontent.com"
 
 
-class AwesomeListSource:
-    """The servers of a list, each entry a document of kind `mcp-server`; whoever leaves the list is gone.
+class AwesomeListSource(RemoteSource):
+    """The servers of a list, each entry a document of kind `mcp-server`; one that leaves the list is gone.
 
     Args:
-        location: A local path, or an http(s) address of the Markdown itself.
-        root: Where the ETag of what was read last is kept.
-        reach: How politely the host is asked; an address of raw.githubusercontent.com is asked for where
-            `github_raw_url` says.
+        location: A local path, or an http(s) URL of the Markdown itself. A URL of raw.githubusercontent.com
+            is asked for where `github_raw_url` says.
 
     Raises:
-        WrongInput: The address has another scheme.
+        WrongInput: The URL has another scheme.
     """
 
     exhaustive = True
-    gives_listings = True
 
-    def __init__(self, location: str, root: Root, reach: Network) -> None:
+    def __init__(self, location: str, options: SourceOptions) -> None:
         self._remote = "://" in location
         if self._remote and urlsplit(location).scheme not in ("http", "https"):
             msg = f"awesome:{hide_credentials(location)}: give a path, or an address with http:// or https://"
             raise WrongInput(msg)
-        self._location, self._root, self._reach = location, root, reach
-        self.spec = f"awesome:{public_url(location) if self._remote else location}"
-        self._usage = RequestUsage()
+        super().__init__(f"awesome:{public_url(location) if self._remote else location}", options)
+        self._location = location
         self._reached: dict[str, object] | None = None
         name = hashlib.sha256(self.spec.encode()).hexdigest()[:16]
         self._state = f"state/crawl/awesome-{name}.json"
 
     def version(self) -> str | None:
-        """Return the SHA-256 of a local file; None for an address, which an ETag is kept of instead.
-
-        Raises:
-            SourceError: As `read`.
-        """
+        """Return the SHA-256 of a local file; None for a URL, of which an ETag is kept instead."""
         return None if self._remote else hashlib.sha256(self._file()).hexdigest()
 
-    def usage(self) -> RequestUsage:
-        """Return the requests sent so far."""
-        return self._usage
-
     def unsettle(self, doc_ids: Collection[str]) -> None:
-        """Forget the list that was read before, whichever of its entries are about to change."""
+        """Forget the list that was read before if any of its documents is about to change."""
         if doc_ids:
             self._root.delete(self._state)
 
@@ -75,22 +59,20 @@ class AwesomeListSource:
             self._root.write_json(self._state, self._reached)
 
     def read(self) -> Iterator[Item]:
-        """Yield a listing and a document for each entry, in the list's order, and what is left out.
+        """Yield a listing and a document for each entry, in the list's order, and the dropped entries.
 
         Raises:
-            SourceError: `missing` or `unreadable`: the file; `html`: a page for people instead of Markdown;
-                `no-entries`: nothing in it has the form of an entry; otherwise the reason of the HTTP client.
-            SourceUnavailable: The address could not be looked at this time.
+            SourceError: `missing` or `unreadable`: the file; `html`: a web page instead of Markdown;
+                `no-entries`: it contains no entry; otherwise the reason of the HTTP client.
+            SourceUnavailable: The URL could not be read this time.
         """
         if not self._remote:
             yield from self._rows(self._file())
             return
         try:
             yield from drain(self._fetched)
-        except HttpTerminal as error:
-            raise SourceError(self.spec, error.reason, str(error)) from error
-        except HttpTransient as error:
-            raise SourceUnavailable(self.spec, error.reason, str(error)) from error
+        except (HttpTerminal, HttpTransient) as error:
+            raise self._error(error) from error
 
     def _file(self) -> bytes:
         path = Path(self._location).expanduser()
@@ -104,11 +86,10 @@ class AwesomeListSource:
     async def _fetched(self) -> AsyncGenerator[Item, None]:
         held = self._root.read_json(self._state) or {}
         etag = held.get("etag") if held.get("rules") == _RULES else None
-        async with self._reach.open(self._root) as http:
+        async with self._client(self._address()) as http:
             answer = await http.get(self._address(), etag=etag, max_bytes=_LARGEST)
-            self._usage = RequestUsage(http.requests, http.quota_left(self._address()))
         if answer.status == 304:
-            yield Unchanged(tuple(sorted(self._known())))
+            yield Unchanged(tuple(sorted(self._present())))
             return
         if answer.headers.get("content-type", "").startswith("text/html"):
             detail = "this is a page for people; give the address of the Markdown itself"
@@ -124,16 +105,10 @@ class AwesomeListSource:
         return f"{self._reach.github_raw_url.rstrip('/')}{split.path}"
 
     def _rows(self, body: bytes) -> Iterator[Item]:
-        empty = True
+        row = None
         for row in servers_of(body.decode("utf-8-sig", "replace"), self.spec):
-            empty = False
             yield row
-        if empty:
-            # An empty list would retire all that it held before.
+        if row is None:
+            # An empty list would retire every document of the last reading.
             detail = "no list item in it begins with a link: this is no awesome list"
             raise SourceError(self.spec, "no-entries", detail)
-
-    def _known(self) -> set[str]:
-        seen = seen_table(self._root).read(columns=["doc_id", "source", "retired_at"])
-        ours = seen.filter(pl.col("source") == self.spec, pl.col("retired_at").is_null())
-        return set(ours["doc_id"])

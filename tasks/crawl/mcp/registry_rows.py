@@ -1,4 +1,4 @@
-"""Rows of the MCP registry as listings and documents."""
+"""Turns rows of the MCP registry into listings and documents of kind `mcp-server`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_NAME = 200
 
 
 def items_of(entry: object, source: str) -> Iterator[Listing | RawDocument | Gone | Dropped]:
-    """Yield what an entry of `servers` says: a listing and a document, that a server is gone, or why neither.
+    """Yield the listing and the document of an entry of `servers`, or that it is gone or dropped.
 
     Args:
         entry: `{server: {name, description, repository, ...}, _meta: {...}}`.
@@ -46,13 +46,14 @@ def items_of(entry: object, source: str) -> Iterator[Listing | RawDocument | Gon
     else:
         listing = _listing(name, server, official, source)
         yield listing
-        yield _document(doc_id, server, listing)
+        content = {**server, "name": name, "description": listing.description or ""}
+        path = text_of(_object(server.get("repository")).get("subfolder"))
+        yield server_document(doc_id, listing, content, repo=_repository(listing.url), path=path)
 
 
 def _listing(name: str, server: Mapping[str, Any], official: Mapping[str, Any], source: str) -> Listing:
     repository = _object(server.get("repository"))
     url = text_of(repository.get("url"))
-    updated = time_of(official.get("updatedAt")) or time_of(official.get("publishedAt"))
     return Listing(
         source=source,
         source_id=name,
@@ -62,13 +63,20 @@ def _listing(name: str, server: Mapping[str, Any], official: Mapping[str, Any], 
         author=name.partition("/")[0],
         url=hide_credentials(url) if url else None,
         repo_id=text_of(repository.get("id")),
-        updated_at=updated,
+        updated_at=time_of(official.get("updatedAt")) or time_of(official.get("publishedAt")),
     )
 
 
-def _document(doc_id: str, server: Mapping[str, Any], listing: Listing) -> RawDocument:
-    repository = _object(server.get("repository"))
-    content = server_json({**server, "name": listing.name, "description": listing.description or ""})
+def server_document(
+    doc_id: str, listing: Listing, server: Mapping[str, Any], *, repo: str | None, path: str | None
+) -> RawDocument:
+    """Return the document of a listed server; its content is `server` as canonical JSON.
+
+    Canonical: keys sorted, no blanks, UTF-8. Half of a surrogate pair, which UTF-8 cannot hold, becomes a
+    question mark.
+    """
+    text = json.dumps(server, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    content = text.encode("utf-8", "replace")
     return RawDocument(
         doc_id=doc_id,
         kind="mcp-server",
@@ -76,21 +84,14 @@ def _document(doc_id: str, server: Mapping[str, Any], listing: Listing) -> RawDo
         content=content,
         size=len(content),
         raw_hash=hashlib.sha256(content).hexdigest(),
-        repo=_repository(listing.url),
+        repo=repo,
         repo_id=listing.repo_id,
-        path=text_of(repository.get("subfolder")),
+        path=path,
         url=listing.url,
         author=listing.author,
+        category=listing.category,
+        tags=listing.tags,
     )
-
-
-def server_json(server: Mapping[str, Any]) -> bytes:
-    """Return what is known of a server as canonical JSON: keys in order, no blanks, UTF-8.
-
-    The two halves of a surrogate pair that stand alone, which no UTF-8 holds, become question marks.
-    """
-    text = json.dumps(server, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
 
 
 def _repository(url: str | None) -> str | None:

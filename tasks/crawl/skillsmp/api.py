@@ -1,4 +1,4 @@
-"""SkillsMP's two ways of listing: the search of its API, and what its own site asks for."""
+"""The client of SkillsMP's API: pages of skills, by its search or by the endpoint of its own site."""
 
 from __future__ import annotations
 
@@ -15,17 +15,157 @@ from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.fields import count_of, text_of, time_of
 from tasks.crawl.source.identity import hide_credentials
 
+PAGE_ROWS = 100  # the most that either endpoint gives
+SEARCH, SITE = "/api/v1/skills/search", "/api/skills"
+# Reasons for which the other endpoint is tried; any other error would occur there too.
+_NOT_SERVED = frozenset({"missing", "html", "not-json", "denied"})
 
-def listing_of(record: object, source: str) -> Listing | Dropped:
-    """Return a marketplace's row as a listing, or why it is none; no JSON value raises.
 
-    `githubUrl` alone says where the skill is: `branch` contradicts it, `path` counts from the skill's folder,
-    and the slugs of `route` and `id` are lossy. So a row without one is dropped as `no-url`; what is no
-    object, or lacks `id` and `githubUrl`, is dropped as `malformed`.
+@dataclass(frozen=True, slots=True)
+class ListingPage:
+    """One page of a listing."""
+
+    number: int  # from 1
+    rows: tuple[Listing | Dropped, ...]
+    has_next: bool  # whether the next page is to be asked for
+    total: int | None  # the number of rows that the server states, exact or not
+    capped: bool = False  # the listing ends here although the server states more rows than it has shown
+
+    @property
+    def times(self) -> list[datetime]:
+        """When the rows were updated, as far as they say so."""
+        return [r.updated_at for r in self.rows if isinstance(r, Listing) and r.updated_at is not None]
+
+
+class SkillsMP:
+    """Asks the marketplace for pages, newest rows first.
 
     Args:
-        record: What the JSON of a page holds in one place of its list.
-        source: The spec of the source.
+        url: The marketplace's base URL.
+        key: Its key, or a secret without a value; sent to the search only.
+        source: The spec that the rows carry.
+    """
+
+    def __init__(self, http: Http, url: str, key: Secret | None, *, source: str = "skillsmp") -> None:
+        self._http, self._url, self._source = http, url.rstrip("/"), source
+        self._key = key or None
+        self._endpoints = [SEARCH, SITE] if self._key else [SITE, SEARCH]
+        self._failed: dict[str, HttpTerminal] = {}
+
+    async def page(self, query: str | None, number: int, *, limit: int = PAGE_ROWS) -> ListingPage:
+        """Return page `number` (from 1) of the rows that match `query`, or of all if it is None or blank.
+
+        With a key the API's search is asked first, without one the site's endpoint; if one is missing or
+        blocked, the other is asked from then on. A page has at most `limit` rows, and never over 100.
+
+        Raises:
+            HttpTerminal: `unauthorised`: the key is wrong; `html`: both endpoints answer with web pages;
+                `shape`: the JSON is no listing; otherwise as `Http.get`.
+            HttpTransient: As `Http.get`; `QuotaExhausted` when the day's requests are used up.
+        """
+        for endpoint in self._endpoints:
+            if endpoint in self._failed:
+                continue
+            try:
+                return await self._ask(endpoint, (query or "").strip(), number, limit)
+            except HttpTerminal as error:
+                if not self._may_go_on(error):
+                    raise
+                self._failed[endpoint] = error
+        raise self._blocked()
+
+    async def _ask(self, endpoint: str, query: str, number: int, limit: int) -> ListingPage:
+        params = {"page": str(number), "limit": str(limit), "sortBy": "recent"}
+        if endpoint == SEARCH:
+            params["q"] = query or "*"
+        elif query:  # the site refuses an empty `search`
+            params["search"] = query
+        token = self._key if endpoint == SEARCH else None
+        answer = await self._http.get(f"{self._url}{endpoint}", params=params, token=token)
+        records, pagination = unwrap(answer)
+        return _page(records, pagination, number, limit, self._source)
+
+    def _may_go_on(self, error: HttpTerminal) -> bool:
+        """Tell whether the other endpoint may answer; a wrong key is wrong at both."""
+        if error.reason == "unauthorised":
+            return self._key is None and _code(error.body) != "INVALID_API_KEY"
+        return error.reason in _NOT_SERVED
+
+    def _blocked(self) -> HttpTerminal:
+        walls = [error for error in self._failed.values() if error.reason == "html"]
+        if not walls:
+            return self._failed[self._endpoints[0]]
+        advice = "ask the marketplace" if self._key else "set SKILLERY_SKILLSMP_KEY to use its API with a key"
+        detail = f"the source is blocked: it answers programs with a page for people; {advice}"
+        return HttpTerminal("html", self._url, detail, status=walls[0].status, body=walls[0].body)
+
+
+def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
+    """Return the rows and the pagination of an answer, in any of the three forms that are in use.
+
+    `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...], pagination}`.
+
+    Raises:
+        HttpTerminal: `shape`: it has none of these forms; or the answer reports an error.
+        HttpTransient: The answer reports an error that may pass.
+    """
+    body = answer.json()
+    if isinstance(body, Mapping) and body.get("success") is False:
+        raise _reported(answer, body.get("error"))
+    held = body.get("data", body) if isinstance(body, Mapping) else body
+    records = held.get("skills") if isinstance(held, Mapping) else held
+    if not isinstance(body, Mapping) or not isinstance(records, list):
+        raise HttpTerminal("shape", answer.url, "the answer holds no list of skills", body=answer.body[:4096])
+    said = [m.get("pagination") for m in (held, body) if isinstance(m, Mapping)]
+    return records, next((p for p in said if isinstance(p, Mapping)), {})
+
+
+def _reported(answer: Answer, error: object) -> HttpTerminal | HttpTransient:
+    """Return the error of an answer with status 200 that says `success: false`."""
+    said = error if isinstance(error, Mapping) else {}
+    code, detail = str(said.get("code")), f"the answer reports {said.get('code')}: {said.get('message')}"
+    body = answer.body[:4096]
+    if code == "DAILY_QUOTA_EXCEEDED":
+        return QuotaExhausted(answer.url, None)
+    if code == "INTERNAL_ERROR":
+        return HttpTransient("server", answer.url, detail, body=body)
+    reason = "unauthorised" if code in ("MISSING_API_KEY", "INVALID_API_KEY") else "refused"
+    return HttpTerminal(reason, answer.url, detail, body=body)
+
+
+def _code(body: bytes) -> str | None:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return None
+    error = said.get("error") if isinstance(said, Mapping) else None
+    return str(error.get("code")) if isinstance(error, Mapping) else None
+
+
+def _page(
+    records: list[Any], pagination: Mapping[str, Any], number: int, limit: int, source: str
+) -> ListingPage:
+    count, total, per_page = len(records), _whole(pagination.get("total")), _whole(pagination.get("limit"))
+    size = min(per_page or limit, limit)
+    # An empty page is always the end. A short page is not if the server says that more follow: it may have
+    # left rows out. A full page is followed even if the server says it is the last: one page too many costs
+    # a request, one too few costs rows.
+    has_next = count > 0 and (pagination.get("hasNext") is True or count >= size)
+    shown = (number - 1) * size + count
+    capped = not has_next and total is not None and shown < total
+    return ListingPage(number, tuple(listing_of(r, source) for r in records), has_next, total, capped)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def listing_of(record: object, source: str) -> Listing | Dropped:
+    """Return a row of a page, any JSON value, as a listing, or why it is dropped.
+
+    Only `githubUrl` tells where the skill is: `branch` contradicts it, `path` is relative to the skill's
+    folder, and the slugs of `route` and `id` are lossy. A row without it is dropped as `no-url`; a value that
+    is no object, or has neither `id` nor `githubUrl`, is dropped as `malformed`.
     """
     if not isinstance(record, Mapping):
         return Dropped("", source, "malformed", f"the row is {_kind(record)}, not an object")
@@ -58,164 +198,3 @@ def _texts(value: object) -> tuple[str, ...]:
 def _kind(value: object) -> str:
     kinds = {list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
     return "null" if value is None else kinds.get(type(value), type(value).__name__)
-
-
-PAGE_ROWS = 100  # the most that either way gives
-SEARCH, SITE = "/api/v1/skills/search", "/api/skills"
-# Reasons for which the other way is tried; anything else would meet it too.
-_NOT_SERVED = frozenset({"missing", "html", "not-json", "denied"})
-
-
-@dataclass(frozen=True, slots=True)
-class ListingPage:
-    """One page of a listing.
-
-    Args:
-        number: Which page, from 1.
-        rows: What it holds, in its order.
-        has_next: Whether the next page is to be asked for.
-        total: How many rows the server says there are, exactly or not; None where it does not say.
-        raw_count: How many rows the page held, before any were left out.
-        capped: The listing ends here although the server counts more rows than it has shown.
-    """
-
-    number: int
-    rows: tuple[Listing | Dropped, ...]
-    has_next: bool
-    total: int | None
-    raw_count: int
-    capped: bool = False
-
-    @property
-    def times(self) -> list[datetime]:
-        """When the rows were updated, where that can be told."""
-        return [r.updated_at for r in self.rows if isinstance(r, Listing) and r.updated_at is not None]
-
-
-class SkillsMP:
-    """Asks the marketplace for pages, newest rows first.
-
-    Args:
-        http: The client.
-        url: The marketplace's base URL.
-        key: Its key, or a secret without a value; sent to the search only.
-        source: The spec that the rows carry.
-    """
-
-    def __init__(self, http: Http, url: str, key: Secret | None, *, source: str = "skillsmp") -> None:
-        self._http, self._url, self._source = http, url.rstrip("/"), source
-        self._key = key or None
-        self._ways = [SEARCH, SITE] if self._key else [SITE, SEARCH]
-        self._failed: dict[str, HttpTerminal] = {}
-
-    async def page(self, query: str | None, number: int, *, limit: int = PAGE_ROWS) -> ListingPage:
-        """Return a page of the rows that match a query, of all rows where it is None or blank.
-
-        With a key the API's search is asked first, without one the site's listing; where one is not served or
-        blocked, the other is asked from then on.
-
-        Args:
-            query: Words to look for.
-            number: Which page, from 1.
-            limit: Rows a page, at most 100.
-
-        Raises:
-            HttpTerminal: `unauthorised`: the key is wrong; `html`: both ways answer with pages for people;
-                `shape`: the JSON is no listing; otherwise as `Http.get`.
-            HttpTransient: As `Http.get`; `QuotaExhausted` when the day's requests are used up.
-        """
-        for way in self._ways:
-            if way in self._failed:
-                continue
-            try:
-                return await self._ask(way, (query or "").strip(), number, limit)
-            except HttpTerminal as error:
-                if not self._may_go_on(error):
-                    raise
-                self._failed[way] = error
-        raise self._blocked()
-
-    async def _ask(self, way: str, query: str, number: int, limit: int) -> ListingPage:
-        params = {"page": str(number), "limit": str(limit), "sortBy": "recent"}
-        if way == SEARCH:
-            params["q"] = query or "*"
-        elif query:  # the site refuses an empty `search`
-            params["search"] = query
-        token = self._key if way == SEARCH else None
-        answer = await self._http.get(f"{self._url}{way}", params=params, token=token)
-        records, pagination = unwrap(answer)
-        return _page(records, pagination, number, limit, self._source)
-
-    def _may_go_on(self, error: HttpTerminal) -> bool:
-        """Tell whether another way of asking may fare better; a wrong key is wrong everywhere."""
-        if error.reason == "unauthorised":
-            return self._key is None and _code(error.body) != "INVALID_API_KEY"
-        return error.reason in _NOT_SERVED
-
-    def _blocked(self) -> HttpTerminal:
-        walls = [error for error in self._failed.values() if error.reason == "html"]
-        if not walls:
-            return self._failed[self._ways[0]]
-        advice = "ask the marketplace" if self._key else "set SKILLERY_SKILLSMP_KEY to use its API with a key"
-        detail = f"the source is blocked: it answers programs with a page for people; {advice}"
-        return HttpTerminal("html", self._url, detail, status=walls[0].status, body=walls[0].body)
-
-
-def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
-    """Return the rows of an answer and what it says of its pages, out of any of the three envelopes.
-
-    `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...], pagination}`.
-
-    Raises:
-        HttpTerminal: `shape`: it is none of these; or by the code of the error it reports.
-        HttpTransient: By the code of the error it reports.
-    """
-    body = answer.json()
-    if isinstance(body, Mapping) and body.get("success") is False:
-        raise _reported(answer, body.get("error"))
-    held = body.get("data", body) if isinstance(body, Mapping) else body
-    records = held.get("skills") if isinstance(held, Mapping) else held
-    if not isinstance(body, Mapping) or not isinstance(records, list):
-        raise HttpTerminal("shape", answer.url, "the answer holds no list of skills", body=answer.body[:4096])
-    said = [m.get("pagination") for m in (held, body) if isinstance(m, Mapping)]
-    return records, next((p for p in said if isinstance(p, Mapping)), {})
-
-
-def _reported(answer: Answer, error: object) -> HttpTerminal | HttpTransient:
-    """Return the error of an answer that came with status 200 but says `success: false`."""
-    said = error if isinstance(error, Mapping) else {}
-    code, detail = str(said.get("code")), f"the answer reports {said.get('code')}: {said.get('message')}"
-    body = answer.body[:4096]
-    if code == "DAILY_QUOTA_EXCEEDED":
-        return QuotaExhausted(answer.url, None)
-    if code == "INTERNAL_ERROR":
-        return HttpTransient("server", answer.url, detail, body=body)
-    reason = "unauthorised" if code in ("MISSING_API_KEY", "INVALID_API_KEY") else "refused"
-    return HttpTerminal(reason, answer.url, detail, body=body)
-
-
-def _code(body: bytes) -> str | None:
-    try:
-        said = json.loads(body)
-    except ValueError:
-        return None
-    error = said.get("error") if isinstance(said, Mapping) else None
-    return str(error.get("code")) if isinstance(error, Mapping) else None
-
-
-def _page(
-    records: list[Any], pagination: Mapping[str, Any], number: int, limit: int, source: str
-) -> ListingPage:
-    count, total, per_page = len(records), _whole(pagination.get("total")), _whole(pagination.get("limit"))
-    size = min(per_page or limit, limit)
-    # An empty page is the end whatever else is said. A short one is not where more is promised: the server
-    # may have left rows out of it. A full one is followed even against the server's word, since a page too
-    # many costs a request and one too few costs rows.
-    has_next = count > 0 and (pagination.get("hasNext") is True or count >= size)
-    shown = (number - 1) * size + count
-    capped = not has_next and total is not None and shown < total
-    return ListingPage(number, tuple(listing_of(r, source) for r in records), has_next, total, count, capped)
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

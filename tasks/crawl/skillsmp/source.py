@@ -1,39 +1,39 @@
-"""The source `skillsmp[:QUERY]`: the skills of the repositories that the marketplace lists.
+"""The source `skillsmp[:QUERY]`: what the marketplace lists, read from the repositories that it names.
 
-Enumerated by pages, then fetched by repository: SkillFlow, appendix A.1; here only what is new or changed.
+The listing is walked by pages, then documents are fetched by repository (SkillFlow, appendix A.1); here only
+new and changed ones.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from operator import itemgetter
 
 import polars as pl
 
-from storage.errors import SourceError, SourceUnavailable
+from storage.errors import SourceError
 from storage.partitions import PARTITIONS
-from storage.root import Root
 from storage.schemas import Listing
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.changes import as_listed
-from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.github.due import Unit, due, units_of
-from tasks.crawl.github.fetch import Fetched
+from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Network
 from tasks.crawl.http.secrets import SKILLSMP_KEY, credential
 from tasks.crawl.http.stream import drain
 from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 from tasks.crawl.skillsmp.cursor import ListingState, as_time, not_taken
 from tasks.crawl.skillsmp.walk import walk
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.protocol import Item, RequestUsage
+from tasks.crawl.source.protocol import Item
+from tasks.crawl.source.remote import SourceOptions
 
-# Words that names and descriptions of skills are made of; the most common ones stand first.
-_WORDS = """
+_PAGE_TRIES = 2  # each with the client's own retries
+# The sweep's keywords, from names and descriptions of skills, the most common ones first.
+_KEYWORDS = """
 using creating data testing patterns documentation design management analysis workflow api security agent
 project content task expert database deployment implementing context integration performance planning
 research review code frontend backend generator guide writing web react github git framework claude
@@ -60,53 +60,29 @@ skill plugin hook mcp tool orchestrator subagent session knowledge ontology taxo
 def sweep_keywords() -> tuple[str, ...]:
     """Return the sweep's keywords in the order in which they are asked for, each once.
 
-    After the words come single letters and digits, for what has none of the words in it.
+    Single letters and digits follow the words, for skills that contain none of the words.
     """
-    return tuple(dict.fromkeys([*_WORDS.split(), *string.ascii_lowercase, *string.digits]))
+    return tuple(dict.fromkeys([*_KEYWORDS.split(), *string.ascii_lowercase, *string.digits]))
 
 
-_PAGE_TRIES = 2  # each with the client's own retries
-
-
-class SkillsMPSource:
+class SkillsMPSource(RepositorySource):
     """The marketplace's skills: listings first, then the documents of repositories that are due.
 
     Args:
         query: Words to look for; empty: everything.
-        root: Where state lies.
-        reach: The network as the operator set it.
-        limits: What is taken of one document at most.
-        now: When the reading began.
-        limit: How many rows are wanted; None: all.
     """
 
-    exhaustive, gives_listings = False, True
-
-    def __init__(
-        self,
-        query: str,
-        root: Root,
-        *,
-        reach: Network,
-        limits: DocumentLimits,
-        now: datetime,
-        limit: int | None,
-    ) -> None:
-        self.spec = f"skillsmp:{query}" if query else "skillsmp"
-        self._query, self._root, self._reach, self._limit = query or None, root, reach, limit
-        self._repositories = Repositories(self.spec, root, reach, limits, now)
-        self._state = ListingState(root, self.spec, reach.skillsmp_url, now)
-        self._now, self._usage = now, RequestUsage()
+    def __init__(self, query: str, options: SourceOptions) -> None:
+        super().__init__(f"skillsmp:{query}" if query else "skillsmp", options)
+        self._query, self._limit = query or None, options.limit
+        self._state = ListingState(options.root, self.spec, self._reach.skillsmp_url, options.now)
         self._trouble: HttpTerminal | HttpTransient | None = None
 
-    def version(self) -> None:
-        """Return None: what the marketplace lists cannot be told without asking for it."""
-
     def read(self) -> Iterator[Item]:
-        """Yield rows newly listed, then what the repositories that are due hold of what is listed.
+        """Yield new listings, then the listed documents of repositories that are due.
 
         Raises:
-            SourceError: The marketplace or GitHub refuses; what was known to be due has been looked at.
+            SourceError: The marketplace or GitHub refuses; repositories known to be due were looked at.
             SourceUnavailable: Some of it could not be looked at this time, or the day's quota is used up.
         """
         for piece in drain(self._pieces):
@@ -117,41 +93,26 @@ class SkillsMPSource:
                 yield from self._repositories.bringer.items(piece)
             else:
                 yield from as_listed(piece, self.spec)
-        if isinstance(self._trouble, HttpTerminal):
-            reason = "blocked" if self._trouble.reason == "html" else self._trouble.reason
-            raise SourceError(self.spec, reason, str(self._trouble)) from self._trouble
+        if isinstance(self._trouble, HttpTerminal) and self._trouble.reason == "html":
+            raise SourceError(self.spec, "blocked", str(self._trouble)) from self._trouble
         if self._trouble is not None:
-            raise SourceUnavailable(self.spec, self._trouble.reason, str(self._trouble)) from self._trouble
+            raise self._error(self._trouble) from self._trouble
         self._repositories.require_reached()
 
-    def unsettle(self, doc_ids: Collection[str]) -> None:
-        """Have these documents looked at again, should the run die before they are remembered."""
-        self._repositories.unsettle(doc_ids)
-
-    def settled(self) -> None:
-        """Remember what was yielded."""
-        self._repositories.settled()
-
-    def usage(self) -> RequestUsage:
-        """Return the requests sent so far, and what is left of the marketplace's quota today."""
-        return self._usage
-
-    async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Fetched, None]:
-        async with self._reach.open(self._root) as http:
-            try:
-                client = SkillsMP(http, self._reach.skillsmp_url, credential(SKILLSMP_KEY), source=self.spec)
-                async for page in self._pages(client):
-                    yield page
-                todo, rest = self._units(self._state.merge())
-                for unit in rest:
-                    yield unit
-                async for look in self._repositories.looks(http, todo):
-                    yield look
-            finally:
-                self._usage = RequestUsage(http.requests, http.quota_left(self._reach.skillsmp_url))
+    async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Look, None]:
+        url = self._reach.skillsmp_url
+        async with self._client(url) as http:
+            client = SkillsMP(http, url, credential(SKILLSMP_KEY), source=self.spec)
+            async for page in self._pages(client):
+                yield page
+            todo, rest = self._units(self._state.merge())
+            for unit in rest:
+                yield unit
+            async for look in self._repositories.looks(http, todo):
+                yield look
 
     async def _pages(self, client: SkillsMP) -> AsyncGenerator[ListingPage, None]:
-        """Yield the pages of tonight's walks; where the marketplace fails, what is known goes on."""
+        """Yield the pages of tonight's walks; an error of the marketplace is raised after the looks."""
         try:
             if self._limit is not None:
                 async for page in self._first(client, self._limit):
@@ -163,7 +124,7 @@ class SkillsMPSource:
                     yield page
             async for page in self._walked(client, self._query):
                 yield page
-            # Its keywords stand for everything: they would bring what a query does not mean.
+            # Keywords look for everything, so that a source with a query of its own is not swept.
             swept = self._state.cursor.rest and self._query is None
             for _ in range(self._reach.sweep_keywords if swept else 0):
                 async for page in self._walked(client, self._next_keyword()):
@@ -172,7 +133,7 @@ class SkillsMPSource:
             self._trouble = error
 
     async def _first(self, client: SkillsMP, wanted: int) -> AsyncGenerator[ListingPage, None]:
-        """Yield so many of the newest rows; where listing stands is another matter."""
+        """Yield so many of the newest rows; the cursor stays where it is."""
         async for page in walk(client, self._query, limit=min(wanted, PAGE_ROWS)):
             taken = replace(page, rows=page.rows[:wanted])
             self._state.keep(taken, self._state.cursor)
@@ -182,13 +143,13 @@ class SkillsMPSource:
                 return
 
     def _next_keyword(self) -> str:
-        """Return the keyword whose turn it is: one a walk, all of them in turn."""
+        """Return the keyword whose turn it is, and move on to the next."""
         cursor, keywords = self._state.cursor, sweep_keywords()
         self._state.move(replace(cursor, sweep=cursor.sweep + 1))
         return keywords[cursor.sweep % len(keywords)]
 
     async def _walked(self, client: SkillsMP, query: str | None) -> AsyncGenerator[ListingPage, None]:
-        """Yield the pages of one walk, from where it stood; each is kept before it is yielded."""
+        """Yield the pages of one walk, from the cursor on; each is kept before it is yielded."""
         state, main = self._state, query == self._query
         if not (state.cursor.walking and state.cursor.query == query):
             begun = replace(state.cursor, newest=None, query=query, page=0, after=None, walking=True)
@@ -208,16 +169,16 @@ class SkillsMPSource:
                     raise
         done = replace(state.cursor, walking=False, query=None, page=0, after=None)
         if main:
-            if until is None:
-                done = replace(done, rest=capped, full=self._now.isoformat())
             done = replace(done, watermark=done.newest or done.watermark)
+        if main and until is None:
+            done = replace(done, rest=capped, full=self._now.isoformat())
         state.move(done)
 
     def _until(self) -> datetime | None:
-        """Return the watermark, or None where the list is to be walked from end to end again.
+        """Return the watermark, or None if the list is to be walked from end to end again.
 
-        A row may come into the list long after it was updated, below the watermark. Where all rows are shown,
-        a walk through them now and then meets it; where they are not, the sweep may.
+        A row may enter the list long after it was updated, below the watermark. If the marketplace shows all
+        rows, a complete walk every few days meets it; if not, the sweep may.
         """
         cursor = self._state.cursor
         full, oldest = as_time(cursor.full), self._now - timedelta(days=self._reach.recheck_days)
@@ -226,18 +187,16 @@ class SkillsMPSource:
         return as_time(cursor.watermark)
 
     def _units(self, places: pl.DataFrame) -> tuple[list[Unit], list[Unit]]:
-        """Return the units that are to be looked at, and of the others the rows that tonight's pages had."""
+        """Return the units to look at, and of the others the rows that tonight's pages had."""
         todo: list[Unit] = []
         rest: list[Unit] = []
         met = set(places.iter_rows())
         listed, looked = listed_table(self._root), repositories_table(self._root)
         for partition in range(PARTITIONS):
-            mine = [
-                table.read([partition]).filter(pl.col("source") == self.spec) for table in (listed, looked)
-            ]
-            units = units_of(*mine)
+            rows = (table.read([partition]).filter(source=self.spec) for table in (listed, looked))
+            units = units_of(*rows)
             if self._limit is not None:
-                units = [u for u in units if any(_place(r) in met for r in u.listed)]
+                units = [u for u in units if _only(u, met).listed]
             now = due(units, self._now, self._reach.recheck_days)
             names = {(u.repository, u.ref) for u in now}
             todo += now
@@ -245,9 +204,7 @@ class SkillsMPSource:
         return due(todo, self._now, self._reach.recheck_days), [unit for unit in rest if unit.listed]
 
 
-def _place(row: dict[str, Any]) -> tuple[str, str, str]:
-    return row["repository"], row["ref"], row["rest"]
-
-
-def _only(unit: Unit, met: set[tuple[Any, ...]]) -> Unit:
-    return replace(unit, listed=tuple(row for row in unit.listed if _place(row) in met))
+def _only(unit: Unit, met: set[tuple[str, ...]]) -> Unit:
+    """Return a unit with those of its rows whose place was met."""
+    place = itemgetter("repository", "ref", "rest")
+    return replace(unit, listed=tuple(row for row in unit.listed if place(row) in met))

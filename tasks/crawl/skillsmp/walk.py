@@ -1,4 +1,4 @@
-"""The walk through a listing that changes meanwhile, without losing or repeating a row."""
+"""Walks through a listing that changes while it is read, without losing or repeating a row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from storage.schemas import Dropped, Listing
 from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 
 _MORE_PASSES = 5
-_BARREN_PASSES = 2  # one may miss a row by chance, where rows of one age come in any order
-_BARREN_PAGES = 3  # of a list that does not grow: a server that repeats its last page for ever is left
+_BARREN_PASSES = 2  # one pass may miss a row by chance, where rows of one age come in any order
+_BARREN_PAGES = 3  # without a new row, of a listing that does not grow: the server repeats its last page
 
 
 async def walk(
@@ -23,28 +23,21 @@ async def walk(
     after: datetime | None = None,
     limit: int = PAGE_ROWS,
 ) -> AsyncGenerator[ListingPage, None]:
-    """Yield a listing's pages, newest rows first, each row once, down to what is older than `until`.
+    """Yield a listing's pages, newest rows first, each row once, down to rows older than `until`.
 
-    Rows inserted above move others down: these are met again and left out, and what came in above is fetched
-    from the top before the last page is yielded. Rows removed above move others up, over a boundary that has
-    been crossed: when the total shrank, the page before is read again, and those before it until one begins
-    with a row that is known. Rows of one age that come in another order each time are looked for on all pages
-    again where the listing counts more rows than were met. A row that is updated goes to the top; where it
-    was not met, a later walk down to the start of this one meets it, so the start of a walk is what the next
-    one's `until` should be.
+    Rows move while pages are read, and no row may be lost or come twice:
 
-    The walk ends with the listing, or with the first page whose rows, as far as their age can be told, are
-    all older than `until`: one that is as old as it may be new. It is complete when the generator ends.
-    A walk that broke off goes on with `start_page` the number of the page that was yielded last, and `after`.
+    - Rows inserted above move others down. Rows met twice are left out the second time; the inserted rows are
+      fetched from the top before the last page is yielded.
+    - Rows removed above move others up, across a page boundary that was passed. When the total shrinks, the
+      pages before are read again, back to one that begins with a known row.
+    - Rows of one age may come in another order each time. All pages are read again if more rows are stated
+      than were met.
+    - An updated row goes to the top. If this walk misses it, the next walk down to this one's start meets it.
 
-    Args:
-        client: Fetches pages.
-        query: Words to look for, None for all rows.
-        start_page: Where to begin.
-        until: The watermark; None: to the end of the listing.
-        after: The time of the last row taken before the walk broke off: pages are gone back until one begins
-            no later in the order than that, since rows may have been removed in the meantime.
-        limit: Rows a page.
+    The walk ends with the listing, or with a page whose rows, as far as they tell their age, are all older
+    than `until` (None: no watermark). A walk that broke off goes on at `start_page`, the last page yielded,
+    with `after`, the time of its last row: pages are gone back to one that begins no later than that.
 
     Raises:
         HttpTerminal, HttpTransient: As `SkillsMP.page`.
@@ -60,7 +53,7 @@ async def walk(
 
 
 class _Walk:
-    """What a walk has met, and signs that rows moved meanwhile."""
+    """The rows that a walk has met, and signs that rows moved meanwhile."""
 
     def __init__(self, client: SkillsMP, query: str | None, limit: int) -> None:
         self._client, self._query, self._limit = client, query, limit
@@ -72,7 +65,7 @@ class _Walk:
         self.barren = 0
 
     async def begin(self, number: int, after: datetime | None) -> ListingPage:
-        """Read the first page; rows may have moved up since the one before it was read."""
+        """Read the first page; rows may have moved up since the page before it was read."""
         page = await self._read(number)
         while number > 1 and after is not None and not any(t >= after for t in page.times):
             number -= 1
@@ -81,27 +74,27 @@ class _Walk:
         return page
 
     async def next(self, page: ListingPage) -> ListingPage:
-        """Read the page after one, and again those before it where rows moved up."""
+        """Read the page after `page`; where rows moved up, read those before it again."""
         following = await self._read(page.number + 1)
         if None not in (page.total, following.total) and (following.total or 0) < (page.total or 0):
             self._again = await self._moved_up(page.number)
         return following
 
     async def _moved_up(self, number: int) -> tuple[Listing | Dropped, ...]:
-        """Return rows not met yet of the pages from `number` back to one that begins with a known row."""
+        """Return the new rows of the pages from `number` back to one that begins with a known row."""
         found: tuple[Listing | Dropped, ...] = ()
         while number > 0:
             page = await self._read(number)
             unknown = self._new(page.rows)
             found = (*unknown, *found)
-            # An empty page tells nothing: more rows went than a page holds, those before it moved too.
+            # An empty page is no end: more rows went than a page holds, so those before it moved too.
             if len(unknown) < len(page.rows):
                 break
             number -= 1
         return found
 
     def taken(self, page: ListingPage) -> ListingPage:
-        """Return a page without the rows that were met before; what has no identity counts each time."""
+        """Return a page without the rows that were met before; rows without an id always count as new."""
         nameless = tuple(row for row in page.rows if not _key(row)[0])
         self._nameless += len(nameless)
         own = (*self._new(page.rows), *nameless)
@@ -113,9 +106,9 @@ class _Walk:
         return replace(page, rows=rows)
 
     async def missed_among(self, last: ListingPage) -> tuple[Listing | Dropped, ...]:
-        """Return rows that stood on no page when it was read: of one age, they come in any order each time.
+        """Return rows that were on no page when it was read, since rows of one age come in any order.
 
-        Only looked for where the listing ended with fewer rows than it counts and some were met twice.
+        They are looked for if the listing ended with fewer rows than it states and some were met twice.
         """
         found: tuple[Listing | Dropped, ...] = ()
         barren = 0
@@ -132,7 +125,7 @@ class _Walk:
         return found
 
     async def missed_above(self) -> tuple[Listing | Dropped, ...]:
-        """Return the rows that came in above since the top was read, where anything moved down."""
+        """Return the rows inserted above since the top was read, if any row moved down."""
         found: tuple[Listing | Dropped, ...] = ()
         number, more = 1, self._shifted
         while more:
@@ -143,20 +136,19 @@ class _Walk:
         return found
 
     def _new(self, rows: tuple[Listing | Dropped, ...]) -> tuple[Listing | Dropped, ...]:
-        fresh = []
+        fresh: dict[tuple[str, str | None], Listing | Dropped] = {}
         for row in rows:
-            key = _key(row)
-            if key[0] and key not in self._met:
-                self._met.add(key)
-                fresh.append(row)
-        return tuple(fresh)
+            if (key := _key(row))[0] and key not in self._met:
+                fresh.setdefault(key, row)
+        self._met.update(fresh)
+        return tuple(fresh.values())
 
     async def _read(self, number: int) -> ListingPage:
         return await self._client.page(self._query, number, limit=self._limit)
 
 
 def _key(row: Listing | Dropped) -> tuple[str, str | None]:
-    """Return what tells a row from others: its id alone may be shared by two skills."""
+    """Return the key of a row: two skills may share an id."""
     return (row.source_id, row.url) if isinstance(row, Listing) else (row.doc_id, row.detail)
 
 

@@ -1,4 +1,4 @@
-"""Bundles: finds the skills in a listing of paths, for git and folder sources."""
+"""Finds the skills in a listing of paths, each with its bundle: the files that belong to it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,14 @@ _LICENCE = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class TreeEntry:
-    """One path of a source.
+class SourceEntry:
+    """One path of a source."""
 
-    Args:
-        path: Relative to the source's root, with `/`.
-        kind: `unreadable` stands for what is neither file, folder nor link, or may not be looked at.
-        key: What the source reads it by: a git object's id, or a path as the file system has it.
-        note: Where a link leads, or why the entry is unreadable.
-    """
-
-    path: str
+    path: str  # relative to the source's root, with `/`
+    # `unreadable` is no file, folder or link, or access to it is denied.
     kind: Literal["file", "link", "submodule", "unreadable"] = "file"
-    key: str = ""
-    note: str = ""
+    key: str = ""  # the id of a git object, or the path as the file system spells it
+    note: str = ""  # the target of a link, or why the entry is unreadable
 
     @property
     def folder(self) -> str:
@@ -48,26 +42,18 @@ class TreeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedSkill:
-    """A SKILL.md that will be read, with what belongs to it.
-
-    Args:
-        doc_id: The document's id.
-        entry: The SKILL.md.
-        files: What lies under its folder and under no nested skill's.
-        odd: Links and unreadable entries among them.
-        licences: Licence files of its folder, then of each folder above it.
-    """
+class BundledSkill:
+    """A SKILL.md that will be read, with the files that belong to it."""
 
     doc_id: str
-    entry: TreeEntry
-    files: tuple[TreeEntry, ...]
-    odd: tuple[TreeEntry, ...]
-    licences: tuple[TreeEntry, ...]
+    entry: SourceEntry  # the SKILL.md
+    files: tuple[SourceEntry, ...]  # below its folder, without those of nested skills
+    odd: tuple[SourceEntry, ...]  # links and unreadable entries below its folder
+    licences: tuple[SourceEntry, ...]  # of its folder, then of each folder above it
 
 
-def plan(entries: Iterable[TreeEntry], repository: str, source: str) -> list[PlannedSkill | Dropped]:
-    """Return what a source holds, in the order of paths: skills to read, and what is seen but not taken.
+def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[BundledSkill | Dropped]:
+    """Return the skills to read and the entries that are dropped, in the order of paths.
 
     Args:
         entries: Every path of the source, in any order.
@@ -76,16 +62,15 @@ def plan(entries: Iterable[TreeEntry], repository: str, source: str) -> list[Pla
     """
     listing = _Listing(sorted(entries, key=lambda e: e.path))
     survivors: dict[str, str] = {}
-    rows: list[PlannedSkill | Dropped] = []
+    rows: list[BundledSkill | Dropped] = []
     for entry in listing.entries:
-        takes = entry.names_skill and entry.kind == "file"
         doc_id = make_doc_id(repository, entry.folder if entry.names_skill else entry.path)
-        if takes and doc_key(doc_id) in survivors:
-            lost_to = survivors[doc_key(doc_id)]
-            rows.append(Dropped(doc_id, source, "duplicate_id", entry.path, lost_to=lost_to))
-        elif takes:
-            survivors[doc_key(doc_id)] = doc_id
-            rows.append(listing.skill(doc_id, entry))
+        if entry.names_skill and entry.kind == "file":
+            if survivor := survivors.get(doc_key(doc_id)):
+                rows.append(Dropped(doc_id, source, "duplicate_id", entry.path, lost_to=survivor))
+            else:
+                survivors[doc_key(doc_id)] = doc_id
+                rows.append(listing.skill(doc_id, entry))
         elif detail := listing.why_not_taken(entry):
             reason = "symlink" if entry.kind == "link" else entry.kind
             rows.append(Dropped(doc_id, source, reason, detail))
@@ -95,20 +80,20 @@ def plan(entries: Iterable[TreeEntry], repository: str, source: str) -> list[Pla
 class _Listing:
     """The sorted entries of a source, looked up by folder."""
 
-    def __init__(self, entries: list[TreeEntry]) -> None:
+    def __init__(self, entries: list[SourceEntry]) -> None:
         self.entries = entries
         self._skill_folders = {e.folder for e in entries if e.names_skill and e.kind == "file"}
         self._folders = {folder for e in entries for folder in _upwards(e.folder)}
-        self._licences: dict[str, list[TreeEntry]] = defaultdict(list)
-        self._members: dict[str | None, list[TreeEntry]] = defaultdict(list)
+        self._licences: dict[str, list[SourceEntry]] = defaultdict(list)
+        self._members: dict[str | None, list[SourceEntry]] = defaultdict(list)
         for entry in entries:
             self._members[self._skill_folder(entry)].append(entry)
             if entry.kind == "file" and _LICENCE.match(entry.name):
                 self._licences[entry.folder].append(entry)
 
-    def skill(self, doc_id: str, entry: TreeEntry) -> PlannedSkill:
+    def skill(self, doc_id: str, entry: SourceEntry) -> BundledSkill:
         members = [e for e in self._members[entry.folder] if not e.names_skill]
-        return PlannedSkill(
+        return BundledSkill(
             doc_id=doc_id,
             entry=entry,
             files=tuple(e for e in members if e.kind == "file"),
@@ -116,8 +101,8 @@ class _Listing:
             licences=tuple(e for folder in _upwards(entry.folder) for e in self._licences[folder]),
         )
 
-    def why_not_taken(self, entry: TreeEntry) -> str:
-        """Return what to say of an entry behind which a skill may hide; empty where none can."""
+    def why_not_taken(self, entry: SourceEntry) -> str:
+        """Return the detail of an entry that may hide a skill; empty where it cannot."""
         if entry.kind == "submodule":
             return entry.path
         if entry.kind == "unreadable":
@@ -127,11 +112,12 @@ class _Listing:
         target = posixpath.normpath(posixpath.join(entry.folder, entry.note))
         outside = target.startswith(("/", ".."))
         hides = entry.names_skill or target == "." or target in self._folders
+        # A link out of the source, inside a skill's folder, is a finding on that skill instead.
         if hides or (outside and self._skill_folder(entry) is None):
             return f"{entry.path} -> {entry.note}"
         return ""
 
-    def _skill_folder(self, entry: TreeEntry) -> str | None:
+    def _skill_folder(self, entry: SourceEntry) -> str | None:
         return next((f for f in _upwards(entry.folder) if f in self._skill_folders), None)
 
 

@@ -1,19 +1,19 @@
-"""Reads the content of one skill: its text, its files' digests, its licence texts, within limits."""
+"""Reads the content of one skill within limits: its text, its files' digests, its licence texts."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from storage.schemas import BundledFile, Dropped, Finding, LicenceFile, RawDocument
-from tasks.crawl.source.bundle import PlannedSkill, TreeEntry
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """What is taken of one document at most, in bytes and numbers of files."""
+    """The most that is taken of one document, in bytes and numbers of files."""
 
     document_bytes: int = 2_000_000
     bundle_files: int = 2_000
@@ -21,16 +21,19 @@ class DocumentLimits:
     licence_bytes: int = 100_000
 
 
+DEFAULT_LIMITS = DocumentLimits()
+
+
 class Content(NamedTuple):
-    """A file as it was read: its first bytes, the number of all of them, and their SHA-256."""
+    """A file that was read: its first bytes, its size in bytes, and its SHA-256."""
 
     head: bytes
     size: int
     sha256: str
 
 
-# Yields a file's bytes in pieces; raises OSError where they cannot be had.
-Reader = Callable[[TreeEntry], Iterator[bytes]]
+# Yields a file's bytes in pieces; raises OSError where they cannot be read.
+Reader = Callable[[SourceEntry], Iterator[bytes]]
 
 
 def consume(pieces: Iterable[bytes], keep: int = 0) -> Content:
@@ -48,19 +51,23 @@ def too_large(size: int, limit: int) -> Finding:
     return Finding("document.too-large", "error", f"{size:,} bytes, more than the limit of {limit:,}")
 
 
-def wanted(skill: PlannedSkill, limits: DocumentLimits) -> list[TreeEntry]:
-    """Return the files that reading a skill opens; those of a bundle with too many files are not."""
+def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
+    """Return the files that reading a skill opens; a bundle with too many files is not opened."""
     files = skill.files if len(skill.files) <= limits.bundle_files else ()
     return [skill.entry, *files, *skill.licences]
 
 
 def read_skill(
-    skill: PlannedSkill, read: Reader, limits: DocumentLimits, source: str
+    skill: BundledSkill,
+    read: Reader,
+    limits: DocumentLimits,
+    source: str,
+    **origin: Any,  # noqa: ANN401
 ) -> RawDocument | Dropped:
-    """Return a skill as fetched, or why its SKILL.md could not be read.
+    """Return a skill as fetched, with these fields on its origin, or why its SKILL.md could not be read.
 
-    Over `limits.document_bytes` the content is None, size and hash are known, and a finding says so. Whatever
-    else of the bundle cannot be read is a finding too.
+    Over `limits.document_bytes` the content is None; size and hash are known, and a finding says why. Each
+    other file of the bundle that cannot be read becomes a finding too.
     """
     try:
         text = consume(read(skill.entry), limits.document_bytes)
@@ -71,8 +78,8 @@ def read_skill(
     findings += [_odd(entry) for entry in skill.odd]
     files = _read_files(skill, read, limits, findings)
     return RawDocument(
-        doc_id=skill.doc_id,
-        source=source,
+        skill.doc_id,
+        source,
         content=text.head if fits else None,
         size=text.size,
         raw_hash=text.sha256,
@@ -80,6 +87,7 @@ def read_skill(
         files=files,
         licence_files=tuple(_read_licences(skill, read, limits, findings)),
         findings=tuple(findings),
+        **origin,
     )
 
 
@@ -87,58 +95,58 @@ def _why(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _odd(entry: TreeEntry) -> Finding:
+def _odd(entry: SourceEntry) -> Finding:
     if entry.kind == "link":
         return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link and is not followed")
     return Finding("bundle.unreadable", "warning", f"{entry.path}: {entry.note}")
 
 
 def _read_files(
-    skill: PlannedSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
+    skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> tuple[BundledFile, ...] | None:
-    """Return the bundle in the order of paths, or None where it is over a limit; adds to `findings`."""
+    """Return the bundle in the order of paths, or None where it exceeds a limit; adds to `findings`."""
     if len(skill.files) > limits.bundle_files:
         message = f"{len(skill.files):,} files, more than the limit of {limits.bundle_files:,}"
         findings.append(Finding("bundle.too-large", "warning", message))
         return None
     below = len(skill.entry.folder) + 1 if skill.entry.folder else 0
     files: list[BundledFile] = []
-    budget = _Budget(limits.bundle_bytes)
-    for entry in skill.files:
-        try:
-            found = consume(budget.spend(read(entry)))
-        except OSError as error:
-            findings.append(Finding("bundle.unreadable", "warning", f"{entry.path}: {_why(error)}"))
-            continue
-        if budget.left < 0:
-            message = f"more than the limit of {limits.bundle_bytes:,} bytes"
-            findings.append(Finding("bundle.too-large", "warning", message))
-            return None
-        files.append(BundledFile(entry.path[below:], found.size, found.sha256))
-    return tuple(files)
+    left = limits.bundle_bytes
 
-
-class _Budget:
-    """Bytes that a bundle may still have; reading ends with the piece that makes them negative."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def spend(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def within_limit(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        # Pieces are counted as they come: one huge file must not be read to its end.
+        nonlocal left
         for piece in pieces:
-            self.left -= len(piece)
-            if self.left < 0:
+            left -= len(piece)
+            if left < 0:
                 return
             yield piece
 
+    for entry in skill.files:
+        found = _consume(entry, within_limit(read(entry)), 0, "bundle.unreadable", findings)
+        if left < 0:
+            message = f"more than the limit of {limits.bundle_bytes:,} bytes"
+            findings.append(Finding("bundle.too-large", "warning", message))
+            return None
+        if found is not None:
+            files.append(BundledFile(entry.path[below:], found.size, found.sha256))
+    return tuple(files)
+
 
 def _read_licences(
-    skill: PlannedSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
+    skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> Iterator[LicenceFile]:
     for entry in skill.licences:
-        try:
-            found = consume(read(entry), limits.licence_bytes)
-        except OSError as error:
-            findings.append(Finding("licence.unreadable", "warning", f"{entry.path}: {_why(error)}"))
-            continue
-        yield LicenceFile(entry.path, found.sha256, found.head.decode("utf-8", errors="replace"))
+        found = _consume(entry, read(entry), limits.licence_bytes, "licence.unreadable", findings)
+        if found is not None:
+            yield LicenceFile(entry.path, found.sha256, found.head.decode("utf-8", errors="replace"))
+
+
+def _consume(
+    entry: SourceEntry, pieces: Iterator[bytes], keep: int, code: str, findings: list[Finding]
+) -> Content | None:
+    try:
+        return consume(pieces, keep)
+    except OSError as error:
+        findings.append(Finding(code, "warning", f"{entry.path}: {_why(error)}"))
+        return None

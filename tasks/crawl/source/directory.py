@@ -1,17 +1,16 @@
-"""The source `dir:PATH`: every SKILL.md in a directory; links are recorded and never followed."""
+"""Reads `dir:PATH`, every SKILL.md in a directory; links are recorded and never followed."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.bundle import PlannedSkill, TreeEntry, plan
-from tasks.crawl.source.content import DocumentLimits, read_skill
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, read_skill
 from tasks.crawl.source.identity import repository_name
 from tasks.crawl.source.protocol import WholeSource
 
@@ -20,24 +19,13 @@ _PIECE = 1 << 16
 
 
 class DirectorySource(WholeSource):
-    """The skills in a folder of this machine, in the order of their paths.
+    """The skills in a folder, in the order of their paths; the folder itself may be a link."""
 
-    Args:
-        path: The folder; it may itself be a link, nothing below it is followed.
-        limits: What is taken of one document at most.
-    """
-
-    def __init__(self, path: str, *, limits: DocumentLimits = DocumentLimits()) -> None:  # noqa: B008 - frozen
-        self.spec = f"dir:{path}"
-        self._path = Path(path).expanduser()
-        self._limits = limits
+    def __init__(self, path: str, *, limits: DocumentLimits = DEFAULT_LIMITS) -> None:
+        self.spec, self._path, self._limits = f"dir:{path}", Path(path).expanduser(), limits
 
     def version(self) -> str:
-        """Return the SHA-256 over path, size and modification time (ns) of everything below the folder.
-
-        Raises:
-            SourceError: There is no such folder.
-        """
+        """Return the SHA-256 over path, size and modification time (ns) of everything below the folder."""
         root, digest = self._root(), hashlib.sha256()
         for entry in sorted(_walk(root), key=lambda e: e.path):
             try:
@@ -49,7 +37,7 @@ class DirectorySource(WholeSource):
         return digest.hexdigest()
 
     def read(self) -> Iterator[RawDocument | Dropped]:
-        """Yield the folder's skills and what is not taken, each read when it is asked for.
+        """Yield the folder's skills and the dropped entries; a skill is read when it is asked for.
 
         Raises:
             SourceError: There is no such folder (`missing`), or no skill in it (`no-skill`).
@@ -58,11 +46,12 @@ class DirectorySource(WholeSource):
         repository = repository_name(root.as_uri())
         rows = plan(_walk(root), repository, self.spec)
         for row in rows:
-            if isinstance(row, PlannedSkill):
-                yield self._document(row, root, repository)
-            else:
+            if isinstance(row, Dropped):
                 yield row
-        if not any(isinstance(row, PlannedSkill) for row in rows):
+            else:
+                url = (root / row.entry.folder).as_uri()
+                yield read_skill(row, _read, self._limits, self.spec, repo=repository, url=url)
+        if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this folder")
 
     def _root(self) -> Path:
@@ -70,15 +59,9 @@ class DirectorySource(WholeSource):
             raise SourceError(self.spec, "missing", "there is no such folder; check the path")
         return self._path.resolve()
 
-    def _document(self, skill: PlannedSkill, root: Path, repository: str) -> RawDocument | Dropped:
-        row = read_skill(skill, lambda entry: _read(entry.key), self._limits, self.spec)
-        if isinstance(row, Dropped):
-            return row
-        return replace(row, repo=repository, url=(root / skill.entry.folder).as_uri())
 
-
-def _walk(root: Path) -> Iterator[TreeEntry]:
-    """Yield all that lies below `root`, but not the folders themselves."""
+def _walk(root: Path) -> Iterator[SourceEntry]:
+    """Yield everything below `root` except the folders themselves."""
     pending = [root]
     while pending:
         folder = pending.pop()
@@ -86,7 +69,8 @@ def _walk(root: Path) -> Iterator[TreeEntry]:
             with os.scandir(folder) as found:
                 children = [child for child in found if child.name not in _SKIPPED]
         except OSError as error:
-            yield TreeEntry(_relative(folder, root), "unreadable", note=error.strerror or str(error))
+            why = error.strerror or str(error)
+            yield SourceEntry(_printable(folder.relative_to(root)), "unreadable", note=why)
             continue
         for child in children:
             if child.is_dir(follow_symlinks=False):
@@ -95,13 +79,13 @@ def _walk(root: Path) -> Iterator[TreeEntry]:
                 yield _entry(child, root)
 
 
-def _entry(child: os.DirEntry[str], root: Path) -> TreeEntry:
-    path = _relative(Path(child.path), root)
+def _entry(child: os.DirEntry[str], root: Path) -> SourceEntry:
+    path = _printable(Path(child.path).relative_to(root))
     if child.is_symlink():
-        return TreeEntry(path, "link", child.path, note=_target(Path(child.path), root))
+        return SourceEntry(path, "link", child.path, note=_target(Path(child.path), root))
     if not child.is_file(follow_symlinks=False):
-        return TreeEntry(path, "unreadable", child.path, note="not a regular file")
-    return TreeEntry(path, "file", child.path)
+        return SourceEntry(path, "unreadable", child.path, note="not a regular file")
+    return SourceEntry(path, "file", child.path)
 
 
 def _target(link: Path, root: Path) -> str:
@@ -111,18 +95,14 @@ def _target(link: Path, root: Path) -> str:
     return _printable(os.path.relpath(target, link.parent) if inside else target)
 
 
-def _relative(path: Path, root: Path) -> str:
-    return _printable(path.relative_to(root).as_posix())
-
-
-def _printable(path: str) -> str:
+def _printable(path: str | Path) -> str:
     """Return a path as valid Unicode; names on disk are bytes and need not be UTF-8."""
     return os.fsencode(path).decode("utf-8", errors="replace")
 
 
-def _read(path: str) -> Iterator[bytes]:
+def _read(entry: SourceEntry) -> Iterator[bytes]:
     # Since it was listed, a file may have become a link or a pipe.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(entry.key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         while piece := file.read(_PIECE):
             yield piece

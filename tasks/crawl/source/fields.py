@@ -1,4 +1,8 @@
-"""Reads the fields of a marketplace row: texts, times and counts in the forms that sources write them."""
+"""Reads fields of the rows that marketplaces and registries answer: texts, times and counts.
+
+JSON from third parties holds one fact in many forms. Each function takes any JSON value, never raises, and
+returns None where the value has none of the known forms.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +16,25 @@ _LARGEST = 2**63 - 1  # what a column of 64-bit integers holds
 
 
 def time_of(value: object) -> datetime | None:
-    """Return an `updatedAt` in UTC, None where it cannot be told.
+    """Return a time in UTC.
 
-    Seconds since 1970 as a number or as text, milliseconds where they exceed 10^12, and ISO 8601, taken for
-    UTC where it names no zone.
+    Known forms are seconds since 1970, as a number or as text, milliseconds where they exceed 10^12, and ISO
+    8601, which is UTC where it names no zone.
     """
-    if isinstance(value, str):
-        number = _number(value)
-        return _from_iso(value.strip()) if number is None else _from_epoch(number)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _from_epoch(value)
-    return None
-
-
-def _number(text: str) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
     try:
-        return float(text)
+        seconds = float(value)
     except ValueError:
-        return None
-
-
-def _from_epoch(value: float) -> datetime | None:
-    # Nothing was updated at 1970's first second: a zero stands for unknown.
-    if not value > 0:
+        return _from_iso(str(value).strip())
+    except OverflowError:
         return None
     try:
-        return datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
+        moment = datetime.fromtimestamp(seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds, UTC)
     except (OverflowError, ValueError, OSError):
         return None
+    # Nothing was updated at 1970's first second: a zero means unknown.
+    return moment if seconds > 0 else None
 
 
 def _from_iso(text: str) -> datetime | None:
@@ -51,7 +46,7 @@ def _from_iso(text: str) -> datetime | None:
 
 
 def count_of(value: object) -> int | None:
-    """Return a number of stars, `"137.1k"` and `"1,241"` too; None where it is no count."""
+    """Return a count, such as a number of stars; texts such as `"137.1k"` and `"1,241"` are read too."""
     if isinstance(value, str):
         match = _COUNT.fullmatch(value.strip().replace(",", ""))
         return _in_range(float(match["number"]) * _UNITS[match["unit"].lower()]) if match else None
@@ -65,7 +60,7 @@ def _in_range(value: float) -> int | None:
 
 
 def text_of(value: object) -> str | None:
-    """Return text without blanks around it, a whole number as text, and None for anything else or nothing.
+    """Return stripped text, or a whole number as text; None for blank text and other values.
 
     Half of a surrogate pair, which JSON may hold and no file can, becomes a replacement character.
     """

@@ -1,4 +1,4 @@
-"""Parses a GitHub URL into a repository and a folder at a ref, without a request."""
+"""Parses a GitHub URL, without requesting it, into a repository and a folder at some ref of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 _HOSTS = {"github.com", "www.github.com"}
 _PORTS = {"http": {None, 80}, "https": {None, 443}}
 _OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}")  # an underscore ends the name of a company's user
 _REPO = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
-# Pages of the site itself, which no owner can be called.
+# Pages of the site itself; no owner can have these names.
 _PAGES = {
     *("about", "apps", "collections", "enterprise", "explore", "features", "login", "marketplace", "orgs"),
     *("search", "settings", "site", "sponsors", "stars", "topics", "trending", "users"),
@@ -22,19 +22,12 @@ _PAGES = {
 
 @dataclass(frozen=True, slots=True)
 class GithubUrl:
-    """A folder of a repository on github.com.
+    """A folder of a repository on github.com."""
 
-    Args:
-        owner: As it is written; GitHub compares it in any letter case.
-        repo: As it is written, without `.git`.
-        kind: `tree` of a folder, `blob` of a file, `root` of the repository itself.
-        rest: A ref, which may have slashes in it, and then the folder; empty for `root`.
-    """
-
-    owner: str
-    repo: str
-    kind: Literal["root", "tree", "blob"] = "root"
-    rest: tuple[str, ...] = ()
+    owner: str  # as written; GitHub compares it in any letter case
+    repo: str  # as written, without `.git`
+    kind: Literal["root", "tree", "blob"] = "root"  # the repository itself, a folder, or a file's folder
+    rest: tuple[str, ...] = ()  # a ref, which may contain slashes, and then the folder
 
     @property
     def repository(self) -> str:
@@ -49,47 +42,34 @@ class GithubUrl:
 def parse_github_url(url: str | None) -> GithubUrl | None:
     """Return what a URL names, or None where it is no repository of github.com or no place in its files.
 
-    A file stands for its folder: the last part of a `blob`, and a SKILL.md, whatever its letter case, of a
-    `tree`. Query and fragment say nothing; percent-encoding is undone.
+    The URL of a file names the file's folder: so does any `blob`, and a `tree` that ends in SKILL.md in any
+    letter case. Query and fragment are ignored; percent-encoding is undone.
     """
-    split = _split(url or "")
-    if split is None:
-        return None
-    try:
-        parts = [part for part in unquote(split.path, errors="strict").split("/") if part]
-    except UnicodeDecodeError:
-        return None
-    if len(parts) < 2 or len(parts) == 3 or not all(map(_is_plain, parts)):
+    parts = _path_parts(url or "")
+    if len(parts) < 2:
         return None
     owner, repo = parts[0], re.sub(r"(?<=.)\.git$", "", parts[1], flags=re.IGNORECASE)
     if not _OWNER.fullmatch(owner) or owner.lower() in _PAGES or not _REPO.fullmatch(repo):
         return None
-    if len(parts) == 2:
-        return GithubUrl(owner, repo)
-    return _below(owner, repo, parts[2], parts[3:])
+    return _below(owner, repo, parts[2], parts[3:]) if len(parts) > 2 else GithubUrl(owner, repo)
 
 
 def split_by_refs(rest: tuple[str, ...], refs: Collection[str]) -> tuple[str, str] | None:
-    """Return ref and folder by the longest of a repository's refs that `rest` begins with; None for no ref.
-
-    Args:
-        rest: As in GithubUrl.
-        refs: Names of branches and tags, such as `main` or `feature/mint`.
-    """
+    """Return ref and folder of `rest` (as in GithubUrl) by the longest of a repository's refs; None for none."""
     known = set(refs)
     readings = GithubUrl("", "", "tree", rest).candidates()
     return next((reading for reading in reversed(readings) if reading[0] in known), None)
 
 
-def _split(url: str) -> SplitResult | None:
-    """Return a URL's parts where it is one of github.com, without a user or a port of its own."""
+def _path_parts(url: str) -> list[str]:
+    """Return the decoded parts of a github.com URL's path; none where it has a user or a port of its own."""
     try:
         split = urlsplit(url.strip())
-        port = split.port
+        usual = split.username is None and split.port in _PORTS.get(split.scheme, ())
+        parts = [part for part in unquote(split.path, errors="strict").split("/") if part]
     except ValueError:
-        return None
-    usual = split.username is None and port in _PORTS.get(split.scheme, ())
-    return split if usual and split.hostname in _HOSTS else None
+        return []
+    return parts if usual and split.hostname in _HOSTS and all(map(_is_plain, parts)) else []
 
 
 def _is_plain(part: str) -> bool:
@@ -98,7 +78,7 @@ def _is_plain(part: str) -> bool:
 
 
 def _below(owner: str, repo: str, word: str, rest: list[str]) -> GithubUrl | None:
-    if word == "tree":
+    if word == "tree" and rest:
         names_skill = len(rest) > 1 and rest[-1].lower() == "skill.md"
         return GithubUrl(owner, repo, "tree", tuple(rest[:-1] if names_skill else rest))
     if word == "blob" and len(rest) > 1:

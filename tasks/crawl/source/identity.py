@@ -1,4 +1,4 @@
-"""The identity of a skill: ids and public URLs of repositories, never with credentials."""
+"""Derives the identity of a skill, its doc_id and public URL, from a git URL; credentials never get in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
 
 
 class Remote(NamedTuple):
-    """A git URL taken apart; `user` is what stands before the last @ of the authority, password included."""
+    """The parts of a git URL; `user` is what stands before the last @ of the authority, with the password."""
 
     scheme: str
     user: str
@@ -33,16 +33,14 @@ def parse_remote(url: str) -> Remote:
     """
     match = _URL.match(url) or _SCP.match(url)
     if match is None:
-        raise WrongInput(
-            f"{hide_credentials(url)!r} is not a git URL; give https://, ssh://, git:// or file://"
-        )
+        msg = f"{hide_credentials(url)!r} is not a git URL; give https://, ssh://, git:// or file://"
+        raise WrongInput(msg)
     parts = match.groupdict()
     scheme = (parts.get("scheme") or "scp").lower()
     port = re.search(r":([^\]]*)$", parts["host"])
     if port and not port[1].isdigit():
-        raise WrongInput(
-            "the port of a git URL is no number; percent-encode special characters in a password"
-        )
+        msg = "the port of a git URL is no number; percent-encode special characters in a password"
+        raise WrongInput(msg)
     return Remote(scheme, parts["user"] or "", parts["host"].lower(), parts["path"] or "/")
 
 
@@ -62,6 +60,7 @@ def hide_credentials(text: str, url: str = "") -> str:
     text = _USER_INFO.sub("", text)
     found = _URL.match(url)
     login, _, password = ((found and found["user"]) or "").partition(":")
+    # The name before an SSH host is an account such as `git`; before any other it may be a token.
     secret = password or ("" if url.lower().startswith("ssh:") else login)
     for form in {secret, unquote(secret)} - {""}:
         text = text.replace(form, "***")
@@ -71,17 +70,18 @@ def hide_credentials(text: str, url: str = "") -> str:
 def repository_name(url: str) -> str:
     """Return `owner/repo` for github.com, `host/owner/repo` elsewhere, `local/<last path part>` for files."""
     remote = parse_remote(url)
-    parts = [p for p in unquote(re.split(r"[?#]", remote.path)[0]).split("/") if p not in {"", ".", ".git"}]
-    if remote.scheme == "file":
-        parts = [p for p in unquote(remote.path).split("/") if p not in {"", ".", ".git"}]
-        return f"local/{_bare(parts[-1]) if parts else 'root'}"
-    host = re.sub(r":\d*$", "", remote.host)
-    parts = [*parts[:-1], _bare(parts[-1])] if parts else []
+    local = remote.scheme == "file"
+    path = remote.path if local else re.split(r"[?#]", remote.path)[0]
+    parts = [p for p in unquote(path).split("/") if p not in {"", ".", ".git"}]
+    parts[-1:] = [re.sub(r"(?<=.)\.git\Z", "", part, flags=re.I | re.S) for part in parts[-1:]]
+    if local:
+        return f"local/{parts[-1] if parts else 'root'}"
+    host = _without_port(remote.host)
     return "/".join(parts if host in _GITHUB else [host, *parts])
 
 
-def _bare(name: str) -> str:
-    return name[:-4] if name.lower().endswith(".git") and len(name) > 4 else name
+def _without_port(host: str) -> str:
+    return re.sub(r":\d*$", "", host)
 
 
 def author_of(url: str) -> str | None:
@@ -103,10 +103,7 @@ def doc_key(doc_id: str) -> str:
 
 def skill_url(url: str, commit: str, folder: str) -> str:
     """Return where a person can look at a skill: its folder at that commit, or the repository."""
-    if parse_remote(url).scheme == "file" or not _is_github(url):
+    remote = parse_remote(url)
+    if remote.scheme == "file" or _without_port(remote.host) not in _GITHUB:
         return public_url(url)
     return f"https://github.com/{repository_name(url)}/tree/{commit}/{quote(folder)}".rstrip("/")
-
-
-def _is_github(url: str) -> bool:
-    return re.sub(r":\d*$", "", parse_remote(url).host) in _GITHUB

@@ -1,4 +1,4 @@
-"""The source `parquet:PATH`: a Parquet file of skills, one a row."""
+"""Reads `parquet:PATH`, a corpus that was gathered before: a Parquet file with one skill in each row."""
 
 from __future__ import annotations
 
@@ -15,34 +15,26 @@ import pyarrow.parquet as pq
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.content import DocumentLimits, consume, too_large
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, too_large
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.protocol import WholeSource
 
 _OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars")
+_TEXT_TYPES = (
+    *(pa.string(), pa.large_string(), pa.string_view()),
+    *(pa.binary(), pa.large_binary(), pa.binary_view()),
+)
 
 
 class ParquetSource(WholeSource):
-    """The rows of a Parquet file with `id` (or `doc_id`) and `content`, in the file's order.
+    """The rows of a Parquet file with `id` (or `doc_id`) and `content`, `batch_rows` in memory at a time."""
 
-    Args:
-        path: The file.
-        limits: What is taken of one document at most.
-        batch_rows: Rows that are held at a time.
-    """
-
-    def __init__(self, path: str, *, limits: DocumentLimits = DocumentLimits(), batch_rows: int = 64) -> None:  # noqa: B008 - frozen
-        self.spec = f"parquet:{path}"
-        self._path = Path(path).expanduser()
-        self._limits = limits
-        self._batch_rows = batch_rows
+    def __init__(self, path: str, *, limits: DocumentLimits = DEFAULT_LIMITS, batch_rows: int = 64) -> None:
+        self.spec, self._path = f"parquet:{path}", Path(path).expanduser()
+        self._limits, self._batch_rows = limits, batch_rows
 
     def version(self) -> str:
-        """Return the file's SHA-256.
-
-        Raises:
-            SourceError: There is no such file (`missing`), or it may not be read (`unreadable`).
-        """
+        """Return the file's SHA-256; raise SourceError if it is `missing` or `unreadable`."""
         self._check_exists()
         try:
             with self._path.open("rb") as file:
@@ -51,10 +43,10 @@ class ParquetSource(WholeSource):
             raise SourceError(self.spec, "unreadable", error.strerror or str(error)) from error
 
     def read(self) -> Iterator[RawDocument | Dropped]:
-        """Yield a document a row; one without content or id, or whose id was seen, is dropped with a reason.
+        """Yield a document for each row; rows without id or content, or with an id seen before, are dropped.
 
         Raises:
-            SourceError: `missing`, `not-parquet`, `columns` (which are missing, which were found), `damaged`.
+            SourceError: `missing`, `not-parquet`, `columns` (missing or of another type), `damaged`.
         """
         self._check_exists()
         seen: dict[str, str] = {}
@@ -73,9 +65,8 @@ class ParquetSource(WholeSource):
             # Without the map Arrow reads the chosen columns whole before it gives the first row.
             file = pq.ParquetFile(self._path, memory_map=True)
         except (pa.ArrowInvalid, OSError) as error:
-            raise SourceError(
-                self.spec, "not-parquet", f"this is no Parquet file ({_line(error)})"
-            ) from error
+            detail = f"this is no Parquet file ({_line(error)})"
+            raise SourceError(self.spec, "not-parquet", detail) from error
         with file:
             yield file
 
@@ -86,26 +77,23 @@ class ParquetSource(WholeSource):
         missing += [] if "content" in names else ["content"]
         if missing:
             found = ", ".join(sorted(names)) or "none"
-            raise SourceError(
-                self.spec, "columns", f"columns missing: {', '.join(missing)}; columns found: {found}"
-            )
-        if not _is_text(schema.field("content").type):
-            kind = schema.field("content").type
+            detail = f"columns missing: {', '.join(missing)}; columns found: {found}"
+            raise SourceError(self.spec, "columns", detail)
+        kind = schema.field("content").type
+        if (kind.value_type if pa.types.is_dictionary(kind) else kind) not in _TEXT_TYPES:
             raise SourceError(self.spec, "columns", f"column content is {kind}; it must be text or binary")
         identifier = "id" if "id" in names else "doc_id"
         return {"id": identifier, "content": "content"} | {c: c for c in _OPTIONAL if c in names}
 
     def _rows(self, file: pq.ParquetFile, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
         try:
-            batches = file.iter_batches(batch_size=self._batch_rows, columns=sorted(columns.values()))
-            for batch in batches:
+            for batch in file.iter_batches(batch_size=self._batch_rows, columns=sorted(columns.values())):
                 values = {field: _values(batch.column(name), field) for field, name in columns.items()}
                 for cells in zip(*values.values(), strict=True):
                     yield dict(zip(values, cells, strict=True))
         except (pa.ArrowException, OSError) as error:
-            raise SourceError(
-                self.spec, "damaged", f"the file cannot be read to its end ({_line(error)})"
-            ) from error
+            detail = f"the file cannot be read to its end ({_line(error)})"
+            raise SourceError(self.spec, "damaged", detail) from error
 
     def _row(self, row: dict[str, Any], number: int, seen: dict[str, str]) -> RawDocument | Dropped:
         doc_id, content = _text(row["id"]), row["content"]
@@ -113,20 +101,15 @@ class ParquetSource(WholeSource):
             return Dropped("", self.spec, "missing_id", f"row {number} has no id")
         if content is None:
             return Dropped(doc_id, self.spec, "empty", f"row {number} has no content")
-        first = seen.setdefault(doc_key(doc_id), f"{number} {doc_id}")
-        if first != f"{number} {doc_id}":
-            return Dropped(
-                doc_id, self.spec, "duplicate_id", f"row {number}", lost_to=first.partition(" ")[2]
-            )
-        return self._document(doc_id, content, row)
-
-    def _document(self, doc_id: str, content: bytes, row: dict[str, Any]) -> RawDocument:
+        if first := seen.get(doc_key(doc_id)):
+            return Dropped(doc_id, self.spec, "duplicate_id", f"row {number}", lost_to=first)
+        seen[doc_key(doc_id)] = doc_id
         text = consume([content])
         fits = text.size <= self._limits.document_bytes
         owner, repo = _text(row.get("owner")), _text(row.get("repo"))
         return RawDocument(
-            doc_id=doc_id,
-            source=self.spec,
+            doc_id,
+            self.spec,
             content=content if fits else None,
             size=text.size,
             raw_hash=text.sha256,
@@ -140,26 +123,15 @@ class ParquetSource(WholeSource):
         )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return plain in {
-        pa.string(),
-        pa.large_string(),
-        pa.string_view(),
-        pa.binary(),
-        pa.large_binary(),
-        pa.binary_view(),
-    }
-
-
 def _values(column: pa.Array, field: str) -> list[Any]:
-    """Return a column's values; content as its bytes, since text columns may hold what is no UTF-8."""
+    """Return a column's values; content as bytes, since a text column may hold invalid UTF-8."""
     if field != "content":
         return list(column.to_pylist())
     plain = pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
     return list(pc.cast(plain, pa.large_binary()).to_pylist())
 
 
+# Not `fields.text_of`: ids count as given, with the blanks around them.
 def _text(value: object) -> str | None:
     return None if value is None or not str(value).strip() else str(value)
 

@@ -1,4 +1,4 @@
-"""The protocol of sources, and the items that a source yields."""
+"""The protocol of a source: what it yields, and what it is told in return."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Literal, Protocol, TypeAlias
 
 from storage.schemas import Dropped, Listing, RawDocument
 
+SAMPLE = "sample"  # the spec of the marketplace that comes with the package
+
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Documents that were looked at and are as they were."""
+    """Documents that were looked at and have not changed."""
 
     doc_ids: tuple[str, ...]
 
@@ -42,60 +44,57 @@ Item: TypeAlias = RawDocument | Dropped | Listing | Unchanged | Missed | Gone
 
 @dataclass(frozen=True, slots=True)
 class RequestUsage:
-    """What a reading cost: requests sent, retries included; quota left of the day, None for no quota."""
+    """Requests sent, retries included, and how many the day's quota still allows (None: no quota)."""
 
     requests: int = 0
     quota_left: int | None = None
 
 
-SAMPLE = "sample"  # the marketplace that comes with the package
-
-
 class Source(Protocol):
-    """Somewhere skills come from; nothing is touched before one of its methods is called."""
+    """A place that skills come from; it is not touched before one of its methods is called."""
 
     @property
     def spec(self) -> str:
         """The spec, without credentials, as every row of this source carries it."""
 
     def version(self) -> str | None:
-        """Return a cheap digest of the source's present state, None when it cannot be told cheaply.
+        """Return a digest of the source's present state, None if there is no cheap one.
 
         Raises:
             SourceError: It cannot be read.
-            SourceUnavailable: It could not be looked at this time.
+            SourceUnavailable: It could not be read this time.
         """
 
     @property
     def exhaustive(self) -> bool:
-        """Whether what a whole reading leaves out is gone; otherwise a reading says what is."""
+        """Whether a document that a complete reading does not yield is gone; if not, `Gone` items say so."""
 
     @property
     def gives_listings(self) -> bool:
-        """Whether it yields rows of a list beside documents; otherwise they are made of the documents."""
+        """Whether it yields listings; if not, they are made from its documents."""
 
     def read(self) -> Iterator[Item]:
         """Yield documents and what is known of others, lazily, in the source's own stable order.
 
-        Raises as `version` does, also at its end, where only a part of it could be looked at.
+        Raises as `version`, also at its end if only a part could be read.
         """
 
     def unsettle(self, doc_ids: Collection[str]) -> None:
-        """Be told that what is kept of these documents is about to change.
+        """Note that what is kept of these documents is about to change.
 
-        From now until `settled`, what is remembered must not let them pass as unchanged: a run that dies in
-        between leaves new text on disk, and the source may go back to the old.
+        Until `settled`, nothing remembered may make them count as unchanged: a run that dies in between
+        leaves new text on disk, and the source may go back to the old text.
         """
 
     def settled(self) -> None:
-        """Be told that everything yielded so far is on disk: a later reading need not bring it again."""
+        """Note that everything yielded so far is on disk: a later reading may leave it out."""
 
     def usage(self) -> RequestUsage:
-        """Return what reading has cost so far."""
+        """Return the requests sent so far."""
 
 
 class WholeSource:
-    """A source that is read to its end each time: what it does not hold any more is gone."""
+    """Base of a source that is read to its end each time: a document it no longer holds is gone."""
 
     exhaustive = True
     gives_listings = False

@@ -1,4 +1,4 @@
-"""Tombstones: drops what was forgotten before anything of it is written."""
+"""Applies tombstones to what a source yields, so that nothing that was forgotten is written again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ REASON = "forgotten"
 
 
 def drop_forgotten(forgotten: Forgotten, item: RawDocument | Listing | Document) -> Dropped | None:
-    """Return why an item must not be kept, None where nothing of it has been forgotten."""
+    """Return why an item must not be kept, None where no tombstone covers it."""
     if not forgotten:
         return None
     if isinstance(item, Listing):
-        # One reading alone: a tombstone of `o/r/x` must not keep out what is listed at `o/r/skills/x`.
+        # One reading of its URL alone: a tombstone of `o/r/x` must not cover a listing of `o/r/skills/x`.
         gone = any(forgotten.covers(doc_id) for doc_id in listed_ids(item.source_id, item.url)[:3])
         return _dropped(item.source_id, item.source) if gone else None
     body = item.body_hash if isinstance(item, Document) else None
@@ -25,18 +25,18 @@ def drop_forgotten(forgotten: Forgotten, item: RawDocument | Listing | Document)
 
 
 def listed_ids(source_id: str, url: str | None) -> list[str]:
-    """Return the ids that a row of a list may stand for: its own, a server's, each reading of its address.
+    """Return the ids that a listing may stand for: its own, a server's, one for each reading of its URL.
 
-    The first reading of an address, which takes its ref for one without slashes, stands before the others.
+    The first reading, in which the ref has no slash, stands before the others.
     """
+    ids = [source_id, f"mcp/{source_id}"]
     named = parse_github_url(url)
     if named is None:
-        return [source_id, f"mcp/{source_id}"]
+        return ids
     folders = [folder for _, folder in named.candidates()] or [""]
-    # A ref that takes all that follows would make a row of any skill one of its repository's root.
+    # A ref that takes all that follows would make any skill's listing one of its repository's root.
     readings = [folders[0], *(folder for folder in folders[1:] if folder)]
-    ids = [f"{named.repository}/{folder}" if folder else named.repository for folder in readings]
-    return [source_id, f"mcp/{source_id}", *ids]
+    return ids + [f"{named.repository}/{folder}" if folder else named.repository for folder in readings]
 
 
 def _dropped(doc_id: str, source: str) -> Dropped:

@@ -13,7 +13,9 @@ from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
 from tasks.crawl.collect import collect, require_readable
-from tasks.crawl.intake import SourceReport, digest_of
+from tasks.crawl.report import SourceReport
+from tasks.crawl.seen import digest_of
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.crawl.source.protocol import Source
@@ -309,7 +311,7 @@ def test_raising_the_size_limit_reads_what_was_left_unread(tmp_path: Path) -> No
     (shelf / "long").mkdir(parents=True)
     (shelf / "long" / "SKILL.md").write_text("# Long\n\n" + "A sentence. " * 200, "utf-8")
     for night, limit in enumerate((1_000, 1_000, 2_000_000), start=1):
-        source = parse_spec(f"dir:{shelf}", max_document_bytes=limit)
+        source = parse_spec(f"dir:{shelf}", DocumentLimits(document_bytes=limit))
         report = collect(
             source, root, run_id=f"r{night}", now=datetime(2026, 1, night, tzinfo=UTC),
             options={"max_document_bytes": limit},

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.crawl import intake as reading
+from tasks.crawl import intake, raw_parts
 from tasks.crawl.collect import collect_some
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
-from tasks.crawl.refresh import Target, open_part, wanted_of
-from tasks.crawl.sources import Opening
+from tasks.crawl.refresh import Target, open_part
+from tasks.crawl.source.remote import SourceOptions
 from tests.support.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World
@@ -85,8 +85,8 @@ def test_a_change_that_was_taken_back_does_not_stay(
 def test_nor_does_what_was_kept_before_its_repository_was_read_to_its_end(
     garden: Repository, crawler: Crawler, dies: Dies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_PARTS_PER_CHECKPOINT", 1)
-    monkeypatch.setattr(reading, "BATCH_DOCUMENTS", 1)
+    monkeypatch.setattr(intake, "_PARTS_PER_CHECKPOINT", 1)
+    monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     before = garden.head.sha
     crawler.crawl(days=8)
     garden.commit({f"beds/{herb}/SKILL.md": grows(herb, "Drown it.") for herb in HERBS})
@@ -135,8 +135,9 @@ def test_nor_what_a_refresh_saw_of_a_curated_list(kettles: Repository, crawler: 
     as_it_was = crawler.held()
     kettles.commit({"README.md": ENTRY.format("Boils nothing").encode()})
     (doc_id,) = as_it_was
-    source = open_part(LIST, Target(doc_id), Opening(crawler.root, crawler.now, reach=crawler.reach))
-    collect_some(source, crawler.root, wanted_of(LIST, Target(doc_id)), run_id="one", now=crawler.now)
+    options = SourceOptions(crawler.root, crawler.now, reach=crawler.reach)
+    source, covers = open_part(LIST, Target(doc_id), options)
+    collect_some(source, crawler.root, covers, run_id="one", now=crawler.now)
     assert crawler.held() != as_it_was
     kettles.branch("main", before)
 

@@ -12,7 +12,7 @@ from storage.parquet import read_frame
 from storage.schemas import DROPPED, LISTINGS, Listing, RawDocument
 from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
-from tasks.crawl import intake as reading
+from tasks.crawl import raw_parts
 from tasks.crawl.source.protocol import Gone, Missed, RequestUsage, Unchanged
 from tests.support.nights import HandSource, Nights, skill
 
@@ -136,7 +136,7 @@ def test_requests_and_quota_are_reported(nights: Nights) -> None:
 
 
 def test_a_part_holds_no_more_than_fits_into_memory(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(raw_parts, "BATCH_BYTES", 10_000)
     nights.crawl(Marketplace(*(skill(f"s{n}", "Knead. " * 700) for n in range(9))))
     assert len(nights.raw_parts()) == 3
 

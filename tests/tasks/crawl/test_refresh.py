@@ -11,9 +11,9 @@ import pytest
 from storage.errors import WrongInput
 from storage.state import read_sources, seen_table
 from tasks.crawl.collect import collect_some
-from tasks.crawl.intake import SourceReport
-from tasks.crawl.refresh import Target, open_part, sources_of, wanted_of
-from tasks.crawl.sources import Opening
+from tasks.crawl.refresh import Target, open_part, sources_of
+from tasks.crawl.report import SourceReport
+from tasks.crawl.source.remote import SourceOptions
 from tests.support.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -23,10 +23,9 @@ from tests.support.marketplace.world import World
 def refresh(crawler: Crawler, spec: str, target: str) -> SourceReport:
     """Refresh one target in one source, then let a day pass."""
     wanted = Target(target)
-    source = open_part(spec, wanted, Opening(crawler.root, crawler.now, reach=crawler.reach))
+    source, covers = open_part(spec, wanted, SourceOptions(crawler.root, crawler.now, reach=crawler.reach))
     crawler.nights += 1
-    run, covers = f"night-{crawler.nights}", wanted_of(spec, wanted)
-    report = collect_some(source, crawler.root, covers, run_id=run, now=crawler.now)
+    report = collect_some(source, crawler.root, covers, run_id=f"night-{crawler.nights}", now=crawler.now)
     crawler.now += timedelta(days=1)
     return report
 

@@ -9,6 +9,7 @@ import pytest
 from storage.errors import WrongInput
 from storage.schemas import RawDocument
 from tasks.crawl.git.source import GitSource, split_ref
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.crawl.sources import ACCEPTED, parse_spec
@@ -39,7 +40,7 @@ def test_another_form_is_wrong_input_that_lists_the_accepted_ones(spec: str) -> 
     with pytest.raises(WrongInput) as caught:
         parse_spec(spec)
     message = str(caught.value)
-    assert message.endswith(f"give one of: {ACCEPTED}")
+    assert message.endswith(ACCEPTED)
     assert "\n" not in message
     assert "cret" not in message
 
@@ -110,6 +111,6 @@ def test_the_size_limit_reaches_every_source(worktree: WorkTree) -> None:
     worktree.write("SKILL.md", b"x" * 11)
     worktree.commit()
     for spec in (worktree.spec, f"dir:{worktree.path}"):
-        (document,) = parse_spec(spec, max_document_bytes=10).read()
+        (document,) = parse_spec(spec, DocumentLimits(document_bytes=10)).read()
         assert isinstance(document, RawDocument)
         assert (document.content, document.size) == (None, 11)

@@ -149,7 +149,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        source = parse_spec(f"git+http://127.0.0.1:{server.getsockname()[1]}/a/b", git_timeout=0.5)
+        source = parse_spec(f"git+http://127.0.0.1:{server.getsockname()[1]}/a/b", timeout=0.5)
         for look in (source.version, lambda: list(source.read())):
             with pytest.raises(SourceUnavailable, match=r"took over 0\.5 s") as caught:
                 look()

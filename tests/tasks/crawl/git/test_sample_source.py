@@ -7,12 +7,13 @@ from storage.root import Root
 from storage.schemas import RawDocument
 from tasks.crawl.git.sample import SampleSource
 from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.sources import Opening, open_source
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
 
 
 def test_any_other_spec_names_its_own_source(tmp_path: Path) -> None:
     assert isinstance(
-        open_source(f"dir:{tmp_path}", Opening(Root(tmp_path), datetime.now(UTC))), DirectorySource
+        open_source(f"dir:{tmp_path}", SourceOptions(Root(tmp_path), datetime.now(UTC))), DirectorySource
     )
     assert list(tmp_path.iterdir()) == []
 

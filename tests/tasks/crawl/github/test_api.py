@@ -17,7 +17,7 @@ from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.retry import RetryPolicy
 from tasks.crawl.http.secrets import Secret
-from tasks.crawl.source.bundle import TreeEntry
+from tasks.crawl.source.bundle import SourceEntry
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.objects import Submodule, link
 from tests.support.marketplace.repository import Repository
@@ -201,7 +201,7 @@ def test_a_tree_is_whole_however_much_an_answer_holds(
     nodes = dict(orchard.head.tree.walk())
     kinds = {"more": "link", "vendored": "submodule"}
     assert sorted(tree.entries, key=lambda entry: entry.path) == [
-        TreeEntry(path, kinds.get(path, "file"), node.sha)  # type: ignore[arg-type]
+        SourceEntry(path, kinds.get(path, "file"), node.sha)  # type: ignore[arg-type]
         for path, node in sorted(nodes.items())
         if node.kind != "tree"
     ]

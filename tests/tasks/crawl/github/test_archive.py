@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.archive import Archive, read_archive
 from tasks.crawl.github.archive_limits import ArchiveLimits, ArchiveRefused
-from tasks.crawl.source.bundle import PlannedSkill, TreeEntry
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import Item
 from tasks.crawl.sources import parse_spec
@@ -111,7 +111,7 @@ def test_the_root_is_read_from_the_archive(tmp_path: Path) -> None:
         saved(tmp_path, zipped({"ada-herbs-1c2d/": b"", "ada-herbs-1c2d/SKILL.md": MINT}))
     ) as archive:
         assert archive.root == "ada-herbs-1c2d"
-        assert archive.entries() == [TreeEntry("SKILL.md", "file", "ada-herbs-1c2d/SKILL.md")]
+        assert archive.entries() == [SourceEntry("SKILL.md", "file", "ada-herbs-1c2d/SKILL.md")]
 
 
 def test_an_archive_of_nothing_has_no_root_and_no_entries(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_names_that_are_not_utf8_are_read_and_shown_with_replacements(tmp_path: 
 def test_only_wanted_skills_are_read(tmp_path: Path) -> None:
     path = saved(tmp_path, zipped({"h/mint/SKILL.md": MINT, "h/sage/SKILL.md": MINT}))
 
-    def is_sage(skill: PlannedSkill) -> bool:
+    def is_sage(skill: BundledSkill) -> bool:
         return skill.entry.folder == "sage"
 
     with Archive(path) as archive:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.crawl import intake as reading
+from tasks.crawl import intake, raw_parts
 from tests.support.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -54,8 +54,8 @@ def test_refs_of_one_commit_share_its_archive(
     market: Marketplace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "_PARTS_PER_CHECKPOINT", 1)
-    monkeypatch.setattr(reading, "BATCH_DOCUMENTS", 1)
+    monkeypatch.setattr(intake, "_PARTS_PER_CHECKPOINT", 1)
+    monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     refs = ("dev", "next", "old")
     garden.commit({f"{ref}/{herb}/SKILL.md": grows(f"{herb}-{ref}") for herb in HERBS for ref in refs})
     world.rows = [row for row in world.rows if row.folder.startswith("beds/")]

@@ -15,10 +15,11 @@ from storage.root import Root
 from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Network
-from tasks.crawl.intake import SourceReport
+from tasks.crawl.http.network import Reach
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.mcp.awesome_rows import servers_of
+from tasks.crawl.report import SourceReport
+from tasks.crawl.source.remote import SourceOptions
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -144,10 +145,12 @@ class Nights:
         self.where, self.root, self.night = where, Root(root), NIGHT
         self.reach = Network(request_delay=0, retry_wait_max=0, **reach)
 
+    def source(self) -> AwesomeListSource:
+        return AwesomeListSource(self.where, SourceOptions(self.root, self.night, reach=self.reach))
+
     def collect(self, limit: int | None = None) -> SourceReport:
         self.night += timedelta(days=1)
-        source = AwesomeListSource(self.where, self.root, self.reach)
-        return collect(source, self.root, run_id=f"{self.night:%Y%m%d}", now=self.night, limit=limit)
+        return collect(self.source(), self.root, run_id=f"{self.night:%Y%m%d}", now=self.night, limit=limit)
 
     def served(self) -> set[str]:
         seen = seen_table(self.root).read().filter(seen_table(self.root).read()["retired_at"].is_null())
@@ -183,10 +186,7 @@ def test_a_file_as_it_was_is_not_read_again(local: Nights) -> None:
     local.collect()
 
     assert (local.collect().unchanged, local.collect().listed) == (3, 3)
-    assert (
-        AwesomeListSource(local.where, local.root, local.reach).version()
-        == hashlib.sha256(LIST.encode()).hexdigest()
-    )
+    assert local.source().version() == hashlib.sha256(LIST.encode()).hexdigest()
 
 
 def test_a_file_that_is_no_list_retires_nothing(local: Nights) -> None:
@@ -200,7 +200,7 @@ def test_a_file_that_is_no_list_retires_nothing(local: Nights) -> None:
 
 
 def test_no_file_is_said_to_be_missing(tmp_path: Path) -> None:
-    source = AwesomeListSource(str(tmp_path / "none.md"), Root(tmp_path / "root"), Network())
+    source = Nights(str(tmp_path / "none.md"), tmp_path / "root").source()
 
     with pytest.raises(SourceError) as caught:
         source.version()
@@ -209,7 +209,7 @@ def test_no_file_is_said_to_be_missing(tmp_path: Path) -> None:
 
 def test_only_web_addresses_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match="http"):
-        AwesomeListSource("ftp://kettle.example/list.md", Root(tmp_path), Network())
+        Nights("ftp://kettle.example/list.md", tmp_path).source()
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_a_server_that_fails_leaves_all_as_it_was(market: Marketplace, remote: N
     market.faults.script("raw:*", [Fault("500")] * 3)
 
     with pytest.raises(SourceUnavailable):
-        list(AwesomeListSource(remote.where, remote.root, remote.reach).read())
+        list(remote.source().read())
     assert len(remote.served()) == 3
 
 

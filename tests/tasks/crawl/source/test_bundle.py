@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git.sample import make_repository
 from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.bundle import PlannedSkill, TreeEntry, plan
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
 from tasks.crawl.source.content import consume
 from tasks.crawl.source.directory import DirectorySource
 
@@ -23,8 +23,8 @@ PATHS = st.sets(st.tuples(FOLDERS, NAMES).map(lambda p: posixpath.join(*p)), min
 @settings(deadline=None)
 @given(PATHS)
 def test_every_skill_file_is_taken_or_dropped_and_ids_are_unique(paths: set[str]) -> None:
-    rows = plan((TreeEntry(path) for path in paths), "ada/herbs", "spec")
-    skills = [row for row in rows if isinstance(row, PlannedSkill)]
+    rows = plan((SourceEntry(path) for path in paths), "ada/herbs", "spec")
+    skills = [row for row in rows if isinstance(row, BundledSkill)]
     lost = [row for row in rows if isinstance(row, Dropped)]
     named = {path for path in paths if posixpath.basename(path).lower() == "skill.md"}
     assert {s.entry.path for s in skills} | {d.detail for d in lost} == named
@@ -36,9 +36,9 @@ def test_every_skill_file_is_taken_or_dropped_and_ids_are_unique(paths: set[str]
 @settings(deadline=None)
 @given(PATHS)
 def test_a_file_belongs_to_the_nearest_skill_above_it(paths: set[str]) -> None:
-    rows = plan((TreeEntry(path) for path in paths), "ada/herbs", "spec")
+    rows = plan((SourceEntry(path) for path in paths), "ada/herbs", "spec")
     folders = {posixpath.dirname(p) for p in paths if posixpath.basename(p).lower() == "skill.md"}
-    for skill in (row for row in rows if isinstance(row, PlannedSkill)):
+    for skill in (row for row in rows if isinstance(row, BundledSkill)):
         for file in skill.files:
             above = [f for f in folders if f == "" or f"{file.folder}/".startswith(f"{f}/")]
             assert max(above, key=len) == skill.entry.folder

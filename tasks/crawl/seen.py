@@ -1,0 +1,130 @@
+"""Changes the rows of `seen`, which hold what is known of the documents of one source."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import polars as pl
+
+from storage.root import Root
+from storage.schemas import RawDocument
+from storage.state import SEEN, seen_table
+
+Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown"]
+Covers: TypeAlias = Callable[[str], bool]
+
+
+def digest_of(raw: RawDocument) -> str:
+    """Return the digest by which a changed document is recognised: of its bytes, bundle, path and licence.
+
+    A commit that leaves the document as it was does not change the digest, even where the URL names it.
+    """
+    beside = [asdict(f) for f in raw.files or ()] + [asdict(f) for f in raw.licence_files]
+    url = raw.url.replace(raw.commit, "") if raw.url and raw.commit else raw.url
+    missing = [raw.content is None, raw.files is None]
+    known = [raw.raw_hash, missing, beside, raw.path, url]
+    parts = json.dumps(known + [raw.repo_licence] * (raw.repo_licence is not None), sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+class SeenRows:
+    """The rows of one source, and the changes to them that are not written yet."""
+
+    def __init__(self, root: Root, spec: str, now: datetime, covers: Covers) -> None:
+        self._table, self._spec, self._now = seen_table(root), spec, now
+        known = self._table.read().filter(pl.col("source") == spec)
+        self._known: dict[str, dict[str, Any]] = {row["doc_id"]: row for row in known.to_dicts()}
+        self._covers = covers
+        self._changes: dict[str, dict[str, Any]] = {}
+        self._met: set[str] = set()
+        self._explained: set[str] = set()  # not met, but known to be missed or gone
+
+    def is_met(self, doc_id: str) -> bool:
+        """Tell whether this reading has met a document."""
+        return doc_id in self._met
+
+    def meet(self, doc_id: str, digest: str | None) -> Verdict:
+        """Note that a document was met; a `new` or `changed` one has to be `put` later.
+
+        A digest of None stands for that of its row: the document is `unknown` if it has no row.
+        """
+        row = self._row(doc_id)
+        if row is None and digest is None:
+            return "unknown"
+        self._met.add(doc_id)
+        if row is None or digest not in (None, row["digest"]):
+            return "changed" if _is_held(row) else "new"
+        self._touch(row)
+        return "unchanged" if _is_held(row) else "returned"
+
+    def meet_again(self, since: str) -> int:
+        """Note that the documents met by the reading at `since` (ISO time) are unchanged; return how many."""
+        last = datetime.fromisoformat(since)
+        # Equal, not later: after a clock was set back, older readings may have later times.
+        rows = [row for row in self._known.values() if _is_held(row) and row["last_seen_at"] == last]
+        for row in rows:
+            self._touch(row)
+        return len(rows)
+
+    def put(self, raw: RawDocument, part: str) -> None:
+        """Note that a new or changed document was written to a raw part."""
+        first = (self._row(raw.doc_id) or {}).get("first_seen_at", self._now)
+        self._touch({
+            "doc_id": raw.doc_id, "source": self._spec, "digest": digest_of(raw), "raw_part": part,
+            "first_seen_at": first,
+        })  # fmt: skip
+
+    def mark_stale(self, doc_ids: Iterable[str] | None = None) -> None:
+        """Note that documents (None: all covered) could not be looked at: unknown is never deleted."""
+        for doc_id in filter(self._covers, self._known) if doc_ids is None else doc_ids:
+            self._explained.add(doc_id)
+            row = self._row(doc_id)
+            if row is not None and _is_held(row) and doc_id not in self._met:
+                self._changes[doc_id] = {**row, "stale_since": row["stale_since"] or self._now}
+
+    def retire(self, doc_id: str) -> bool:
+        """Note that a document has left the source; return False if it was met, or was not there before."""
+        row = self._row(doc_id)
+        if row is None or not _is_held(row) or doc_id in self._met:
+            return False
+        self._explained.add(doc_id)
+        self._changes[doc_id] = {**row, "retired_at": self._now}
+        return True
+
+    def unmet(self) -> list[str]:
+        """Return the covered documents that were there before and are neither met, missed nor gone."""
+        explained = self._met | self._explained
+        ids = [doc_id for doc_id in self._known if doc_id not in explained and self._covers(doc_id)]
+        return [doc_id for doc_id in ids if _is_held(self._row(doc_id))]
+
+    def write(self, unsettle: Callable[[list[str]], None]) -> None:
+        """Write the changes; before, tell `unsettle` which documents change their digest or retirement."""
+        if not self._changes:
+            return
+        unsettle([doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)])
+        ids = list(self._changes)
+        others = self._table.read().filter(pl.col("doc_id").is_in(ids), pl.col("source") != self._spec)
+        rows = pl.DataFrame(list(self._changes.values()), schema=SEEN)
+        self._table.replace(ids, pl.concat([others, rows]))
+        self._known.update(self._changes)
+        self._changes = {}
+
+    def _row(self, doc_id: str) -> dict[str, Any] | None:
+        return self._changes.get(doc_id) or self._known.get(doc_id)
+
+    def _touch(self, row: dict[str, Any]) -> None:
+        now = {"last_seen_at": self._now, "stale_since": None, "retired_at": None}
+        self._changes[row["doc_id"]] = {**row, **now}
+
+
+def _is_held(row: dict[str, Any] | None) -> bool:
+    return row is not None and row["retired_at"] is None
+
+
+def _differs(before: dict[str, Any] | None, row: dict[str, Any]) -> bool:
+    return before is None or any(before[name] != row[name] for name in ("digest", "retired_at"))

@@ -1,0 +1,74 @@
+"""The options of all sources, and the base of remote ones, which are read over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import polars as pl
+
+from storage.errors import SourceError, SourceUnavailable
+from storage.root import Root
+from storage.state import seen_table
+from tasks.crawl.http.client import Http
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.http.network import Reach
+from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.source.protocol import RequestUsage
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How a source is read."""
+
+    root: Root  # where state lies
+    now: datetime  # when the reading begins
+    limit: int | None = None  # how many documents are wanted; None: all
+    max_document_bytes: int = 2_000_000  # a longer SKILL.md is recorded without its content
+    git_timeout: float = 300.0  # longest time of one git command, seconds
+    reach: Reach = field(default_factory=Reach)  # the network as the operator set it
+
+    @property
+    def limits(self) -> DocumentLimits:
+        """The most that is taken of one document."""
+        return DocumentLimits(document_bytes=self.max_document_bytes)
+
+
+class RemoteSource:
+    """A source of listings and documents that is asked over the network."""
+
+    exhaustive, gives_listings = False, True
+
+    def __init__(self, spec: str, options: SourceOptions) -> None:
+        self.spec, self._root, self._reach, self._now = spec, options.root, options.reach, options.now
+        self._usage = RequestUsage()
+
+    def version(self) -> str | None:
+        """Return None: a remote source tells its state only by being read."""
+        return None
+
+    def usage(self) -> RequestUsage:
+        """Return the requests sent so far."""
+        return self._usage
+
+    @asynccontextmanager
+    async def _client(self, url: str) -> AsyncGenerator[Http, None]:
+        """Open a client; at its end its requests are counted, with the quota left at `url`."""
+        async with self._reach.open(self._root) as http:
+            try:
+                yield http
+            finally:
+                self._usage = RequestUsage(http.requests, http.quota_left(url))
+
+    def _error(self, error: HttpTerminal | HttpTransient) -> SourceError | SourceUnavailable:
+        """Return a request's error as one of the source."""
+        kind = SourceUnavailable if isinstance(error, HttpTransient) else SourceError
+        return kind(self.spec, error.reason, str(error))
+
+    def _present(self) -> set[str]:
+        """Return the ids of the source's documents that are not retired."""
+        seen = seen_table(self._root).read(columns=["doc_id", "source", "retired_at"])
+        ours = seen.filter(pl.col("source") == self.spec, pl.col("retired_at").is_null())
+        return set(ours["doc_id"])

@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.refresh import Target, open_part, sources_of
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
@@ -45,7 +45,7 @@ def refresh_source(
 
 
 def _source_options(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> SourceOptions:
-    return SourceOptions(root, now, limit, **{**options, "reach": Reach(**options["reach"])})
+    return SourceOptions(root, now, limit, **{**options, "reach": Network(**options["reach"])})
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)

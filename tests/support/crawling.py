@@ -14,7 +14,7 @@ from storage.root import Root
 from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import aliases_table, seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.report import SourceReport
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source

@@ -72,7 +72,7 @@ class Repositories:
         now: When the reading began.
     """
 
-    def __init__(self, spec: str, root: Root, reach: Reach, limits: DocumentLimits, now: datetime) -> None:
+    def __init__(self, spec: str, root: Root, reach: Network, limits: DocumentLimits, now: datetime) -> None:
         self.spec, self.root, self.reach, self.now = spec, root, reach, now
         self._limits, self._token = limits, credential(GITHUB_TOKEN)
         etag_key = self._token.fingerprint() if self._token else "anonymous"

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Collection
 
 from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.github.due import Unit
-from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.source.remote import RemoteSource, SourceOptions
 
 
@@ -25,7 +25,7 @@ class RepositorySource(RemoteSource):
         """Remember what was yielded."""
         self._repositories.settled()
 
-    async def _looks(self, units: list[Unit]) -> AsyncGenerator[Look, None]:
+    async def _looks(self, units: list[Unit]) -> AsyncGenerator[Fetched, None]:
         """Yield a look at each unit."""
         async with self._client(self._reach.github_api_url) as http:
             async for look in self._repositories.looks(http, units):

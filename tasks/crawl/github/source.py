@@ -11,7 +11,7 @@ from storage.errors import SourceError, WrongInput
 from storage.partitions import partition_of
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.due import Unit, digest
-from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.http.stream import drain
 from tasks.crawl.source.protocol import Gone, Item

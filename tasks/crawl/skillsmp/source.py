@@ -20,7 +20,7 @@ from storage.schemas import Listing
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.changes import as_listed
 from tasks.crawl.github.due import Unit, due, units_of
-from tasks.crawl.github.fetch import Look
+from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.secrets import SKILLSMP_KEY, credential
@@ -99,7 +99,7 @@ class SkillsMPSource(RepositorySource):
             raise self._error(self._trouble) from self._trouble
         self._repositories.require_reached()
 
-    async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Look, None]:
+    async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Fetched, None]:
         url = self._reach.skillsmp_url
         async with self._client(url) as http:
             client = SkillsMP(http, url, credential(SKILLSMP_KEY), source=self.spec)

@@ -14,7 +14,7 @@ from storage.root import Root
 from storage.state import seen_table
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import RequestUsage
 
@@ -28,7 +28,7 @@ class SourceOptions:
     limit: int | None = None  # how many documents are wanted; None: all
     max_document_bytes: int = 2_000_000  # a longer SKILL.md is recorded without its content
     git_timeout: float = 300.0  # longest time of one git command, seconds
-    reach: Reach = field(default_factory=Reach)  # the network as the operator set it
+    reach: Network = field(default_factory=Network)  # the network as the operator set it
 
     @property
     def limits(self) -> DocumentLimits:

@@ -15,7 +15,7 @@ from storage.root import Root
 from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import Network
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.mcp.awesome_rows import servers_of
 from tasks.crawl.report import SourceReport

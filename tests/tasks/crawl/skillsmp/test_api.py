@@ -48,7 +48,7 @@ def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[ListingPage]]
     """Ask one client for pages, in turn."""
 
     def pages(*numbers: int, query: str | None = None, key: str = "", limit: int = 10) -> list[ListingPage]:
-        reach = Reach(request_delay=0, retry_wait_max=0)
+        reach = Network(request_delay=0, retry_wait_max=0)
 
         async def run() -> list[ListingPage]:
             async with reach.open(Root(tmp_path)) as http:

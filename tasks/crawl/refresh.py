@@ -82,11 +82,8 @@ class PartOf:
 
     def __init__(self, source: Source, covers: Covers) -> None:
         self._source, self._covers = source, covers
-        self.spec, self.exhaustive, self.gives_listings = (
-            source.spec,
-            source.exhaustive,
-            source.gives_listings,
-        )
+        self.spec, self.gives_listings = source.spec, source.gives_listings
+        self.exhaustive = source.exhaustive
         self.unsettle, self.usage = source.unsettle, source.usage
 
     def version(self) -> None:

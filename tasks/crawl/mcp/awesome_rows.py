@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from storage.schemas import Dropped, Listing, RawDocument
@@ -110,8 +111,7 @@ def _plain(heading: str) -> str:
     return _LINKED.sub(r"\1", _TAG.sub("", _BADGE.sub("", heading.rstrip(" \t\r#"))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """The target of a link: an id, and for github.com the repository, the ref and the folder in it."""
 
     doc_id: str

@@ -32,8 +32,8 @@ from tasks.crawl.source.protocol import Item
 from tasks.crawl.source.remote import SourceOptions
 
 _PAGE_TRIES = 2  # each with the client's own retries
-# The sweep's keywords, from names and descriptions of skills, the most common ones first.
-_KEYWORDS = """
+# From names and descriptions of skills, the most common words first.
+_WORDS = """
 using creating data testing patterns documentation design management analysis workflow api security agent
 project content task expert database deployment implementing context integration performance planning
 research review code frontend backend generator guide writing web react github git framework claude
@@ -55,14 +55,8 @@ profiling cache queue streaming kafka spark airflow etl pipeline release changel
 issue ticket sprint roadmap strategy startup pricing survey persona journey brief template checklist
 skill plugin hook mcp tool orchestrator subagent session knowledge ontology taxonomy archive
 """
-
-
-def sweep_keywords() -> tuple[str, ...]:
-    """Return the sweep's keywords in the order in which they are asked for, each once.
-
-    Single letters and digits follow the words, for skills that contain none of the words.
-    """
-    return tuple(dict.fromkeys([*_KEYWORDS.split(), *string.ascii_lowercase, *string.digits]))
+# The sweep asks for them in this order. Letters and digits are for skills that contain none of the words.
+SWEEP_KEYWORDS = tuple(dict.fromkeys([*_WORDS.split(), *string.ascii_lowercase, *string.digits]))
 
 
 class SkillsMPSource(RepositorySource):
@@ -118,16 +112,8 @@ class SkillsMPSource(RepositorySource):
                 async for page in self._first(client, self._limit):
                     yield page
                 return
-            unfinished = self._state.cursor
-            if unfinished.walking and unfinished.query != self._query:
-                async for page in self._walked(client, unfinished.query):
-                    yield page
-            async for page in self._walked(client, self._query):
-                yield page
-            # Keywords look for everything, so that a source with a query of its own is not swept.
-            swept = self._state.cursor.rest and self._query is None
-            for _ in range(self._reach.sweep_keywords if swept else 0):
-                async for page in self._walked(client, self._next_keyword()):
+            for query in self._queries():
+                async for page in self._walked(client, query):
                     yield page
         except (HttpTerminal, HttpTransient) as error:
             self._trouble = error
@@ -142,11 +128,18 @@ class SkillsMPSource(RepositorySource):
             if wanted <= 0:
                 return
 
-    def _next_keyword(self) -> str:
-        """Return the keyword whose turn it is, and move on to the next."""
-        cursor, keywords = self._state.cursor, sweep_keywords()
-        self._state.move(replace(cursor, sweep=cursor.sweep + 1))
-        return keywords[cursor.sweep % len(keywords)]
+    def _queries(self) -> Iterator[str | None]:
+        """Yield the queries of tonight's walks: of one that broke off, the source's own, the sweep's."""
+        state = self._state
+        if state.cursor.walking and state.cursor.query != self._query:
+            yield state.cursor.query
+        yield self._query
+        # Keywords look for everything, so that a source with a query of its own is not swept.
+        swept = state.cursor.rest and self._query is None
+        for _ in range(self._reach.sweep_keywords if swept else 0):
+            turn = state.cursor.sweep
+            state.move(replace(state.cursor, sweep=turn + 1))
+            yield SWEEP_KEYWORDS[turn % len(SWEEP_KEYWORDS)]
 
     async def _walked(self, client: SkillsMP, query: str | None) -> AsyncGenerator[ListingPage, None]:
         """Yield the pages of one walk, from the cursor on; each is kept before it is yielded."""

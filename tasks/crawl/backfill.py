@@ -34,11 +34,9 @@ def days_crawled(root: Root, start: str, end: str) -> list[str]:
     try:
         first, last = date.fromisoformat(start), date.fromisoformat(end)
     except ValueError as error:
-        msg = f"{start!r} to {end!r}: give dates as YYYY-MM-DD"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{start!r} to {end!r}: give dates as YYYY-MM-DD") from error
     if last < first:
-        msg = f"{end} lies before {start}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{end} lies before {start}")
     days = {day_of(file) for file in root.files("raw/documents", ".parquet")}
     return sorted(day for day in days if first.isoformat() <= day <= last.isoformat())
 
@@ -51,10 +49,9 @@ def require_whole(stages: Sequence[str]) -> None:
     """
     if stages and set(stages) != set(STAGES):
         # Texts of one backfill and pieces of another do not fit, and no check of the gate compares them.
-        msg = (
+        raise WrongInput(
             f"what is served needs {' and '.join(STAGES)}, not {stages[0]} alone: leave out stages or publish"
         )
-        raise WrongInput(msg)
 
 
 def replay_plan(root: Root, days: list[str]) -> list[dict[str, Any]]:

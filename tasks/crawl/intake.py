@@ -159,12 +159,10 @@ class Intake:
 
     def _gone(self, item: Gone) -> None:
         for doc_id in item.doc_ids:
-            if not self._seen.retire(doc_id):
-                continue
-            self._counts.update(["listed", item.reason])
-            departed = Dropped(doc_id, self._source.spec, item.reason, item.detail)
-            # At once, not at the end: a departure is replayed from this row, and a run may die before.
-            self._append([departed])
+            if self._seen.retire(doc_id):
+                self._counts.update(["listed", item.reason])
+                # At once, not at the end: a departure is replayed from this row, and a run may die before.
+                self._append([Dropped(doc_id, self._source.spec, item.reason, item.detail)])
 
     def _retire_unmet(self, *, whole: bool) -> None:
         """Retire what a source that was read to its end no longer holds; what it could not show is stale."""

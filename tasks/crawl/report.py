@@ -38,10 +38,7 @@ def report_of(
     dropped: Iterable[Dropped],
     error: SourceError | SourceUnavailable | None,
 ) -> SourceReport:
-    """Return the report of a crawl that ended in `state`, broken off by `error` or not.
-
-    `counts` are of the fields `listed` to `withdrawn`.
-    """
+    """Return the report of a crawl that ended in `state`; `counts` are by field, `listed` to `withdrawn`."""
     failed = Counter(row.reason for row in dropped)
     failed.update([error.reason] if error else [])
     message, usage = str(error) if error else None, source.usage()

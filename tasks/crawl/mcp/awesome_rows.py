@@ -16,7 +16,7 @@ from tasks.crawl.source.identity import doc_key, hide_credentials, make_doc_id
 
 _LINK = r"\[(?P<name>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<url>(?:[^()\s]|\([^()\s]*\))*)(?:\s+\"[^\"]*\")?\)"
 _BULLET = r"^\s*(?:[-*+]|\d+[.)])\s"
-_ITEM = re.compile(_BULLET)
+_CONTINUED = re.compile(rf"(?!{_BULLET})[ \t]\s*\S")
 _ENTRY = re.compile(
     rf"{_BULLET}\s*(?:<[^>]*>\s*)*(?P<mark>\*\*|__)?{_LINK}(?(mark)(?:\*\*|__)?)(?P<rest>.*)$"
 )
@@ -63,7 +63,7 @@ def entries(text: str) -> Iterator[ListEntry]:
     headings: dict[int, str] = {}
     last: ListEntry | None = None
     for number, line in enumerate(_outside_code(text), start=1):
-        if last is not None and _continues(line):
+        if last is not None and _CONTINUED.match(line):
             last = replace(last, description=f"{last.description} {line.strip()}".strip())
             continue
         if last is not None:
@@ -87,10 +87,6 @@ def _outside_code(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         fenced ^= _FENCE.match(line) is not None
         yield "" if fenced else line
-
-
-def _continues(line: str) -> bool:
-    return line[:1] in {" ", "\t"} and bool(line.strip()) and not _ITEM.match(line)
 
 
 def _flags(text: str) -> tuple[tuple[str, ...], str]:

@@ -62,8 +62,7 @@ SWEEP_KEYWORDS = tuple(dict.fromkeys([*_WORDS.split(), *string.ascii_lowercase, 
 class SkillsMPSource(RepositorySource):
     """The marketplace's skills: listings first, then the documents of repositories that are due.
 
-    Args:
-        query: Words to look for; empty: everything.
+    `query` are words to look for; if it is empty, everything is.
     """
 
     def __init__(self, query: str, options: SourceOptions) -> None:
@@ -147,25 +146,31 @@ class SkillsMPSource(RepositorySource):
         if not (state.cursor.walking and state.cursor.query == query):
             begun = replace(state.cursor, newest=None, query=query, page=0, after=None, walking=True)
             state.move(begun)
-        tries, until = 0, self._until() if main else None
-        while True:
-            at, capped = max(1, state.cursor.page), False
-            try:
-                async for page in walk(client, query, at, until=until, after=as_time(state.cursor.after)):
-                    state.keep(page, state.begun(page))
-                    capped = page.capped
-                    yield page
-                break
-            except HttpTransient as error:
-                tries += 1
-                if tries >= _PAGE_TRIES or error.reason == "quota":
-                    raise
+        until, capped = self._until() if main else None, False
+        async for page in self._tried_again(client, query, until):
+            capped = page.capped
+            yield page
         done = replace(state.cursor, walking=False, query=None, page=0, after=None)
         if main:
             done = replace(done, watermark=done.newest or done.watermark)
         if main and until is None:
             done = replace(done, rest=capped, full=self._now.isoformat())
         state.move(done)
+
+    async def _tried_again(
+        self, client: SkillsMP, query: str | None, until: datetime | None
+    ) -> AsyncGenerator[ListingPage, None]:
+        """Yield the pages of a walk; one that breaks off goes on at the cursor."""
+        for tries_left in reversed(range(_PAGE_TRIES)):
+            at, after = max(1, self._state.cursor.page), as_time(self._state.cursor.after)
+            try:
+                async for page in walk(client, query, at, until=until, after=after):
+                    self._state.keep(page, self._state.begun(page))
+                    yield page
+                return
+            except HttpTransient as error:
+                if not tries_left or error.reason == "quota":
+                    raise
 
     def _until(self) -> datetime | None:
         """Return the watermark, or None if the list is to be walked from end to end again.

@@ -34,11 +34,9 @@ def days_crawled(root: Root, start: str, end: str) -> list[str]:
     try:
         first, last = date.fromisoformat(start), date.fromisoformat(end)
     except ValueError as error:
-        msg = f"{start!r} to {end!r}: give dates as YYYY-MM-DD"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{start!r} to {end!r}: give dates as YYYY-MM-DD") from error
     if last < first:
-        msg = f"{end} lies before {start}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{end} lies before {start}")
     days = {day_of(file) for file in root.files("raw/documents", ".parquet")}
     return sorted(day for day in days if first.isoformat() <= day <= last.isoformat())
 
@@ -51,10 +49,9 @@ def require_whole(stages: Sequence[str]) -> None:
     """
     if stages and set(stages) != set(STAGES):
         # Texts of one backfill and pieces of another do not fit, and no check of the gate compares them.
-        msg = (
+        raise WrongInput(
             f"what is served needs {' and '.join(STAGES)}, not {stages[0]} alone: leave out stages or publish"
         )
-        raise WrongInput(msg)
 
 
 def replay_plan(root: Root, days: list[str]) -> list[dict[str, Any]]:
@@ -114,25 +111,17 @@ def recover_seen(root: Root, file: str) -> int:
 def _newest(root: Root, day: str) -> pl.DataFrame:
     """Return rows as of `seen`: each document's newest raw row by source, from the parts until a day."""
     files = [f for f in root.files("raw/documents", ".parquet") if day_of(f) <= day]
-    forgotten = Forgotten.load(root)
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for file in files:
-        for row in read_frame(root, file, RAW_DOCUMENTS, _COLUMNS).to_dicts():
-            if forgotten.covers(row["doc_id"], row["raw_hash"]):
-                continue
-            key, fetched = (row["doc_id"], row["source"]), row["fetched_at"]
-            before = rows.get(key, {"first_seen_at": fetched, "last_seen_at": fetched})
-            first = min(before["first_seen_at"], fetched)
-            # A clock may have been set back: the newest row need not stand in the last part.
-            if fetched < before["last_seen_at"]:
-                rows[key] = {**before, "first_seen_at": first}
-                continue
-            rows[key] = {
-                "doc_id": row["doc_id"], "source": row["source"], "digest": f"{file}:{row['raw_hash']}",
-                "raw_part": file, "first_seen_at": first, "last_seen_at": fetched,
-                "stale_since": None, "retired_at": None,
-            }  # fmt: skip
-    return pl.DataFrame(list(rows.values()), schema=SEEN)
+    parts = [read_frame(root, f, RAW_DOCUMENTS, _COLUMNS).with_columns(raw_part=pl.lit(f)) for f in files]
+    none = pl.DataFrame(schema={name: RAW_DOCUMENTS[name] for name in _COLUMNS} | {"raw_part": pl.String})
+    rows, forgotten = pl.concat([none, *parts]), Forgotten.load(root)
+    held = [not forgotten.covers(*row) for row in rows.select("doc_id", "raw_hash").iter_rows()]
+    # By time, not by part: a clock may have been set back. Of equal times the later row counts.
+    newest = pl.col("raw_part", "raw_hash").sort_by("fetched_at", maintain_order=True).last()
+    times = {"first_seen_at": pl.col("fetched_at").min(), "last_seen_at": pl.col("fetched_at").max()}
+    rows = rows.filter(held).group_by(_KEY, maintain_order=True).agg(newest, **times)
+    never = pl.lit(None, SEEN["retired_at"])
+    digest = pl.format("{}:{}", "raw_part", "raw_hash")
+    return rows.with_columns(digest=digest, stale_since=never, retired_at=never).select(SEEN.names())
 
 
 def _without_departed(root: Root, rows: pl.DataFrame, day: str) -> pl.DataFrame:

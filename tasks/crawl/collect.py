@@ -52,7 +52,7 @@ def collect(
             intake.read(limit)
         version = found
     except (SourceError, SourceUnavailable) as error:
-        _break_off(intake, error)
+        intake.break_off(error)
     report = intake.close()
     record = {**_record(report, remembered, now), "version": version, "limit": limit, "options": read_as}
     write_source(root, source.spec, record)
@@ -72,18 +72,13 @@ def collect_some(source: Source, root: Root, covers: Covers, *, run_id: str, now
     try:
         intake.read()
     except (SourceError, SourceUnavailable) as error:
-        _break_off(intake, error)
+        intake.break_off(error)
     return intake.close()
 
 
 def _forget_version(root: Root, spec: str, remembered: dict[str, Any]) -> None:
     if remembered.get("version") is not None:
         write_source(root, spec, {**remembered, "version": None})
-
-
-def _break_off(intake: Intake, error: SourceError | SourceUnavailable) -> None:
-    intake.break_off(error)
-    log.warning("%s", error)
 
 
 def require_readable(reports: list[dict[str, Any]]) -> None:

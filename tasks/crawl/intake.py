@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from storage.schemas import DROPPED, Dropped, Listing, RawDocument, to_frame
 from storage.state import append_dropped
 from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import RawParts
-from tasks.crawl.report import SourceReport, Tally
+from tasks.crawl.report import SourceReport, report_of
 from tasks.crawl.seen import Covers, SeenRows, digest_of
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
@@ -41,7 +42,8 @@ class Intake:
         self._source, self._root, self._run_id = source, root, run_id
         self._seen = SeenRows(root, source.spec, now, covers)
         self._parts = RawParts(root, source.spec, run_id, now)
-        self._tally = Tally(source.spec)
+        self._counts: Counter[str] = Counter()  # by field of SourceReport
+        self._dropped: list[Dropped] = []
         self._forgotten = Forgotten.load(root)
         self._state = "complete"
         self._error: SourceError | SourceUnavailable | None = None
@@ -50,7 +52,7 @@ class Intake:
     def repeat(self, state: str, since: str) -> int:
         """Take in what the reading at `since` (ISO time) met, unchanged, with its state; return how many."""
         self._state, unchanged = state, self._seen.meet_again(since)
-        self._tally.count("listed", "unchanged", number=unchanged)
+        self._counts.update(listed=unchanged, unchanged=unchanged)
         return unchanged
 
     def read(self, limit: int | None = None) -> None:
@@ -65,7 +67,7 @@ class Intake:
         finally:
             self._write_batch()
         # A dropped document counts against the limit too.
-        fewer = limit is None or self._tally.asked < limit
+        fewer = limit is None or self._counts["listed"] + len(self._dropped) < limit
         whole = limit is None or (ended and (self._source.exhaustive or fewer))
         self._state = "complete" if whole else "limited"
         if self._source.exhaustive:
@@ -73,16 +75,17 @@ class Intake:
 
     def break_off(self, error: SourceError | SourceUnavailable) -> None:
         """Note why the reading ended before its source did; wanted documents it did not reach are stale."""
+        log.warning("%s", error)
         self._error = error
-        self._state = "partial" if self._tally.listed or error.reason == _QUOTA else "failed"
+        self._state = "partial" if self._counts["listed"] or error.reason == _QUOTA else "failed"
         if self._source.exhaustive or self._state == "failed":
             self._seen.mark_stale()
 
     def close(self) -> SourceReport:
         """Write what is left to write, and return the report."""
-        append_dropped(self._root, self._run_id, self._tally.dropped(self._run_id))
+        self._append(self._dropped)
         self._checkpoint()
-        return self._tally.report(self._state, self._error, self._source.usage())
+        return report_of(self._source, self._state, self._counts, self._dropped, self._error)
 
     def _checkpoint(self) -> None:
         """Write what is known now, so that a run that dies later need not look at it again."""
@@ -92,7 +95,7 @@ class Intake:
 
     def _take(self, items: Iterator[Item], limit: int | None) -> bool:
         """Take in items until there are none (True), or as many documents as were asked for."""
-        while limit is None or self._tally.listed < limit:
+        while limit is None or self._counts["listed"] < limit:
             item = next(items, None)
             if item is None:
                 return True
@@ -107,27 +110,27 @@ class Intake:
             for item in items:
                 if not isinstance(item, Dropped):
                     return False
-                self._tally.drop(item)
+                self._dropped.append(item)
         except (SourceError, SourceUnavailable):
             return False
         return True
 
     def _handle(self, item: Item) -> None:
         if isinstance(item, RawDocument | Listing) and (kept_out := drop_forgotten(self._forgotten, item)):
-            self._tally.count("listed", number=isinstance(item, RawDocument))
-            self._tally.drop(kept_out)
+            self._counts["listed"] += isinstance(item, RawDocument)
+            self._dropped.append(kept_out)
             return
         match item:
             case RawDocument():
                 self._document(item)
             case Dropped():
-                self._tally.drop(item)
+                self._dropped.append(item)
             case Listing():
                 self._parts.add(item)
             case Unchanged():
                 self._unchanged(item.doc_ids)
             case Missed():
-                self._tally.count("listed", number=len(item.doc_ids))
+                self._counts["listed"] += len(item.doc_ids)
                 self._seen.mark_stale(item.doc_ids)
                 for doc_id in item.doc_ids:
                     self._drop(doc_id, item.reason, item.detail)
@@ -135,45 +138,48 @@ class Intake:
                 self._gone(item)
 
     def _document(self, raw: RawDocument) -> None:
-        if self._seen.is_met(raw.doc_id):
+        verdict = self._seen.meet(raw.doc_id, digest_of(raw))
+        if verdict == "met":
             detail = f"{raw.path or raw.doc_id}: the source holds this id twice, the first counts"
             self._drop(raw.doc_id, "duplicate_id", detail, lost_to=raw.doc_id)
             return
-        verdict = self._seen.meet(raw.doc_id, digest_of(raw))
-        self._tally.count("listed", "new" if verdict == "returned" else verdict)
+        self._counts.update(["listed", "new" if verdict == "returned" else verdict])
         if verdict in ("new", "changed"):
             self._parts.add(raw)
 
     def _unchanged(self, doc_ids: Collection[str]) -> None:
-        for doc_id in (d for d in doc_ids if not self._seen.is_met(d)):
+        for doc_id in doc_ids:
             verdict = self._seen.meet(doc_id, None)
-            self._tally.count("listed")
+            self._counts["listed"] += verdict != "met"
             if verdict == "unknown":
                 reason = FORGOTTEN if self._forgotten.covers(doc_id) else "unknown"
                 self._drop(doc_id, reason, "said to be unchanged, not held")
-            else:
-                self._tally.count("new" if verdict == "returned" else verdict)
+            elif verdict != "met":
+                self._counts["new" if verdict == "returned" else verdict] += 1
 
     def _gone(self, item: Gone) -> None:
         for doc_id in item.doc_ids:
-            if not self._seen.retire(doc_id):
-                continue
-            self._tally.count("listed", item.reason)
-            departed = Dropped(doc_id, self._source.spec, item.reason, item.detail)
-            # At once, not at the end: a departure is replayed from this row, and a run may die before.
-            append_dropped(self._root, self._run_id, to_frame([departed], DROPPED, run_id=self._run_id))
+            if self._seen.retire(doc_id):
+                self._counts.update(["listed", item.reason])
+                # At once, not at the end: a departure is replayed from this row, and a run may die before.
+                self._append([Dropped(doc_id, self._source.spec, item.reason, item.detail)])
 
     def _retire_unmet(self, *, whole: bool) -> None:
         """Retire what a source that was read to its end no longer holds; what it could not show is stale."""
-        there, folders = self._tally.unreadable()
+        there = [row for row in self._dropped if row.lost_to is None]
+        ids = {row.doc_id for row in there}
+        folders = tuple(f"{row.doc_id}/" for row in there if row.reason == "unreadable")
         for doc_id in self._seen.unmet():
-            if doc_id in there or doc_id.startswith(folders):
+            if doc_id in ids or doc_id.startswith(folders):
                 self._seen.mark_stale([doc_id])
             elif whole and self._seen.retire(doc_id):
-                self._tally.count("retired")
+                self._counts["retired"] += 1
 
     def _drop(self, doc_id: str, reason: str, detail: str, lost_to: str | None = None) -> None:
-        self._tally.drop(Dropped(doc_id, self._source.spec, reason, detail, lost_to=lost_to))
+        self._dropped.append(Dropped(doc_id, self._source.spec, reason, detail, lost_to=lost_to))
+
+    def _append(self, rows: list[Dropped]) -> None:
+        append_dropped(self._root, self._run_id, to_frame(rows, DROPPED, run_id=self._run_id))
 
     def _is_late(self) -> bool:
         return time.monotonic() - self._batch_began > BATCH_SECONDS
@@ -184,6 +190,6 @@ class Intake:
             self._seen.put(raw, part)
         self._batches += 1
         if self._batches % _PARTS_PER_CHECKPOINT == 0 or self._is_late():
-            log.info("%s: %d documents looked at", self._source.spec, self._tally.listed)
+            log.info("%s: %d documents looked at", self._source.spec, self._counts["listed"])
             self._checkpoint()
         self._batch_began = time.monotonic()

@@ -38,15 +38,10 @@ class RawParts:
 
     def is_full(self) -> bool:
         """Tell whether the buffer has reached the size of a part."""
-        most = max(len(self._documents), len(self._listings))
-        return most >= BATCH_DOCUMENTS or self._bytes >= BATCH_BYTES
+        return max(len(self._documents), len(self._listings)) >= BATCH_DOCUMENTS or self._bytes >= BATCH_BYTES
 
     def write(self, *, list_documents: bool) -> list[tuple[RawDocument, str]]:
-        """Write what is buffered, and return each document with the part that holds it.
-
-        Args:
-            list_documents: Make listings of the documents, for a source that gives none.
-        """
+        """Write what is buffered, as listings too if asked; return each document with the part it is in."""
         placed: list[tuple[RawDocument, str]] = []
         constant = {"run_id": self._run_id, "schema_version": SCHEMA_VERSION}
         if self._documents:

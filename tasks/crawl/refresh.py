@@ -49,11 +49,10 @@ def sources_of(root: Root, target: Target) -> list[str]:
     there = seen.filter(pl.col("retired_at").is_null())
     found = {source for doc_id, source, _ in there.iter_rows() if target.covers(doc_id)}
     if not found:
-        msg = (
+        raise WrongInput(
             f"no source has brought {target.name!r}: give an id as `skillery search` prints it, or "
             "OWNER/REPO, or bring in what is new by `skillery run --source SPEC`"
         )
-        raise WrongInput(msg)
     return sorted(found)
 
 
@@ -61,9 +60,6 @@ def open_part(spec: str, target: Target, options: SourceOptions) -> tuple[Source
     """Return a source of what a refresh of the target takes from a spec's source, and the ids it covers.
 
     A look at a repository is remembered with the commit it saw, so that it covers all of its documents.
-
-    Raises:
-        WrongInput: The spec has none of the known forms.
     """
     if spec.startswith(_LISTS):
         return ListedRepository(spec, target.repository, options), Target(target.repository).covers
@@ -82,11 +78,8 @@ class PartOf:
 
     def __init__(self, source: Source, covers: Covers) -> None:
         self._source, self._covers = source, covers
-        self.spec, self.exhaustive, self.gives_listings = (
-            source.spec,
-            source.exhaustive,
-            source.gives_listings,
-        )
+        self.spec, self.gives_listings = source.spec, source.gives_listings
+        self.exhaustive = source.exhaustive
         self.unsettle, self.usage = source.unsettle, source.usage
 
     def version(self) -> None:
@@ -114,12 +107,7 @@ class ListedRepository(RepositorySource):
         self._repository = repository
 
     def read(self) -> Iterator[Item]:
-        """Yield the listed skills that the repository holds.
-
-        Raises:
-            SourceError: GitHub refuses the token.
-            SourceUnavailable: It could not be looked at this time.
-        """
+        """Yield the listed skills that the repository holds; raises as `SkillsMPSource.read`."""
         for look in drain(lambda: self._looks(self._units())):
             yield from self._repositories.bringer.items(look)
         self._repositories.require_reached()

@@ -1,15 +1,14 @@
-"""Counts what a crawl of one source meets, for the report of that source."""
+"""The report on a crawl of one source: how many documents it met, and why some were dropped."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
-import polars as pl
-
 from storage.errors import SourceError, SourceUnavailable
-from storage.schemas import DROPPED, Dropped, to_frame
-from tasks.crawl.source.protocol import RequestUsage
+from storage.schemas import Dropped
+from tasks.crawl.source.protocol import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +31,15 @@ class SourceReport:
     message: str | None = None
 
 
-class Tally:
-    """Counts what a crawl meets, and collects the rows that it drops."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._counts: Counter[str] = Counter()
-        self._dropped: list[Dropped] = []
-
-    @property
-    def listed(self) -> int:
-        """How many documents were looked at."""
-        return self._counts["listed"]
-
-    @property
-    def asked(self) -> int:
-        """How many documents count against a limit: those looked at and those dropped."""
-        return self.listed + len(self._dropped)
-
-    def count(self, *fields: str, number: int = 1) -> None:
-        """Add a number of documents to each of these fields of the report."""
-        self._counts.update(dict.fromkeys(fields, number))
-
-    def drop(self, row: Dropped) -> None:
-        """Collect a row that is dropped."""
-        self._dropped.append(row)
-
-    def dropped(self, run_id: str) -> pl.DataFrame:
-        """Return the rows that were dropped."""
-        return to_frame(self._dropped, DROPPED, run_id=run_id)
-
-    def unreadable(self) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Return the ids that are there but were dropped, and prefixes of ids in unreadable folders."""
-        there = [row for row in self._dropped if row.lost_to is None]
-        folders = tuple(f"{row.doc_id}/" for row in there if row.reason == "unreadable")
-        return frozenset(row.doc_id for row in there), folders
-
-    def report(
-        self, state: str, error: SourceError | SourceUnavailable | None, usage: RequestUsage
-    ) -> SourceReport:
-        """Return the report of a crawl that ended in `state`, broken off by `error` or not."""
-        failed = Counter(row.reason for row in self._dropped)
-        failed.update([error.reason] if error else [])
-        network = {"failed": dict(failed), "message": str(error) if error else None, **asdict(usage)}
-        return SourceReport(self._source, state, **self._counts, **network)  # type: ignore[arg-type]
+def report_of(
+    source: Source,
+    state: str,
+    counts: Counter[str],
+    dropped: Iterable[Dropped],
+    error: SourceError | SourceUnavailable | None,
+) -> SourceReport:
+    """Return the report of a crawl that ended in `state`; `counts` are by field, `listed` to `withdrawn`."""
+    failed = Counter(row.reason for row in dropped)
+    failed.update([error.reason] if error else [])
+    message, usage = str(error) if error else None, source.usage()
+    return SourceReport(source.spec, state, **counts, failed=dict(failed), message=message, **asdict(usage))

@@ -15,7 +15,7 @@ from storage.root import Root
 from storage.schemas import RawDocument
 from storage.state import SEEN, seen_table
 
-Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown"]
+Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown", "met"]
 Covers: TypeAlias = Callable[[str], bool]
 
 
@@ -44,16 +44,15 @@ class SeenRows:
         self._met: set[str] = set()
         self._explained: set[str] = set()  # not met, but known to be missed or gone
 
-    def is_met(self, doc_id: str) -> bool:
-        """Tell whether this reading has met a document."""
-        return doc_id in self._met
-
     def meet(self, doc_id: str, digest: str | None) -> Verdict:
         """Note that a document was met; a `new` or `changed` one has to be `put` later.
 
-        A digest of None stands for that of its row: the document is `unknown` if it has no row.
+        A digest of None stands for that of its row: the document is `unknown` if it has no row. A `returned`
+        one was retired and is unchanged; one that is already `met` stays as it is.
         """
         row = self._row(doc_id)
+        if doc_id in self._met:
+            return "met"
         if row is None and digest is None:
             return "unknown"
         self._met.add(doc_id)

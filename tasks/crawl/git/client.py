@@ -21,6 +21,11 @@ from tasks.crawl.source.identity import hide_credentials
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, other sources must still work
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
 _NETWORK = {"GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS)}  # the environment of commands that use the remote
+_CONFIG = {
+    "core.hooksPath": os.devnull, "core.autocrlf": "false", "credential.helper": "", "gc.auto": "0",
+    "maintenance.auto": "false", "protocol.ext.allow": "never",
+    "fetch.negotiationAlgorithm": "noop",  # the repository is empty: there is nothing to negotiate
+}  # fmt: skip
 _PIECE = 1 << 16  # bytes
 _KINDS: dict[bytes, Literal["link", "submodule"]] = {b"120000": "link", b"160000": "submodule"}
 _FOLDER = b"040000"
@@ -42,37 +47,20 @@ _TERMINAL = (
 
 def _environment(git_dir: Path, config: Mapping[str, str]) -> dict[str, str]:
     """Return variables with which git uses only `git_dir` and `config`, prompts nobody and runs no hook."""
-    fixed = {
-        "core.hooksPath": os.devnull,
-        "core.autocrlf": "false",
-        "credential.helper": "",
-        "fetch.negotiationAlgorithm": "noop",  # the repository is empty: there is nothing to negotiate
-        "gc.auto": "0",
-        "maintenance.auto": "false",
-        "protocol.ext.allow": "never",
-    }
-    settings = list({**fixed, **config}.items())
+    settings = list({**_CONFIG, **config}.items())
     numbered = {f"GIT_CONFIG_KEY_{i}": key for i, (key, _) in enumerate(settings)}
     numbered |= {f"GIT_CONFIG_VALUE_{i}": value for i, (_, value) in enumerate(settings)}
+    ssh = f"{os.environ.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes"
     return numbered | {
-        "GIT_CONFIG_COUNT": str(len(settings)),
-        "GIT_CONFIG_PARAMETERS": "",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_CONFIG_COUNT": str(len(settings)), "GIT_CONFIG_PARAMETERS": "",
+        "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1",
         # Inherited ones, as inside a hook, would send git to another repository.
-        "GIT_DIR": str(git_dir),
-        "GIT_WORK_TREE": str(git_dir),
-        "GIT_OBJECT_DIRECTORY": str(git_dir / "objects"),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "",
-        "SSH_ASKPASS": "",
-        "GIT_SSH_COMMAND": f"{os.environ.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes",
+        "GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(git_dir),
+        "GIT_OBJECT_DIRECTORY": str(git_dir / "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
+        "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": "", "GIT_SSH_COMMAND": ssh,
         # Only commands that name a protocol reach the network: no object is ever fetched one by one.
-        "GIT_ALLOW_PROTOCOL": "none",
-        "GIT_NO_LAZY_FETCH": "1",
-    }
+        "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
+    }  # fmt: skip
 
 
 def open_git(git_dir: Path, config: Mapping[str, str] | None = None) -> git.Git:
@@ -136,10 +124,8 @@ def _error(source: str, command: str, words: str, timeout: float | None) -> Sour
 class GitClient:
     """One remote repository, of which only the objects asked for are fetched; to be used in a `with`.
 
-    Args:
-        url: The remote's URL. Its credentials stay out of arguments, files and messages.
-        source: The spec that errors carry.
-        timeout: Longest time of one command, seconds.
+    The URL's credentials stay out of arguments, files and messages; errors carry `source`, the spec. One
+    command may take `timeout` seconds.
     """
 
     def __init__(self, url: str, source: str, *, timeout: float) -> None:

@@ -13,7 +13,7 @@ from storage.root import Root
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git.client import open_git, run_git
 from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.protocol import SAMPLE, Source, WholeSource
+from tasks.crawl.source.protocol import SAMPLE, WholeSource
 
 FOLDER = Path(__file__).parents[1] / "marketplace"
 _SKIPPED = {".git", "__pycache__"}
@@ -73,7 +73,7 @@ class SampleSource(WholeSource):
     def __init__(self, root: Root, **options: Any) -> None:  # noqa: ANN401 (GitSource's own)
         self._place, self._options = root.folder / "state" / "sample" / "marketplace", options
 
-    def _repository(self) -> Source:
+    def _repository(self) -> GitSource:
         return GitSource(make_repository(FOLDER, self._place).removeprefix("git+"), **self._options)
 
     def version(self) -> str | None:
@@ -83,7 +83,5 @@ class SampleSource(WholeSource):
     def read(self) -> Iterator[RawDocument | Dropped]:
         """Yield the sample's skills and the dropped entries."""
         for item in self._repository().read():
-            if isinstance(item, RawDocument):
-                yield replace(item, source=SAMPLE, url=None)
-            elif isinstance(item, Dropped):
-                yield replace(item, source=SAMPLE)
+            row = replace(item, source=SAMPLE)
+            yield row if isinstance(row, Dropped) else replace(row, url=None)

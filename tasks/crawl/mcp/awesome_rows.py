@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from storage.schemas import Dropped, Listing, RawDocument
@@ -15,7 +16,7 @@ from tasks.crawl.source.identity import doc_key, hide_credentials, make_doc_id
 
 _LINK = r"\[(?P<name>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<url>(?:[^()\s]|\([^()\s]*\))*)(?:\s+\"[^\"]*\")?\)"
 _BULLET = r"^\s*(?:[-*+]|\d+[.)])\s"
-_ITEM = re.compile(_BULLET)
+_CONTINUED = re.compile(rf"(?!{_BULLET})[ \t]\s*\S")
 _ENTRY = re.compile(
     rf"{_BULLET}\s*(?:<[^>]*>\s*)*(?P<mark>\*\*|__)?{_LINK}(?(mark)(?:\*\*|__)?)(?P<rest>.*)$"
 )
@@ -62,7 +63,7 @@ def entries(text: str) -> Iterator[ListEntry]:
     headings: dict[int, str] = {}
     last: ListEntry | None = None
     for number, line in enumerate(_outside_code(text), start=1):
-        if last is not None and _continues(line):
+        if last is not None and _CONTINUED.match(line):
             last = replace(last, description=f"{last.description} {line.strip()}".strip())
             continue
         if last is not None:
@@ -88,10 +89,6 @@ def _outside_code(text: str) -> Iterator[str]:
         yield "" if fenced else line
 
 
-def _continues(line: str) -> bool:
-    return line[:1] in {" ", "\t"} and bool(line.strip()) and not _ITEM.match(line)
-
-
 def _flags(text: str) -> tuple[tuple[str, ...], str]:
     """Split the symbols that a text begins with, and what stands between them, from the rest of it."""
     found: list[str] = []
@@ -110,8 +107,7 @@ def _plain(heading: str) -> str:
     return _LINKED.sub(r"\1", _TAG.sub("", _BADGE.sub("", heading.rstrip(" \t\r#"))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """The target of a link: an id, and for github.com the repository, the ref and the folder in it."""
 
     doc_id: str

@@ -61,7 +61,9 @@ class McpRegistrySource(RemoteSource):
             SourceError: The registry refuses, or its answer is no list of servers.
             SourceUnavailable: It could not be read this time, or not to its end.
         """
-        before = self._held()
+        before = _Progress(**(self._root.read_json(_STATE) or {"base": self._base}))
+        if before.base != self._base:
+            before = _Progress(self._base)
         try:
             yield from drain(lambda: self._items(before))
         except GeneratorExit:
@@ -101,10 +103,6 @@ class McpRegistrySource(RemoteSource):
                     raise
         progress = self._started(held)
         return progress, await self._page(http, progress)
-
-    def _held(self) -> _Progress:
-        held = _Progress(**(self._root.read_json(_STATE) or {"base": self._base}))
-        return held if held.base == self._base else _Progress(self._base)
 
     def _started(self, held: _Progress) -> _Progress:
         """Return a reading that begins now: of everything if that is due, otherwise of the changes."""

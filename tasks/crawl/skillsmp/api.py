@@ -38,12 +38,9 @@ class ListingPage:
 
 
 class SkillsMP:
-    """Asks the marketplace for pages, newest rows first.
+    """Asks the marketplace at a base URL for pages, newest rows first.
 
-    Args:
-        url: The marketplace's base URL.
-        key: Its key, or a secret without a value; sent to the search only.
-        source: The spec that the rows carry.
+    The key, which may be a secret without a value, is sent to the search only.
     """
 
     def __init__(self, http: Http, url: str, key: Secret | None, *, source: str = "skillsmp") -> None:
@@ -170,7 +167,7 @@ def listing_of(record: object, source: str) -> Listing | Dropped:
     if not isinstance(record, Mapping):
         return Dropped("", source, "malformed", f"the row is {_kind(record)}, not an object")
     row_id, url = text_of(record.get("id")), text_of(record.get("githubUrl"))
-    name = text_of(record.get("name"))
+    name, tags = text_of(record.get("name")), record.get("tags")
     if url is None and row_id is None:
         detail = f"the row of {name or 'an unnamed skill'} lacks id and githubUrl"
         return Dropped("", source, "malformed", detail)
@@ -185,14 +182,10 @@ def listing_of(record: object, source: str) -> Listing | Dropped:
         author=text_of(record.get("author")),
         url=shown,
         category=text_of(record.get("category")),
-        tags=_texts(record.get("tags")),
+        tags=tuple(filter(None, map(text_of, tags))) if isinstance(tags, list) else (),
         stars=count_of(record.get("stars")),
         updated_at=time_of(record.get("updatedAt")),
     )
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(text for v in value if (text := text_of(v))) if isinstance(value, list) else ()
 
 
 def _kind(value: object) -> str:

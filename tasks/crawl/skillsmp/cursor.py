@@ -99,9 +99,7 @@ def _listed_rows(listings: pl.DataFrame, spec: str) -> pl.DataFrame:
 def _place_of(url: str | None) -> tuple[str, str, str] | None:
     """Return `owner/repo`, the ref's first part (empty: the default branch) and the rest of a GitHub URL."""
     found = parse_github_url(url)
-    if found is None:
-        return None
-    return found.repository, "".join(found.rest[:1]), "/".join(found.rest[1:])
+    return (found.repository, "".join(found.rest[:1]), "/".join(found.rest[1:])) if found else None
 
 
 def not_taken(rows: Collection[Listing | Dropped], spec: str) -> list[Dropped]:

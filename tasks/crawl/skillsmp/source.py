@@ -32,8 +32,8 @@ from tasks.crawl.source.protocol import Item
 from tasks.crawl.source.remote import SourceOptions
 
 _PAGE_TRIES = 2  # each with the client's own retries
-# The sweep's keywords, from names and descriptions of skills, the most common ones first.
-_KEYWORDS = """
+# From names and descriptions of skills, the most common words first.
+_WORDS = """
 using creating data testing patterns documentation design management analysis workflow api security agent
 project content task expert database deployment implementing context integration performance planning
 research review code frontend backend generator guide writing web react github git framework claude
@@ -55,21 +55,14 @@ profiling cache queue streaming kafka spark airflow etl pipeline release changel
 issue ticket sprint roadmap strategy startup pricing survey persona journey brief template checklist
 skill plugin hook mcp tool orchestrator subagent session knowledge ontology taxonomy archive
 """
-
-
-def sweep_keywords() -> tuple[str, ...]:
-    """Return the sweep's keywords in the order in which they are asked for, each once.
-
-    Single letters and digits follow the words, for skills that contain none of the words.
-    """
-    return tuple(dict.fromkeys([*_KEYWORDS.split(), *string.ascii_lowercase, *string.digits]))
+# The sweep asks for them in this order. Letters and digits are for skills that contain none of the words.
+SWEEP_KEYWORDS = tuple(dict.fromkeys([*_WORDS.split(), *string.ascii_lowercase, *string.digits]))
 
 
 class SkillsMPSource(RepositorySource):
     """The marketplace's skills: listings first, then the documents of repositories that are due.
 
-    Args:
-        query: Words to look for; empty: everything.
+    `query` are words to look for; if it is empty, everything is.
     """
 
     def __init__(self, query: str, options: SourceOptions) -> None:
@@ -118,16 +111,8 @@ class SkillsMPSource(RepositorySource):
                 async for page in self._first(client, self._limit):
                     yield page
                 return
-            unfinished = self._state.cursor
-            if unfinished.walking and unfinished.query != self._query:
-                async for page in self._walked(client, unfinished.query):
-                    yield page
-            async for page in self._walked(client, self._query):
-                yield page
-            # Keywords look for everything, so that a source with a query of its own is not swept.
-            swept = self._state.cursor.rest and self._query is None
-            for _ in range(self._reach.sweep_keywords if swept else 0):
-                async for page in self._walked(client, self._next_keyword()):
+            for query in self._queries():
+                async for page in self._walked(client, query):
                     yield page
         except (HttpTerminal, HttpTransient) as error:
             self._trouble = error
@@ -142,11 +127,18 @@ class SkillsMPSource(RepositorySource):
             if wanted <= 0:
                 return
 
-    def _next_keyword(self) -> str:
-        """Return the keyword whose turn it is, and move on to the next."""
-        cursor, keywords = self._state.cursor, sweep_keywords()
-        self._state.move(replace(cursor, sweep=cursor.sweep + 1))
-        return keywords[cursor.sweep % len(keywords)]
+    def _queries(self) -> Iterator[str | None]:
+        """Yield the queries of tonight's walks: of one that broke off, the source's own, the sweep's."""
+        state = self._state
+        if state.cursor.walking and state.cursor.query != self._query:
+            yield state.cursor.query
+        yield self._query
+        # Keywords look for everything, so that a source with a query of its own is not swept.
+        swept = state.cursor.rest and self._query is None
+        for _ in range(self._reach.sweep_keywords if swept else 0):
+            turn = state.cursor.sweep
+            state.move(replace(state.cursor, sweep=turn + 1))
+            yield SWEEP_KEYWORDS[turn % len(SWEEP_KEYWORDS)]
 
     async def _walked(self, client: SkillsMP, query: str | None) -> AsyncGenerator[ListingPage, None]:
         """Yield the pages of one walk, from the cursor on; each is kept before it is yielded."""
@@ -154,25 +146,31 @@ class SkillsMPSource(RepositorySource):
         if not (state.cursor.walking and state.cursor.query == query):
             begun = replace(state.cursor, newest=None, query=query, page=0, after=None, walking=True)
             state.move(begun)
-        tries, until = 0, self._until() if main else None
-        while True:
-            at, capped = max(1, state.cursor.page), False
-            try:
-                async for page in walk(client, query, at, until=until, after=as_time(state.cursor.after)):
-                    state.keep(page, state.begun(page))
-                    capped = page.capped
-                    yield page
-                break
-            except HttpTransient as error:
-                tries += 1
-                if tries >= _PAGE_TRIES or error.reason == "quota":
-                    raise
+        until, capped = self._until() if main else None, False
+        async for page in self._tried_again(client, query, until):
+            capped = page.capped
+            yield page
         done = replace(state.cursor, walking=False, query=None, page=0, after=None)
         if main:
             done = replace(done, watermark=done.newest or done.watermark)
         if main and until is None:
             done = replace(done, rest=capped, full=self._now.isoformat())
         state.move(done)
+
+    async def _tried_again(
+        self, client: SkillsMP, query: str | None, until: datetime | None
+    ) -> AsyncGenerator[ListingPage, None]:
+        """Yield the pages of a walk; one that breaks off goes on at the cursor."""
+        for tries_left in reversed(range(_PAGE_TRIES)):
+            at, after = max(1, self._state.cursor.page), as_time(self._state.cursor.after)
+            try:
+                async for page in walk(client, query, at, until=until, after=after):
+                    self._state.keep(page, self._state.begun(page))
+                    yield page
+                return
+            except HttpTransient as error:
+                if not tries_left or error.reason == "quota":
+                    raise
 
     def _until(self) -> datetime | None:
         """Return the watermark, or None if the list is to be walked from end to end again.

@@ -83,14 +83,13 @@ class _Walk:
     async def _moved_up(self, number: int) -> tuple[Listing | Dropped, ...]:
         """Return the new rows of the pages from `number` back to one that begins with a known row."""
         found: tuple[Listing | Dropped, ...] = ()
-        while number > 0:
-            page = await self._read(number)
+        for above in range(number, 0, -1):
+            page = await self._read(above)
             unknown = self._new(page.rows)
             found = (*unknown, *found)
             # An empty page is no end: more rows went than a page holds, so those before it moved too.
             if len(unknown) < len(page.rows):
                 break
-            number -= 1
         return found
 
     def taken(self, page: ListingPage) -> ListingPage:

@@ -55,10 +55,7 @@ class BundledSkill:
 def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[BundledSkill | Dropped]:
     """Return the skills to read and the entries that are dropped, in the order of paths.
 
-    Args:
-        entries: Every path of the source, in any order.
-        repository: The name that its doc_ids begin with.
-        source: The spec that its rows carry.
+    The entries are every path of the source; its doc_ids begin with `repository`, its rows carry `source`.
     """
     listing = _Listing(sorted(entries, key=lambda e: e.path))
     survivors: dict[str, str] = {}

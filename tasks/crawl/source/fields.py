@@ -49,13 +49,9 @@ def count_of(value: object) -> int | None:
     """Return a count, such as a number of stars; texts such as `"137.1k"` and `"1,241"` are read too."""
     if isinstance(value, str):
         match = _COUNT.fullmatch(value.strip().replace(",", ""))
-        return _in_range(float(match["number"]) * _UNITS[match["unit"].lower()]) if match else None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _in_range(value)
-    return None
-
-
-def _in_range(value: float) -> int | None:
+        value = float(match["number"]) * _UNITS[match["unit"].lower()] if match else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
     return round(value) if 0 <= value < _LARGEST else None
 
 

@@ -55,7 +55,7 @@ def parse_github_url(url: str | None) -> GithubUrl | None:
 
 
 def split_by_refs(rest: tuple[str, ...], refs: Collection[str]) -> tuple[str, str] | None:
-    """Return ref and folder of `rest` (as in GithubUrl) by the longest ref of a repository, or None."""
+    """Return ref and folder of `rest`, by the longest of a repository's refs that it begins with, or None."""
     known = set(refs)
     readings = GithubUrl("", "", "tree", rest).candidates()
     return next((reading for reading in reversed(readings) if reading[0] in known), None)

@@ -20,13 +20,10 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Documents that could not be looked at: what is known of them stays, marked stale.
-
-    `reason` is a short stable code such as `missing`, `denied`, `too-large`, `timeout`.
-    """
+    """Documents that could not be looked at: what is known of them stays, marked stale."""
 
     doc_ids: tuple[str, ...]
-    reason: str
+    reason: str  # a short stable code such as `missing`, `denied`, `too-large`, `timeout`
     detail: str
 
 

@@ -15,7 +15,7 @@ from tasks.crawl.http.errors import HttpFailed, HttpTerminal, HttpTransient, Quo
 from tasks.crawl.http.network import Network
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP, unwrap
-from tasks.crawl.skillsmp.source import sweep_keywords
+from tasks.crawl.skillsmp.source import SWEEP_KEYWORDS
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
@@ -254,7 +254,7 @@ def test_json_that_is_no_listing_is_an_error_and_not_an_empty_page(body: object)
 
 
 def test_keywords_are_distinct_and_can_all_be_asked_for() -> None:
-    words = sweep_keywords()
+    words = SWEEP_KEYWORDS
 
     assert len(words) == len(set(words)) > 200
     assert all(word == word.strip().lower() and word.isalnum() for word in words)

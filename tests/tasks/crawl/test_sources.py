@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from storage.errors import WrongInput
+from storage.root import Root
 from storage.schemas import RawDocument
 from tasks.crawl.git.source import GitSource, split_ref
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.sources import ACCEPTED, parse_spec
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import ACCEPTED, normal_spec, open_source, parse_spec
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -114,3 +117,39 @@ def test_the_size_limit_reaches_every_source(worktree: WorkTree) -> None:
         (document,) = parse_spec(spec, DocumentLimits(document_bytes=10)).read()
         assert isinstance(document, RawDocument)
         assert (document.content, document.size) == (None, 11)
+
+
+def test_local_paths_are_remembered_absolute_so_that_another_working_directory_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert normal_spec("dir:./shelf") == normal_spec("dir:shelf") == f"dir:{tmp_path / 'shelf'}"
+    assert normal_spec("parquet:a.parquet") == f"parquet:{tmp_path / 'a.parquet'}"
+    assert normal_spec(f"dir:{tmp_path}") == f"dir:{tmp_path}"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["sample", "git+https://example.org/o/r.git@v1", "git+ssh://git@example.org/o/r", "git+git@host:o/r"],
+)
+def test_other_specs_stay_as_they_are(spec: str) -> None:
+    assert normal_spec(spec) == spec
+
+
+@pytest.mark.parametrize("login", ["user:SECRET", "SECRET", "x-access-token:SECRET"])
+def test_a_spec_that_holds_a_secret_is_refused_without_saying_it(login: str) -> None:
+    with pytest.raises(WrongInput, match="may hold no user or password") as caught:
+        normal_spec(f"git+https://{login}@example.org/o/r.git")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_password_for_ssh_is_refused_too() -> None:
+    with pytest.raises(WrongInput, match="may hold no user or password"):
+        normal_spec("git+ssh://git:SECRET@example.org/o/r")
+
+
+def test_any_other_spec_names_its_own_source(tmp_path: Path) -> None:
+    assert isinstance(
+        open_source(f"dir:{tmp_path}", SourceOptions(Root(tmp_path), datetime.now(UTC))), DirectorySource
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -119,8 +120,8 @@ def test_of_a_version_without_a_record_of_its_run_the_root_tells_what_was_droppe
     assert dropped_of(root.root, replace(root.served(), run_id="compaction")) == {"empty": 1}
 
 
-def test_what_a_run_dropped_stands_in_its_record(served_bakery: SkillRoot) -> None:
-    root, served = served_bakery.root, served_bakery.served()
+def test_what_a_run_dropped_stands_in_its_record(served_bakery: SkillRoot, tmp_path: Path) -> None:
+    root, served = Root(tmp_path), served_bakery.served()
     root.write_json("state/runs/known.json", {"run_id": "known", "dropped": {"empty": 3}})
 
     assert dropped_of(root, replace(served, run_id="known")) == {"empty": 3}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.root import Root
 from tasks.evaluate.health.as_served import ask_probes, latency_rows
 from tasks.evaluate.health.counts import count_rows, dropped_of
 from tasks.evaluate.health.probes import Probe, served_probes

@@ -12,9 +12,9 @@ import pytest
 from filelock import FileLock
 
 from tasks.models.encoder import OnnxEncoder
-from tests.support.hand_written import SKILLS
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import MINILM, Export, SkillRoot
 from tests.support.s3_server import BUCKET, s3_server
-from tests.support.skill_root import MINILM, Export, SkillRoot
 
 _EXPORT = """
 import sys

@@ -17,7 +17,7 @@ from typing import Any
 import Stemmer
 
 from tests.support.paths import PROJECT
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 PACKAGES = ("storage", "tasks", "flows")
 STAGES = ("models", "crawl", "refine", "parse", "retrieve", "evaluate")

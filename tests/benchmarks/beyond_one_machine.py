@@ -24,8 +24,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.root import Root
-from tests.support.built import built_at, lowest_cosine
-from tests.support.many_skills import many_skills
+from tests.support.roots.built import built_at, lowest_cosine
+from tests.support.roots.many_skills import many_skills
 from tests.support.s3_server import BUCKET, s3_server
 
 _STAGES = ("crawl", "refine", "parse", "index")

@@ -28,7 +28,7 @@ def night(market: Marketplace, root: Path, urls: Path, delay: float) -> dict[str
     """Crawl once and return the report, with seconds and the children's peak memory in MB."""
     market.clear_requests()
     started = time.perf_counter()
-    command = [sys.executable, "-m", "tests.support.crawl_process", str(root), str(urls), str(delay)]
+    command = [sys.executable, "-m", "tests.support.crawl.crawl_process", str(root), str(urls), str(delay)]
     printed = subprocess.run(command, check=True, capture_output=True).stdout
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -15,7 +15,7 @@ import pytest
 
 from flows.cli.main import main
 from tests.support.command import Ask, InProcess
-from tests.support.skill_root import Export
+from tests.support.roots.skill_root import Export
 
 # Before anything imports Prefect: it reads its home when imported, and must not use the developer's own.
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="skillery-tests-")

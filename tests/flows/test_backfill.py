@@ -15,7 +15,7 @@ from storage.root import Root
 from storage.served import require_served
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
-from tests.support.skill_root import MINILM
+from tests.support.roots.skill_root import MINILM
 
 pytestmark = pytest.mark.prefect
 

@@ -18,7 +18,7 @@ from storage.served import read_served
 from storage.state import parsed_table, read_runs
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
-from tests.support.skill_root import MINILM
+from tests.support.roots.skill_root import MINILM
 
 pytestmark = pytest.mark.prefect
 

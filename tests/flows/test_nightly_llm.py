@@ -17,8 +17,8 @@ from storage.state import nodes_table
 from tasks.models.llm.errors import LlmDenied
 from tasks.parse.classify.cascade import CarefulClassifier
 from tests.support.command import Ask
-from tests.support.llm_asking import settings_of
-from tests.support.llm_server import LlmServer
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import LlmServer
 
 pytestmark = pytest.mark.prefect
 LLM, FALLBACK = "classify-1@small-model", f"{CarefulClassifier.name}:fallback"

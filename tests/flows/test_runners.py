@@ -13,8 +13,8 @@ import pytest
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tests.support.built import built_at, lowest_cosine
-from tests.support.many_skills import many_skills
+from tests.support.roots.built import built_at, lowest_cosine
+from tests.support.roots.many_skills import many_skills
 from tests.support.s3_server import BUCKET
 
 pytestmark = pytest.mark.prefect

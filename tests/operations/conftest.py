@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from storage.root import Root
-from tests.support.faults import EDITIONS, STARTS_AT, Place, contents
-from tests.support.skill_root import Export
+from tests.support.roots.faults import EDITIONS, STARTS_AT, Place, contents
+from tests.support.roots.skill_root import Export
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from storage.root import Root
 from storage.served import published_versions, require_served
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
-from tests.support.faults import EDITIONS, Place, answers, contents, require_mended
-from tests.support.night_process import LOCKED
+from tests.support.roots.faults import EDITIONS, Place, answers, contents, require_mended
+from tests.support.roots.night_process import LOCKED
 
 
 def test_a_night_that_loses_its_disk_space_leaves_what_is_served_and_the_next_one_completes(

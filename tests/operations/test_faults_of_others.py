@@ -16,14 +16,14 @@ from tasks.crawl.source.protocol import Source
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
 from tasks.retrieve.versions.doctor import examine
-from tests.support.crawling import reach_of
-from tests.support.faults import Place, answers, contents, index_of
-from tests.support.llm_asking import classifier_of
-from tests.support.llm_server import Asked, LlmServer
+from tests.support.crawl.crawling import reach_of
+from tests.support.llm.llm_asking import classifier_of
+from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.marketplace.populate import change, populate
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.night_process import run_night
+from tests.support.roots.faults import Place, answers, contents, index_of
+from tests.support.roots.night_process import run_night
 
 NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
 

@@ -16,8 +16,8 @@ import pytest
 
 from storage.root import Root
 from tasks.retrieve.versions.doctor import examine
-from tests.support.faults import EDITIONS, Place, reading, require_mended, require_whole
-from tests.support.night_process import watch
+from tests.support.roots.faults import EDITIONS, Place, reading, require_mended, require_whole
+from tests.support.roots.night_process import watch
 
 
 def kills(place: Place, count: int, draw: random.Random) -> Iterator[str]:

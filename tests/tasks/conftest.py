@@ -9,7 +9,7 @@ import pytest
 
 from storage.schemas import Node
 from tasks.retrieve.paging.types import PagedDocument
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
 
 
 @pytest.fixture

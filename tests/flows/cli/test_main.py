@@ -14,8 +14,8 @@ import pytest
 
 from tasks.parse.classify.cascade import CarefulClassifier
 from tests.support.command import MAIN, Ask, lines_of, skillery
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import Export, SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import Export, SkillRoot
 
 _DOC_ID = f"local/market/{next(iter(SKILLS))}"
 

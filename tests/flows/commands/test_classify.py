@@ -17,8 +17,8 @@ from storage.answers import FILE
 from storage.root import Root
 from tasks.parse.classify.cascade import CarefulClassifier
 from tests.support.command import MAIN, Ask, lines_of
-from tests.support.llm_asking import fragments_of, mischief, settings_of, write_fragments
-from tests.support.llm_server import LlmServer, label_of
+from tests.support.llm.llm_asking import fragments_of, mischief, settings_of, write_fragments
+from tests.support.llm.llm_server import LlmServer, label_of
 
 LLM, FALLBACK = "classify-1@small-model", f"{CarefulClassifier.name}:fallback"
 AT_ONCE = 4

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Ask
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 BEES = "local/market/bees"
 

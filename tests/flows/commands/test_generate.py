@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.support.bench_llm import judges_by_length, requests_about
 from tests.support.command import Ask, lines_of
-from tests.support.hand_written import SKILLS
-from tests.support.llm_asking import settings_of
-from tests.support.llm_server import Asked, LlmServer
-from tests.support.skill_root import SkillRoot
+from tests.support.llm.bench_llm import judges_by_length, requests_about
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 _GUIDE = "\n".join(f"Turn the mill crank {n} times before step {n}." for n in range(1, 15))
 _DOC = {"doc_id": "market/mill", "content": f"---\nname: mill\n---\n# Mill\n\n{_GUIDE}\n"}

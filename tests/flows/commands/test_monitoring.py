@@ -19,8 +19,8 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.served import require_served
 from storage.state import write_run, write_source
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 _NOW = datetime(2026, 2, 3, 4, 0, tzinfo=UTC)
 

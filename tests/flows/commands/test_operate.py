@@ -18,8 +18,8 @@ from storage.state import read_runs
 from tasks.crawl.source.directory import DirectorySource
 from tasks.retrieve.versions.publish import publish
 from tests.support.command import Ask
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 pytestmark = pytest.mark.prefect
 

@@ -14,8 +14,8 @@ from flows.commands.operate import examine_root, export_root, forget_target, rol
 from flows.settings import load_settings
 from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BREAD = f"{SKILLS['bread']}\nA loaf keeps for three days in a linen bag, away from the sun.\n" * 3

@@ -10,8 +10,8 @@ import pytest
 from flows.commands.queries import page_batch, search_batch, search_filters
 from storage.errors import WrongInput
 from tasks.retrieve.served_index import ServedIndex
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 DOC_ID = f"local/market/{next(iter(SKILLS))}"
 ASKED = {"query_id": "q0", "doc_id": DOC_ID, "query": "what comes first?"}

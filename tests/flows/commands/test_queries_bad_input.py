@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.support.command import Ask, InProcess
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import MINILM, SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import MINILM, SkillRoot
 
 
 @pytest.fixture

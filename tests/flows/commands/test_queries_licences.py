@@ -19,7 +19,7 @@ from storage.state import read_runs
 from tasks.refine.filters import FilterLimits, limits_from
 from tasks.refine.licences.policy import EXPORT_POLICY, SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 BREAD = "local/market/bread"
 

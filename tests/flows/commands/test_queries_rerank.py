@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench_llm import requests_about
 from tests.support.command import Ask, lines_of
-from tests.support.hand_written import SKILLS
-from tests.support.llm_asking import settings_of
-from tests.support.llm_server import Asked, LlmServer
-from tests.support.skill_root import SkillRoot
+from tests.support.llm.bench_llm import requests_about
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 DOC_ID = f"local/market/{next(iter(SKILLS))}"
 QUERY = "what comes first?"

@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 from tests.support.command import MAIN, Ask
-from tests.support.llm_asking import settings_of
-from tests.support.llm_server import LlmServer
-from tests.support.routing_llm import say, writes_distractors
-from tests.support.routing_material import Written, write_bench
-from tests.support.tiny_models import save_cross_encoder, save_qwen3
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import LlmServer
+from tests.support.llm.routing_llm import say, writes_distractors
+from tests.support.models.routing_material import Written, write_bench
+from tests.support.models.tiny_models import save_cross_encoder, save_qwen3
 
 Set = Callable[[dict[str, str]], None]
 CONTRACT = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.command import Ask, lines_of
-from tests.support.hand_written import skill
-from tests.support.training_material import trades
+from tests.support.models.training_material import trades
+from tests.support.roots.hand_written import skill
 
 
 @pytest.fixture

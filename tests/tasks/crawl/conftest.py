@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.support.crawling import Crawler, grows, reach_of
+from tests.support.crawl.crawling import Crawler, grows, reach_of
 from tests.support.marketplace.faults import Faults
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace

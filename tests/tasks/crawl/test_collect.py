@@ -20,7 +20,7 @@ from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.crawl.source.protocol import Source
 from tasks.crawl.sources import parse_spec
-from tests.support.nights import HandSource, Nights, skill
+from tests.support.roots.nights import HandSource, Nights, skill
 
 SPEC = "dir:shelf"
 BROKEN = SourceUnavailable(SPEC, "timeout", "no answer in 5 s")

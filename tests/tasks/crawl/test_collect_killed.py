@@ -37,7 +37,7 @@ class Crawl:
     urls: Path
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.support.crawl_process", str(self.root), str(self.urls)]
+        command = [sys.executable, "-m", "tests.support.crawl.crawl_process", str(self.root), str(self.urls)]
         return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def finish(self) -> dict[str, object]:

@@ -13,10 +13,10 @@ from tasks.crawl.github.crawler import Repositories
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.refresh import Target, open_part
 from tasks.crawl.source.remote import SourceOptions
-from tests.support.crawling import Crawler, grows
+from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World
-from tests.support.nights import HandSource, Nights, skill
+from tests.support.roots.nights import HandSource, Nights, skill
 
 HERBS = ("basil", "chard", "dill", "endive", "fennel")
 DILL = "ann/garden/beds/dill"

@@ -14,7 +14,7 @@ from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
 from tasks.crawl import raw_parts
 from tasks.crawl.source.protocol import Gone, Missed, RequestUsage, Unchanged
-from tests.support.nights import HandSource, Nights, skill
+from tests.support.roots.nights import HandSource, Nights, skill
 
 SPEC = "skillsmp"
 

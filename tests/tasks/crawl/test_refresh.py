@@ -14,7 +14,7 @@ from tasks.crawl.collect import collect_some
 from tasks.crawl.refresh import Target, open_part, sources_of
 from tasks.crawl.report import SourceReport
 from tasks.crawl.source.remote import SourceOptions
-from tests.support.crawling import Crawler, grows
+from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World

@@ -10,8 +10,8 @@ from storage.root import Root
 from storage.vectors import text_hash, vector_stores
 from tasks.models.cached_encoder import KeptEncoder, kept_states, load_kept_encoder, vectors_of
 from tasks.models.token_states import packaged_projection
-from tests.support.skill_root import CountingEncoder, Export
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.roots.skill_root import CountingEncoder, Export
 
 
 class Shallow(WordEncoder, WordTokenizer):

@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import ModelMismatch
 from tasks.models.encoder import OnnxEncoder, card_of, load_encoder
-from tests.support.skill_root import MINILM, Export
+from tests.support.roots.skill_root import MINILM, Export
 
 TEXTS = [
     "Knead the dough.",

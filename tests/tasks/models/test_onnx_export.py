@@ -12,7 +12,7 @@ from storage.errors import ModelMismatch, TerminalError
 from tasks.models import onnx_export as export
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import PACKAGED, exported_encoder, resolve
-from tests.support.skill_root import MINILM, Export
+from tests.support.roots.skill_root import MINILM, Export
 
 FAKE_EXPORT = """#!{python}
 import json, sys

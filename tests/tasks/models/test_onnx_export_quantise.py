@@ -11,7 +11,7 @@ from storage.root import Root
 from tasks.models.cached_encoder import vectors_of
 from tasks.models.encoder import OnnxEncoder, card_of
 from tasks.models.onnx_export import exported_encoder
-from tests.support.skill_root import MINILM, Export
+from tests.support.roots.skill_root import MINILM, Export
 
 TEXTS = [
     "Knead the dough for ten minutes.",

@@ -18,7 +18,7 @@ from tasks.models.token_states import (
     unpack,
     unpack_all,
 )
-from tests.support.word_models import WordEncoder
+from tests.support.models.word_models import WordEncoder
 
 HIVE = "Lift the lid of the hive slowly, and blow a little smoke under it."
 DOUGH = "Knead the dough for ten minutes."

@@ -17,8 +17,8 @@ from tasks.parse.corpus import (
     rules_digest,
     vectors_table,
 )
-from tests.support.hand_written import BEES, BREAD, SKILLS, skill
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import BEES, BREAD, SKILLS, skill
+from tests.support.roots.skill_root import SkillRoot
 from tests.support.slow import slow_but
 
 Make = Callable[[dict[str, str]], SkillRoot]

@@ -13,10 +13,10 @@ from storage.state import nodes_table, parsed_table
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.parse.classify.llm import LlmClassifier
 from tasks.parse.classify.local import LocalClassifier
-from tests.support.hand_written import SKILLS, skill
-from tests.support.llm_asking import classifier_of
-from tests.support.llm_server import Asked, LlmServer, label_of
-from tests.support.skill_root import SkillRoot
+from tests.support.llm.llm_asking import classifier_of
+from tests.support.llm.llm_server import Asked, LlmServer, label_of
+from tests.support.roots.hand_written import SKILLS, skill
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tasks.parse.classify.protocol import FragmentInContext, Typed
 from tasks.parse.document import parse_document
-from tests.support.word_models import WordTokenizer
+from tests.support.models.word_models import WordTokenizer
 
 BODY = """\
 # Bread

@@ -9,7 +9,7 @@ from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.text import boilerplate
 from tasks.refine.text import rules as rules_data
-from tests.support.nights import HandSource, Nights, raw
+from tests.support.roots.nights import HandSource, Nights, raw
 
 DATA = Path(rule_digests.__file__).parent / "data"
 TEXT = b"---\nname: bread\ndescription: Bakes bread.\n---\nLet it rise.\n"

@@ -12,7 +12,7 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import FilterLimits
 from tasks.refine.settle import settle
-from tests.support.nights import HandSource, Nights, raw, skill
+from tests.support.roots.nights import HandSource, Nights, raw, skill
 
 CORPUS = ("documents", "state/folded", "state/aliases", "state/refined")
 

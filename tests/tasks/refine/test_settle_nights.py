@@ -19,7 +19,7 @@ from storage.errors import SourceError
 from storage.partitions import partition_of
 from storage.root import Root
 from storage.state import documents_table, folded_table
-from tests.support.nights import HandSource, Nights, skill
+from tests.support.roots.nights import HandSource, Nights, skill
 from tests.support.slow import slow_but
 
 # Few partitions make few writes: these three share one.

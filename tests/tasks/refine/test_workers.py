@@ -18,8 +18,8 @@ from tasks.refine import workers as processes
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.workers import WORTH_IT, batch_processes, run_in
-from tests.support.nights import HandSource, Nights, raw, skill
 from tests.support.paths import PROJECT
+from tests.support.roots.nights import HandSource, Nights, raw, skill
 
 ENOUGH = WORTH_IT
 

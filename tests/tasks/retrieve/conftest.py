@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.forgetting import fill
-from tests.support.skill_root import Export, SkillRoot
+from tests.support.roots.forgetting import fill
+from tests.support.roots.skill_root import Export, SkillRoot
 
 
 @pytest.fixture(scope="session")

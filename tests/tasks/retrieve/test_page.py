@@ -13,7 +13,7 @@ from storage.errors import WrongInput
 from tasks.retrieve.page import METHODS, page
 from tasks.retrieve.paging.chunks import encode_chunks
 from tasks.retrieve.paging.types import Page, PagedDocument
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
 
 BODY = """\
 # Beehive

@@ -15,8 +15,8 @@ from storage.served import write_served
 from storage.state import ALIASES, aliases_table
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
-from tests.support.hand_written import BREAD, SKILLS, skill
-from tests.support.skill_root import MINILM, SPEC, SkillRoot
+from tests.support.roots.hand_written import BREAD, SKILLS, skill
+from tests.support.roots.skill_root import MINILM, SPEC, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

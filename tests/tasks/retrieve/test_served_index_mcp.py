@@ -12,8 +12,8 @@ from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.source.remote import SourceOptions
 from tasks.evaluate.health.probes import probe_index, served_probes
 from tasks.retrieve.page import METHODS
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import Export, SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -15,10 +15,10 @@ from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import roll_back
-from tests.support.built import built_at, lowest_cosine
-from tests.support.hand_written import SKILLS
+from tests.support.roots.built import built_at, lowest_cosine
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import MINILM, Export, SkillRoot
 from tests.support.s3_server import BUCKET
-from tests.support.skill_root import MINILM, Export, SkillRoot
 
 _QUERY = "how long does the dough rise?"
 

@@ -17,7 +17,7 @@ from tasks.crawl.source.bundle import BundledSkill, SourceEntry
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import Item
 from tasks.crawl.sources import parse_spec
-from tests.support.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, saved, zipped
+from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, saved, zipped
 
 if TYPE_CHECKING:
     from conftest import WorkTree

@@ -11,8 +11,8 @@ import pytest
 from tasks.crawl.github.archive import Archive
 from tasks.crawl.github.archive_limits import ArchiveLimits, ArchiveRefused
 from tasks.crawl.source.content import consume
+from tests.support.crawl.zip_files import DIRECTORY_HEADER, FLAGS, METHOD, saved, zipped
 from tests.support.marketplace import malice
-from tests.support.zip_files import DIRECTORY_HEADER, FLAGS, METHOD, saved, zipped
 
 TEXT = b"# Sage\n"
 

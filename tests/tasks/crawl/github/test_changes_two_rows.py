@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.crawl import intake, raw_parts
-from tests.support.crawling import Crawler, grows
+from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World

@@ -4,7 +4,7 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.crawl.github.source import split_name
-from tests.support.crawling import Crawler, grows
+from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace import malice
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace

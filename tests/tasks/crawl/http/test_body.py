@@ -13,7 +13,7 @@ from aiohttp import web
 from storage.root import Root
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.retry import RetryPolicy
-from tests.support.loopback_host import Host, Reply, impatient, in_loop, says
+from tests.support.crawl.loopback_host import Host, Reply, impatient, in_loop, says
 
 TEXT = b"Smoke the hive before you open it. " * 20_000
 NOISE = random.Random(3).randbytes(300_000)  # noqa: S311

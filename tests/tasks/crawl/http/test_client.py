@@ -10,7 +10,7 @@ from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.secrets import Secret
-from tests.support.loopback_host import Host, Reply, cuts, hangs_up, impatient, in_loop, says
+from tests.support.crawl.loopback_host import Host, Reply, cuts, hangs_up, impatient, in_loop, says
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.quota import Quota
 from tasks.crawl.http.retry import RetryPolicy
 from tasks.crawl.http.secrets import Secret
-from tests.support.loopback_host import NOON, Host, Reply, impatient, in_loop, says
+from tests.support.crawl.loopback_host import NOON, Host, Reply, impatient, in_loop, says
 
 FINE = says("{}")
 MIDNIGHT = datetime.combine(NOON.date() + timedelta(days=1), datetime.min.time(), NOON.tzinfo)

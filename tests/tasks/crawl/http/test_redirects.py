@@ -10,7 +10,7 @@ from storage.root import Root
 from tasks.crawl.http.errors import HttpTerminal
 from tasks.crawl.http.redirects import host_of, next_hop
 from tasks.crawl.http.secrets import Secret
-from tests.support.loopback_host import Host, Reply, impatient, in_loop, says
+from tests.support.crawl.loopback_host import Host, Reply, impatient, in_loop, says
 
 TOKEN = Secret("t0ken-x")
 

@@ -13,7 +13,17 @@ from storage.root import Root
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.politeness import Politeness
 from tasks.crawl.http.retry import RetryPolicy
-from tests.support.loopback_host import NOON, Host, Reply, cuts, drips, hangs_up, impatient, in_loop, says
+from tests.support.crawl.loopback_host import (
+    NOON,
+    Host,
+    Reply,
+    cuts,
+    drips,
+    hangs_up,
+    impatient,
+    in_loop,
+    says,
+)
 
 FINE = says('"fine"')
 SECONDARY = '{"message": "You have exceeded a secondary rate limit"}'

@@ -6,7 +6,7 @@ import pytest
 from storage.parquet import read_frame
 from storage.schemas import LISTINGS
 from storage.state import repositories_table
-from tests.support.crawling import Crawler, grows
+from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.populate import change, populate
 from tests.support.marketplace.repository import Repository

@@ -10,7 +10,7 @@ import pytest
 
 from storage.parquet import read_frame
 from storage.schemas import RAW_DOCUMENTS
-from tests.support.crawling import Crawler, grows, reach_of
+from tests.support.crawl.crawling import Crawler, grows, reach_of
 from tests.support.marketplace import github, github_json, malice
 from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.populate import populate

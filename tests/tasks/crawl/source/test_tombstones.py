@@ -11,7 +11,7 @@ from storage.state import seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones
 from tasks.crawl.backfill import replay_seen
 from tasks.crawl.source.tombstones import drop_forgotten, listed_ids
-from tests.support.nights import HandSource, Nights, skill
+from tests.support.roots.nights import HandSource, Nights, skill
 
 NOW = datetime(2026, 5, 6, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 IDS = st.sets(
     st.tuples(st.sampled_from("abcdef"), st.integers(0, 30)).map(lambda pair: f"{pair[0]}/repo/{pair[1]}")

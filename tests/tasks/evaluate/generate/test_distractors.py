@@ -17,10 +17,10 @@ from tasks.evaluate.routing.data import read_skills
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
-from tests.support.llm_asking import book_of
-from tests.support.llm_server import Asked, LlmServer
-from tests.support.routing_llm import distractors_of, writes_distractors
-from tests.support.routing_material import SKILLS
+from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.routing_llm import distractors_of, writes_distractors
+from tests.support.models.routing_material import SKILLS
 
 SKILL = SKILLS[2]
 GOOD = distractors_of(SKILL.name)

@@ -20,9 +20,9 @@ from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
-from tests.support.bench_llm import requests_about, skill_about, writes_five
-from tests.support.llm_asking import book_of
-from tests.support.llm_server import Asked, LlmServer
+from tests.support.llm.bench_llm import requests_about, skill_about, writes_five
+from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_server import Asked, LlmServer
 
 SKILLS = [skill_about(f"mill{n}") for n in range(12)]
 

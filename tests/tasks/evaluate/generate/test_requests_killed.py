@@ -9,9 +9,9 @@ from pathlib import Path
 
 from storage.root import Root
 from tasks.evaluate.generate.requests import read_written
-from tests.support.bench_llm import writes_five
-from tests.support.bench_process import grow_all
-from tests.support.llm_server import Asked, LlmServer
+from tests.support.llm.bench_llm import writes_five
+from tests.support.llm.bench_process import grow_all
+from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.paths import PROJECT
 
 SKILLS, AT_ONCE = 24, 3
@@ -37,7 +37,7 @@ def test_a_killed_growing_goes_on_and_no_request_is_answered_twice(tmp_path: Pat
         command = [
             sys.executable,
             "-m",
-            "tests.support.bench_process",
+            "tests.support.llm.bench_process",
             *places("killed"),
             server.url,
             str(SKILLS),

@@ -9,7 +9,7 @@ from tasks.evaluate.generate.requests_prompt import checked_queries, question_ab
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
-from tests.support.bench_llm import requests_about, skill_about
+from tests.support.llm.bench_llm import requests_about, skill_about
 
 SKILL = skill_about("loom")
 

@@ -12,8 +12,8 @@ from tasks.evaluate.health.counts import count_rows, dropped_of
 from tasks.evaluate.health.probes import Probe, served_probes
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
-from tests.support.hand_written import SKILLS, skill
-from tests.support.skill_root import MINILM, SkillRoot
+from tests.support.roots.hand_written import SKILLS, skill
+from tests.support.roots.skill_root import MINILM, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -20,8 +20,8 @@ from tasks.evaluate.health.probes import (
     served_probes,
 )
 from tasks.models.protocols import Vectors
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

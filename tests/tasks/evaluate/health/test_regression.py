@@ -16,8 +16,8 @@ from tasks.retrieve.index.build import build
 from tasks.retrieve.index.gate import Check
 from tasks.retrieve.routing.store import FOLDER
 from tasks.retrieve.versions.publish import candidate
-from tests.support.many_skills import many_skills
-from tests.support.skill_root import CountingEncoder, Export, SkillRoot
+from tests.support.roots.many_skills import many_skills
+from tests.support.roots.skill_root import CountingEncoder, Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 LEGS = {f"probes.{leg}_loss" for leg in ("dense", "lexical", "fused", "nodes")}

@@ -9,8 +9,8 @@ import pytest
 from tasks.crawl.git.sample import FOLDER
 from tasks.evaluate.health.sample import METHODS, REQUESTS, page_sample, route_sample, sample_requests
 from tasks.evaluate.measures.evidence import EvidenceQuery, fold_text, read_queries
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -14,9 +14,9 @@ from tasks.evaluate.judge.prompt import checked_vote, judge_question
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied, Rejected
 from tasks.models.llm.question import Sampling
-from tests.support.bench_llm import judges_by_length
-from tests.support.llm_asking import book_of
-from tests.support.llm_server import Asked, LlmServer
+from tests.support.llm.bench_llm import judges_by_length
+from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_server import Asked, LlmServer
 
 LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
 CASES = [Case(f"market/mill{n}", f"How, case {n}?", LONG if n % 2 else SHORT) for n in range(8)]

@@ -10,9 +10,9 @@ from storage.errors import WrongInput
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries
 from tasks.evaluate.paging.bench import Remembering, evaluate_paging
 from tasks.evaluate.paging.outcomes import Outcome, summarise
-from tests.support.paging_bench import DOCUMENTS, QUERIES, AllConcepts
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, AllConcepts
 from tests.support.paths import SHARED
-from tests.support.word_models import WordEncoder, WordTokenizer
 
 BENCH = SHARED / "bench/paging"
 

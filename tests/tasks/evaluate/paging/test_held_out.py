@@ -7,10 +7,10 @@ from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, prepa
 from tasks.evaluate.paging.fit import body_digest
 from tasks.evaluate.paging.held_out import fitted_among, fitted_digests, held_out_rows
 from tasks.evaluate.paging.report import HELD_OUT
-from tests.support.paging_bench import AllConcepts
-from tests.support.paging_workshop import workshop
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_bench import AllConcepts
+from tests.support.paging.paging_workshop import workshop
 from tests.support.paths import SHARED
-from tests.support.word_models import WordEncoder, WordTokenizer
 
 BENCH = SHARED / "bench/paging"
 

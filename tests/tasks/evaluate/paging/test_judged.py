@@ -13,9 +13,9 @@ from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.judged import NothingJudged, Verdicts, compare_judges, judge_measured, judged_rows
 from tasks.evaluate.paging.outcomes import Outcome
 from tasks.models.llm.question import Sampling
-from tests.support.bench_llm import judges_by_length
-from tests.support.llm_asking import book_of
-from tests.support.llm_server import LlmServer
+from tests.support.llm.bench_llm import judges_by_length
+from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_server import LlmServer
 
 LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
 QUERIES = [EvidenceQuery(f"q{n}", "mill", f"How, case {n}?", (("crank",),)) for n in range(4)]

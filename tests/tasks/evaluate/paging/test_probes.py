@@ -9,10 +9,10 @@ from storage.errors import WrongInput
 from tasks.evaluate.corpus.read import corpus_texts
 from tasks.evaluate.paging.bench import body_of, evaluate_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
-from tests.support.paging_bench import AllConcepts
-from tests.support.paging_workshop import workshop
-from tests.support.skill_root import SkillRoot
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_bench import AllConcepts
+from tests.support.paging.paging_workshop import workshop
+from tests.support.roots.skill_root import SkillRoot
 
 TEXTS = {f"owner{n}/repo/{n}": workshop(f"w{n}", 9) for n in range(6)} | {"owner9/r/short": workshop("s", 2)}
 SMALL = {"documents": 4, "least_nodes": 60, "each": 2}

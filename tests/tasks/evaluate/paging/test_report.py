@@ -13,8 +13,8 @@ from tasks.evaluate.paging.paper import TABLES
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.report import HELD_OUT, PagingReport, report_paging
 from tasks.evaluate.paging.tables import paging_markdown
-from tests.support.paging_bench import DOCUMENTS, QUERIES, AllConcepts
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, AllConcepts
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from storage.errors import WrongInput
 from tasks.evaluate.paging.states_fit import axes, draw, group_states, main
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import packaged_projection
-from tests.support.skill_root import Export
+from tests.support.roots.skill_root import Export
 
 TRADES = ("hive", "oven", "kiln")
 

@@ -4,8 +4,8 @@ import pytest
 
 from tasks.evaluate.routing.ablation import ABLATIONS, Ablations
 from tasks.retrieve.routing.router import Router
-from tests.support.routing_material import SKILLS
-from tests.support.word_models import WordEncoder
+from tests.support.models.routing_material import SKILLS
+from tests.support.models.word_models import WordEncoder
 
 
 @pytest.fixture(scope="module")

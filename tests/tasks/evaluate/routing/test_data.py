@@ -22,7 +22,7 @@ from tasks.evaluate.routing.data import (
     require_judged,
 )
 from tasks.refine.document import refine_document
-from tests.support.hand_written import BREAD, TEA
+from tests.support.roots.hand_written import BREAD, TEA
 
 Lines = Callable[..., Path]
 

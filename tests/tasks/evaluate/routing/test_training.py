@@ -10,7 +10,7 @@ from tasks.evaluate.routing.training import held_out_bench, helps, measure_train
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.train.queries import TrainingQuery
-from tests.support.training_material import trades
+from tests.support.models.training_material import trades
 
 SKILLS = trades()[:8]
 QUERIES = [TrainingQuery(s.doc_id, f"who needs the {s.body.split()[4]}", i, ()) for i, s in enumerate(SKILLS)]

@@ -15,8 +15,8 @@ from storage.root import Root
 from tasks.models.llm.answer_cache import AnswerBook, run_blocking
 from tasks.models.llm.errors import ContextOverflow, LlmUnavailable, Rejected
 from tasks.models.llm.question import Question, Sampling
-from tests.support.llm_asking import book_of
-from tests.support.llm_server import LlmServer
+from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_server import LlmServer
 
 ASKED = Question("judge-1", (("user", "Does it suffice?"),), Sampling(), doc_ids=("market/bees",))
 

@@ -20,7 +20,7 @@ from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmDenied, Llm
 from tasks.models.llm.question import Question, Sampling
 from tasks.models.llm.reply import Reply
 from tasks.models.llm.retry import LlmRetryPolicy
-from tests.support.llm_server import Asked, Fault, LlmServer
+from tests.support.llm.llm_server import Asked, Fault, LlmServer
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCHEMA = {"type": "object", "properties": {"1": {"enum": ["yes", "no"]}}, "required": ["1"]}

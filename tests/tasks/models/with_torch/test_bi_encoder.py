@@ -10,7 +10,7 @@ from storage.errors import ModelMismatch
 from storage.root import Root
 from tasks.models.cached_encoder import KeptEncoder, vectors_of
 from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
-from tests.support.tiny_models import library, save_qwen3
+from tests.support.models.tiny_models import library, save_qwen3
 
 TEXTS = ["mend a tyre with glue", "honey", "bake rye bread with sour dough and yeast in the oven"]
 

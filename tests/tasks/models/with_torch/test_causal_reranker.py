@@ -8,7 +8,7 @@ import torch
 from storage.errors import ModelMismatch
 from tasks.models.with_torch import causal_reranker
 from tasks.models.with_torch.causal_reranker import CausalReranker
-from tests.support.tiny_models import library, save_qwen3
+from tests.support.models.tiny_models import library, save_qwen3
 
 TEXTS = ["mend a tyre with glue", "honey", "bake rye bread with sour dough and yeast in the oven"]
 JUDGE = "judge the skill"

@@ -8,7 +8,7 @@ import torch
 
 from storage.errors import ModelMismatch
 from tasks.models.with_torch.cross_encoder import CrossEncoder
-from tests.support.tiny_models import library, save_cross_encoder
+from tests.support.models.tiny_models import library, save_cross_encoder
 
 TEXTS = ["mend a tyre with glue", "bake a loaf", "bake rye bread with sour dough and yeast in the oven"]
 

@@ -17,7 +17,7 @@ from tasks.models.with_torch.training import (
     train_bi_encoder,
     train_cross_encoder,
 )
-from tests.support.tiny_models import save_bi_encoder, save_cross_encoder
+from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder
 
 # Each skill is asked for in words that its text does not have: only training can know.
 _PAIRS = {

@@ -21,8 +21,8 @@ from tasks.parse.classify.hybrid import HybridClassifier, HybridPoint, hybrid_cu
 from tasks.parse.classify.llm import ACCURACY, LlmClassifier, batches
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import FragmentInContext
-from tests.support.llm_asking import FAULTS, book_of, classifier_of, fragments_of, mischief
-from tests.support.llm_server import Asked, LlmServer, label_of
+from tests.support.llm.llm_asking import FAULTS, book_of, classifier_of, fragments_of, mischief
+from tests.support.llm.llm_server import Asked, LlmServer, label_of
 
 FALLBACK = f"{LocalClassifier.name}:fallback"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.llm_process import type_all
-from tests.support.llm_server import Asked, LlmServer
+from tests.support.llm.llm_process import type_all
+from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.paths import PROJECT
 
 AT_ONCE = 3
@@ -28,7 +28,7 @@ def fault(asked: Asked) -> str | None:
 
 
 def start(root: Path, server: LlmServer, size: tuple[int, int]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.support.llm_process", str(root), server.url, *map(str, size)]
+    command = [sys.executable, "-m", "tests.support.llm.llm_process", str(root), server.url, *map(str, size)]
     return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE)
 
 

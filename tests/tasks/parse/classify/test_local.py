@@ -14,8 +14,8 @@ from tasks.parse.classify.local import WEIGHTS, LocalClassifier, load_model, pac
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.parse.classify.words import find_words
 from tasks.parse.train.labelled import agreement, read_labelled
-from tests.support.clear_fragments import CLEAR, fragment
 from tests.support.paths import PROJECT, SHARED
+from tests.support.texts.clear_fragments import CLEAR, fragment
 
 PACKAGE = PROJECT / "tasks" / "parse"
 NODES = SHARED / "bench" / "nodes"

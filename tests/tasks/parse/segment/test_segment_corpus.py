@@ -9,7 +9,7 @@ import pytest
 from tasks.parse.segment.headings import headings_between
 from tasks.parse.segment.segment import segment
 from tests.support.paths import SHARED
-from tests.support.segment_invariants import check_invariants
+from tests.support.texts.segment_invariants import check_invariants
 
 CORPUS = SHARED / "corpus/skills.parquet"
 PAGING = SHARED / "bench/paging"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.parse.segment.segment import segment
-from tests.support.segment_invariants import check_invariants
+from tests.support.texts.segment_invariants import check_invariants
 
 Pieces = list[tuple[str, str]]
 

@@ -9,8 +9,8 @@ from markdown_it import MarkdownIt
 from tasks.parse.segment.blocks import block_tokens
 from tasks.parse.segment.headings import headings_between
 from tasks.parse.segment.segment import segment
-from tests.support.markdown_bodies import bodies
-from tests.support.segment_invariants import check_invariants
+from tests.support.texts.markdown_bodies import bodies
+from tests.support.texts.segment_invariants import check_invariants
 
 _NAMES = {"paragraph_open": "paragraph", "heading_open": "heading", "table_open": "table"}
 

@@ -18,7 +18,7 @@ from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.refine.rule_digests import rule_digests
 from tasks.refine.structure import MEASURES, QUALITY, quality_frame
-from tests.support.nights import HandSource, Nights, raw
+from tests.support.roots.nights import HandSource, Nights, raw
 
 TEXTS = {
     "o/r/bread": "---\nname: bread\ndescription: 'Bakes: bread'\nlicense: MIT\n---\nLet it rise.\n",

@@ -4,7 +4,7 @@ import pytest
 
 from storage.schemas import LicenceFile, RawDocument
 from tasks.refine.licences.resolve import Licence, nearest_licence_files, resolve_licence, skill_folder
-from tests.support.licence_texts_written import licence_text
+from tests.support.texts.licence_texts_written import licence_text
 
 MIT, APACHE, ODD = licence_text("MIT"), licence_text("Apache-2.0"), "The potter keeps the kiln."
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tasks.refine.licences.bodies import whole_texts
 from tasks.refine.licences.names import licence_tables, spdx_expression
 from tasks.refine.licences.texts import recognise
-from tests.support.licence_texts_written import APACHE_NOTICE, ISC, MIT, PHRASES, WHOLE, licence_text
+from tests.support.texts.licence_texts_written import APACHE_NOTICE, ISC, MIT, PHRASES, WHOLE, licence_text
 
 BODY = MIT[MIT.index("Permission") :]
 

@@ -16,10 +16,10 @@ from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page
-from tests.support.llm_asking import book_of
-from tests.support.llm_server import Asked, LlmServer
-from tests.support.paging_facets_ready import READY
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_facets_ready import READY
 
 QUERY = "scrub the copper pan with lemon"
 

@@ -15,10 +15,10 @@ from tasks.models.llm.question import Sampling
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.baselines.skillflow_queries import LlmQueries
 from tasks.retrieve.baselines.skillflow_select import SelectSettings, SelectStage
-from tests.support.llm_asking import book_of
-from tests.support.llm_server import Asked, LlmServer
-from tests.support.routing_llm import say, temperatures
-from tests.support.routing_material import SKILLS
+from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.routing_llm import say, temperatures
+from tests.support.models.routing_material import SKILLS
 
 TASK = "Treat the colony against mites"
 EVERY = range(len(SKILLS))

@@ -7,8 +7,8 @@ import numpy as np
 from storage.schemas import Edge
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import PagedDocument
-from tests.support.paging_nodes import nodes_of
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_nodes import nodes_of
 
 BODY = "# Boat\n\nrow the boat\n\nrow the small boat\n\npaint oars\n\nmoor at the pier\n"
 NODES = nodes_of(BODY)

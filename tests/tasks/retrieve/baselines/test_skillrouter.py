@@ -8,8 +8,8 @@ from tasks.models.with_torch.cross_encoder import PairScores
 from tasks.retrieve.baselines.skillrouter import FlatRerankStage, RetrieveStage, flat_text
 from tasks.retrieve.baselines.stages import Stage, Staged
 from tasks.retrieve.routing.skill import Skill
-from tests.support.routing_material import SKILLS
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.routing_material import SKILLS
+from tests.support.models.word_models import WordEncoder, WordTokenizer
 
 
 class Longest:

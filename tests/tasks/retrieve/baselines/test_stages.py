@@ -20,8 +20,8 @@ from tasks.retrieve.baselines.skillflow_dense import (
 from tasks.retrieve.baselines.skillflow_queries import TaskItself
 from tasks.retrieve.baselines.skillflow_rerank import RerankSettings, RerankStage
 from tasks.retrieve.baselines.stages import Stage, Staged
-from tests.support.routing_material import SKILLS
-from tests.support.word_models import WordEncoder
+from tests.support.models.routing_material import SKILLS
+from tests.support.models.word_models import WordEncoder
 
 IDS = [skill.doc_id for skill in SKILLS]
 TASK = "Prune the roses and sharpen the kitchen knives"

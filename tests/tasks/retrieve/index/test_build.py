@@ -10,9 +10,9 @@ from storage.lance import SKILLS as SKILLS_TABLE
 from storage.state import nodes_table
 from tasks.crawl.source.directory import DirectorySource
 from tasks.retrieve.index import build as index
-from tests.support.hand_written import BREAD, SKILLS, skill
-from tests.support.skill_root import SkillRoot
-from tests.support.tables import in_step, rows
+from tests.support.roots.hand_written import BREAD, SKILLS, skill
+from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.tables import in_step, rows
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

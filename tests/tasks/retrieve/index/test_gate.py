@@ -13,9 +13,9 @@ from storage.errors import GateRefused
 from storage.lance import NODES, SKILLS, connect
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import Check, require_passed
-from tests.support.hand_written import SKILLS as TEXTS
-from tests.support.hand_written import skill
-from tests.support.skill_root import Export, SkillRoot
+from tests.support.roots.hand_written import SKILLS as TEXTS
+from tests.support.roots.hand_written import skill
+from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 Injury = Callable[[lancedb.table.Table], None]

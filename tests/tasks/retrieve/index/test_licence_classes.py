@@ -12,8 +12,8 @@ from storage.served import CLASSES, LICENCES, Licences, require_licences, write_
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_class
 from tasks.retrieve.index.licence_classes import by_class, classify_licences, licence_table
 from tasks.retrieve.served_index import ServedIndex
-from tests.support import hand_written
-from tests.support.skill_root import SkillRoot
+from tests.support.roots import hand_written
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

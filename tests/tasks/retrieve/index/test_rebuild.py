@@ -13,8 +13,8 @@ from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.retrieve.index.build import redo_all
 from tasks.retrieve.routing.store import open_routing
-from tests.support import hand_written
-from tests.support.skill_root import SkillRoot
+from tests.support.roots import hand_written
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -7,8 +7,8 @@ import pytest
 
 from storage.errors import GateRefused
 from tasks.retrieve.index.gate import check_shrink, require_passed
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -12,8 +12,8 @@ from tasks.parse.edges import infer_edges
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.versions.publish import roll_back
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 BEES = "local/market/bees"
 

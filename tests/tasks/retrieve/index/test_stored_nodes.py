@@ -16,7 +16,7 @@ from tasks.parse.document import parse_document
 from tasks.retrieve.index.stored_nodes import indexed_nodes
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import PagedDocument
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
 
 BODY = "# Hive\n\nLift the lid.\n\nCount the frames:\n\n- brood\n- honey\n"
 

@@ -13,9 +13,9 @@ from storage.schemas import Node
 from tasks.models.protocols import Vectors
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page, PagedDocument
-from tests.support.paging_facets_ready import DOCUMENT, KITCHEN, READY
-from tests.support.paging_nodes import nodes_of
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_facets_ready import DOCUMENT, KITCHEN, READY
+from tests.support.paging.paging_nodes import nodes_of
 
 
 def ask(query: str, budget: float | None = None, document: PagedDocument = READY) -> Page:

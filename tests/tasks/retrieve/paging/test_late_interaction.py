@@ -17,8 +17,8 @@ from tasks.retrieve.paging.late_interaction import STATES, TokenStates, state_ro
 from tasks.retrieve.paging.outline import Prepared
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.paging.units import cut
-from tests.support.paging_nodes import CODE, PROSE, TABLE, nodes_of
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
 
 BODY = f"# Kitchen\n\n{PROSE}\n\n{CODE}\n\n## Soups\n\n{TABLE}\n\nScrub the copper pan.\n"
 NODES = nodes_of(BODY)

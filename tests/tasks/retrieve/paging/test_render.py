@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tasks.retrieve.paging.prepared import Ready
 from tasks.retrieve.paging.render import Printed, print_units
-from tests.support.paging_nodes import CODE, nodes_of
-from tests.support.paging_ready import READY, ready_of
+from tests.support.paging.paging_nodes import CODE, nodes_of
+from tests.support.paging.paging_ready import READY, ready_of
 
 
 def printed(ready: Ready, chosen: list[int]) -> Printed:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tasks.retrieve.paging.prepared import tokens_of
 from tasks.retrieve.paging.render import print_units
 from tasks.retrieve.paging.selection import choose
-from tests.support.paging_ready import READY, ready_of
-from tests.support.word_models import WordTokenizer
+from tests.support.models.word_models import WordTokenizer
+from tests.support.paging.paging_ready import READY, ready_of
 
 UNITS = len(READY.costs.units)
 chances = st.lists(st.floats(0.001, 0.999), min_size=UNITS, max_size=UNITS).map(np.array)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.retrieve.paging.units import cut, frame_of
-from tests.support.paging_nodes import CODE, PROSE, TABLE, nodes_of
+from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
 
 
 def pieces(body: str) -> list[str]:

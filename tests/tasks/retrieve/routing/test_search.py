@@ -12,8 +12,8 @@ from storage.lance import SKILLS, connect, open_at
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.search import Filters, rank_dense, rank_lexical
 from tasks.retrieve.served_index import ServedIndex
-from tests.support.hand_written import skill
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import skill
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 ODD = [

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
-from tests.support.hand_written import skill
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import skill
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BREAD = skill("bread", "Bakes loaves", "Knead the dough and knock on the crust.")

@@ -13,7 +13,7 @@ from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.false_negatives import FalseNegatives, FalseNegativeSettings
 from tasks.retrieve.train.hard_negatives import Mined, MiningSettings, Pool, candidate_lists, mine_negatives
 from tasks.retrieve.train.queries import TrainingQuery
-from tests.support.training_material import trades
+from tests.support.models.training_material import trades
 
 SHARES = MiningSettings(depth=10, semantic=4, lexical=3, category=2, random=1)
 SKILLS = trades()

@@ -6,7 +6,7 @@ import pytest
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import term_sequence
 from tasks.retrieve.train.queries import QuerySettings, make_queries, telling_sentences
-from tests.support.training_material import trades
+from tests.support.models.training_material import trades
 
 HOW = QuerySettings()
 

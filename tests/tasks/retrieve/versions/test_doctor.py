@@ -16,8 +16,8 @@ from tasks.parse.classify.cascade import KeptLook
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.doctor_served import Damage
-from tests.support.hand_written import SKILLS
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BEES = "local/market/bees"

@@ -18,8 +18,19 @@ from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.evaluate.health.report import REPORT, write_report
 from tasks.retrieve.versions.forget import ForgetReport, forget
-from tests.support.forgetting import COPY, FIRST, HEAD, LAST, SECOND, TARGET, WORDS, copy_of, holding, rye
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.forgetting import (
+    COPY,
+    FIRST,
+    HEAD,
+    LAST,
+    SECOND,
+    TARGET,
+    WORDS,
+    copy_of,
+    holding,
+    rye,
+)
+from tests.support.roots.skill_root import SkillRoot
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 

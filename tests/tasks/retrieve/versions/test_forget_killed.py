@@ -24,8 +24,8 @@ from storage.state import seen_table
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.retrieve.versions.forget import ForgetReport, forget
-from tests.support.forgetting import COPY, TARGET, holding
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.forgetting import COPY, TARGET, holding
+from tests.support.roots.skill_root import SkillRoot
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 # What changes something on disk: each is a moment to die at.

@@ -10,9 +10,9 @@ import pytest
 from storage.state import documents_table, read_sources
 from storage.tombstones import Forgotten
 from tasks.retrieve.versions.forget import forget
-from tests.support.forgetting import FIRST, HEAD, SECOND, TARGET, copy_of, holding, rye
-from tests.support.hand_written import BEES
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.forgetting import FIRST, HEAD, SECOND, TARGET, copy_of, holding, rye
+from tests.support.roots.hand_written import BEES
+from tests.support.roots.skill_root import SkillRoot
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from tasks.parse.classify.cascade import LOOKS, looks_of
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.retention import bound_vectors, texts_in_use
-from tests.support.hand_written import BEES, BREAD, SKILLS
-from tests.support.skill_root import CountingEncoder, SkillRoot
+from tests.support.roots.hand_written import BEES, BREAD, SKILLS
+from tests.support.roots.skill_root import CountingEncoder, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -10,8 +10,8 @@ from storage.lance import NODES, SKILLS, connect, open_at
 from storage.served import Served, published_versions
 from tasks.retrieve.versions.publish import roll_back
 from tasks.retrieve.versions.retention import retain_versions
-from tests.support.hand_written import BREAD
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import BREAD
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

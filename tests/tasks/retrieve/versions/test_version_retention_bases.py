@@ -17,9 +17,9 @@ from tasks.retrieve.versions import publish
 from tasks.retrieve.versions.compact import clean_tables
 from tasks.retrieve.versions.publish import roll_back
 from tasks.retrieve.versions.retention import retain_versions
-from tests.support.hand_written import BREAD, SKILLS, skill
-from tests.support.skill_root import SkillRoot
-from tests.support.tables import in_step
+from tests.support.roots.hand_written import BREAD, SKILLS, skill
+from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.tables import in_step
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

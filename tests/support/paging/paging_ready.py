@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tasks.retrieve.paging.prepared import Ready, make_ready
-from tests.support.paging_nodes import CODE, PROSE, TABLE, nodes_of
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
 
 PARTS = ("# Soup", PROSE, "## Code", "Run this:", CODE, "## Table", TABLE, "### Rest", "- salt\n- dill\n")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.hand_written import skill
+from tests.support.roots.hand_written import skill
 
 _TRADES = {
     "baker": ("dough", "oven", "sourdough starter"), "beekeeper": ("hive", "smoker", "queen bee"),

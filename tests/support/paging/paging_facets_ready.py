@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.types import PagedDocument
-from tests.support.paging_nodes import CODE, PROSE, TABLE, nodes_of
-from tests.support.word_models import WordEncoder, WordTokenizer
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
 
 KITCHEN = f"""\
 # Kitchen

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.retrieve.routing.skill import Skill
-from tests.support.hand_written import skill
+from tests.support.roots.hand_written import skill
 
 SKILLS = (
     Skill("home/sourdough", "sourdough", "Bakes rye bread with a sour starter",

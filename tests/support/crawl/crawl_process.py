@@ -1,4 +1,4 @@
-"""`python -m tests.support.crawl_process ROOT URLS.json [DELAY]` crawls a marketplace; may be killed."""
+"""`python -m tests.support.crawl.crawl_process ROOT URLS.json [DELAY]` crawls a marketplace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.root import Root
 from tasks.crawl.collect import collect
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
-from tests.support.crawling import reach_of
+from tests.support.crawl.crawling import reach_of
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from storage.lance import NODES, SKILLS, connect, open_at
 from storage.state import nodes_table, parsed_table
 from tasks.retrieve.index.build import Built
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 
 def rows(root: SkillRoot, built: Built, table: str = SKILLS) -> dict[str, dict[str, Any]]:

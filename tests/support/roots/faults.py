@@ -33,9 +33,9 @@ from tasks.crawl.source.directory import DirectorySource
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.versions.doctor import examine
-from tests.support.many_skills import many_skills
-from tests.support.night_process import run_night
-from tests.support.skill_root import MINILM
+from tests.support.roots.many_skills import many_skills
+from tests.support.roots.night_process import run_night
+from tests.support.roots.skill_root import MINILM
 
 EDITIONS = ("first", "second")
 ASKED = "local/market/baker-mend"
@@ -76,7 +76,7 @@ class Place(NamedTuple):
     def command(self, *step: str) -> list[str]:
         run = f"{time.time_ns()}"
         arguments = [str(self.root.folder), str(self.market), str(self.export), run, *step]
-        return [sys.executable, "-m", "tests.support.night_process", *arguments]
+        return [sys.executable, "-m", "tests.support.roots.night_process", *arguments]
 
 
 def index_of(root: Root) -> ServedIndex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.support.llm_server import Asked
+from tests.support.llm.llm_server import Asked
 
 _LAYERS = ("{} for beginners", "tools for {}", "how to {}", "{} at home", "the craft of {}", "mistakes in {}")
 

@@ -1,6 +1,6 @@
 """One night of the stages' cores, as the nightly flow runs it, without its orchestrator.
 
-`python -m tests.support.night_process ROOT MARKET EXPORT RUN_ID [STEP]` kills itself before that step.
+`python -m tests.support.roots.night_process ROOT MARKET EXPORT RUN_ID [STEP]` kills itself before that step.
 """
 
 from __future__ import annotations

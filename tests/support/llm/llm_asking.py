@@ -17,7 +17,7 @@ from tasks.models.llm.retry import LlmRetryPolicy
 from tasks.parse.classify.llm import LlmClassifier
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import FragmentInContext
-from tests.support.llm_server import Asked, LlmServer
+from tests.support.llm.llm_server import Asked, LlmServer
 
 _MISCHIEF = ("short", "extra", "prose", "wrong-ids", "twice", "seventh", "fenced", "no-json", "length", None)
 _MISHAPS = ("rate", "500", "cut", "cut-stream", "stream", None, None)

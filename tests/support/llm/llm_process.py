@@ -1,4 +1,4 @@
-"""`python -m tests.support.llm_process ROOT URL DOCUMENTS EACH` types fragments once; a test may kill it."""
+"""`python -m tests.support.llm.llm_process ROOT URL DOCUMENTS EACH` types fragments once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from storage.answers import Answers
 from storage.root import Root
-from tests.support.llm_asking import classifier_of, fragments_of
+from tests.support.llm.llm_asking import classifier_of, fragments_of
 
 
 def type_all(root: Path, url: str, documents: int, each: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`python -m tests.support.bench_process ROOT OUT URL COUNT` grows a bench once; a test may kill it."""
+"""`python -m tests.support.llm.bench_process ROOT OUT URL COUNT` grows a bench once; a test may kill it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from storage.answers import Answers
 from storage.root import Root
 from tasks.evaluate.generate.requests import grow
 from tasks.models.llm.question import Sampling
-from tests.support.bench_llm import skill_about
-from tests.support.llm_asking import book_of
+from tests.support.llm.bench_llm import skill_about
+from tests.support.llm.llm_asking import book_of
 
 
 def grow_all(root: str, out: str, url: str, count: int) -> None:

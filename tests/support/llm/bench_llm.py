@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tasks.retrieve.routing.skill import Skill
-from tests.support.llm_server import Asked
+from tests.support.llm.llm_server import Asked
 
 _SIZES = (("narrow", 1), ("narrow", 1), ("medium", 2), ("medium", 3), ("broad", 4))
 

@@ -21,8 +21,8 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.settle import settle
-from tests.support.hand_written import BEES, BIKE, skill
-from tests.support.skill_root import SkillRoot
+from tests.support.roots.hand_written import BEES, BIKE, skill
+from tests.support.roots.skill_root import SkillRoot
 
 # A word for each text that the skill has held: no stemmer or compression makes another of it.
 FIRST, SECOND, LAST, HEAD = "qzxvkrusten", "wqjxzlaibe", "zvqxjteige", "kxqzwbrote"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storage.schemas import Node
 from tasks.parse.segment.segment import segment
-from tests.support.word_models import WordTokenizer
+from tests.support.models.word_models import WordTokenizer
 
 CODE = (
     "```python\n"

@@ -1,0 +1,1 @@
+"""What tests share: processes to kill, servers, roots, models and texts."""

@@ -1,0 +1,1 @@
+"""Loopback hosts, archives and crawls."""

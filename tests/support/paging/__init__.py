@@ -1,0 +1,1 @@
+"""Documents and requests for the tests of paging."""

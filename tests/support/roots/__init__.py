@@ -1,0 +1,1 @@
+"""Roots with hand-written skills, and the nights that fill them."""

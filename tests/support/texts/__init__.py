@@ -1,0 +1,1 @@
+"""Texts written for the tests of parse and refine."""

@@ -1,10 +1,12 @@
-"""Corpora to be compared, read from wherever they lie: a root, a Parquet file, JSON lines."""
+"""Reads a corpus of skills from where it lies: a root, a Parquet file or JSON lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import polars as pl
 
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
-from storage.partitions import PARTITIONS, PartitionedTable
+from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.schemas import DOCUMENTS
 from storage.state import documents_table
@@ -21,16 +23,101 @@ from tasks.refine.text.boilerplate import strip_boilerplate
 from tasks.refine.text.canonical import canonical
 
 _FORM = "{doc_id, content or body}"
-_COLUMNS: tuple[str, ...] = ("doc_id", "body", "files")
-_BODY_OF = re.compile(r"\A\s*---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
-_SCHEMA = {name: DOCUMENTS[name] for name in _COLUMNS}
+_TEXTS_FORM = "give a root, or a Parquet file with doc_id or id, and content or body"
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
+Columns = Sequence[str]
 
 
-def _body(content: str) -> str:
-    """Return what stands below the front matter, canonical and without aggregators' additions."""
-    text, _ = canonical(content)
-    body, _ = strip_boilerplate(_BODY_OF.sub("", text, count=1), "body")
-    return canonical(body)[0]
+def scan_corpus(
+    path: Path,
+    texts: Sequence[Columns],
+    *,
+    optional: Columns = (),
+    may_lack_text: bool = False,
+    form: str = _FORM,
+) -> Iterator[pl.LazyFrame]:
+    """Yield the rows of a corpus: `doc_id`, the columns of all alternatives, and the optional ones.
+
+    Args:
+        path: A root (its current documents, a frame a partition), a Parquet file or JSON lines. Both kinds of
+            file name a skill by doc_id or id.
+        texts: Alternative columns for the text. The first that the corpus, or the JSON object, has in full is
+            read; the others are null.
+        optional: `files`, `category`, `kind` or `path`; null where they are not known.
+        may_lack_text: Whether a JSON object may have null for a text, as an export's may.
+        form: The JSON object that is wanted, as shown in errors.
+
+    Raises:
+        WrongInput: The path is none of these, a column is missing, or a line is no such object.
+    """
+    if path.is_dir():
+        root = Root(path)
+        if not root.exists("documents"):
+            msg = f"{path}: no root, it has no documents/; give a root, a Parquet file or JSON lines {form}"
+            raise WrongInput(msg)
+        columns = _columns("doc_id", DOCUMENTS, texts, optional)
+        held = [name for name in ("doc_id", *chain(*texts), *optional) if name in DOCUMENTS]
+        # One partition at a time: all bodies of a large root do not fit into memory.
+        for part in range(PARTITIONS):
+            yield documents_table(root).read([part], held).lazy().select(columns)
+    elif _is_parquet(path):
+        yield _scan_parquet(path, texts, optional)
+    else:
+        rows = [_row(*line, texts, optional, may_lack_text) for line in read_lines(path, form)]
+        names = ("doc_id", *chain(*texts), *optional)
+        yield pl.LazyFrame(rows, {name: DOCUMENTS.get(name, pl.String) for name in names})
+
+
+def _columns(key: str, held: Collection[str], texts: Sequence[Columns], optional: Columns) -> list[pl.Expr]:
+    taken = {*next(text for text in texts if set(text) <= set(held)), *(o for o in optional if o in held)}
+    nothing = {name: pl.lit(None, DOCUMENTS.get(name, pl.String)) for name in (*chain(*texts), *optional)}
+    found = [pl.col(name) if name in taken else null.alias(name) for name, null in nothing.items()]
+    return [pl.col(key).cast(pl.String).alias("doc_id"), *found]
+
+
+def _is_parquet(path: Path) -> bool:
+    if path.suffix == ".parquet" or not path.is_file():
+        # A pipe can be read once: nothing is looked up in it.
+        return path.suffix == ".parquet"
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+    return False
+
+
+def _scan_parquet(path: Path, texts: Sequence[Columns], optional: Columns) -> pl.LazyFrame:
+    try:
+        held = pl.read_parquet_schema(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        msg = f"{path}: cannot be read as Parquet ({error})"
+        raise WrongInput(msg) from error
+    key = next((name for name in ("doc_id", "id") if name in held), None)
+    if key is None or not any(set(text) <= set(held) for text in texts):
+        wanted = " and ".join(", ".join(text) for text in reversed(texts))
+        msg = f"{path}: has no column doc_id or id, or none of {wanted}; found {', '.join(held)}"
+        raise WrongInput(msg)
+    return pl.scan_parquet(path).select(_columns(key, held, texts, optional))
+
+
+def _row(
+    where: str, record: dict[str, Any], texts: Sequence[Columns], optional: Columns, may_lack_text: bool
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"doc_id": text_field(record, "doc_id" if "doc_id" in record else "id", where)}
+    for name in next((text for text in texts if set(text) <= set(record)), texts[-1]):
+        lacks = may_lack_text and name in record and record[name] is None
+        row[name] = None if lacks else text_field(record, name, where)
+    category = record.get("category")
+    known = {"category": category if isinstance(category, str) else None}
+    return row | {name: _files(record, where) if name == "files" else known.get(name) for name in optional}
+
+
+def _files(record: dict[str, Any], where: str) -> list[dict[str, Any]] | None:
+    given = record.get("files")
+    if given is None:
+        return None
+    if isinstance(given, list) and all(isinstance(f, dict) and isinstance(f.get("path"), str) for f in given):
+        return [{"path": file["path"], "size": None, "sha256": None} for file in given]
+    msg = f"{where}: `files` is no list of objects {{path, ...}}; leave it out where the bundle is unknown"
+    raise WrongInput(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,89 +129,6 @@ class Corpus:
 
     measures: pl.DataFrame
     without_text: int
-
-
-def _measured(frames: Iterable[pl.DataFrame]) -> Corpus:
-    measures, without_text = [QUALITY.to_frame()], 0
-    for frame in frames:
-        with_text = frame.filter(pl.col("body").is_not_null())
-        without_text += frame.height - with_text.height
-        measures.append(quality_frame(with_text))
-    return Corpus(pl.concat(measures), without_text)
-
-
-def _of_contents(ids: pl.Series, contents: list[str | None]) -> pl.DataFrame:
-    bodies = [None if content is None else _body(content) for content in contents]
-    columns = {"doc_id": ids.cast(pl.String), "body": bodies, "files": [None] * len(bodies)}
-    return pl.DataFrame(columns, schema=_SCHEMA)
-
-
-def _folder(path: Path) -> Corpus:
-    """Measure a root, or what an export of any format left in a folder."""
-    if (path / "documents").is_dir():
-        return _root(path)
-    if (path / "skills").is_dir():
-        files = sorted((path / "skills").rglob("SKILL.md"))
-        ids = pl.Series([file.parent.relative_to(path).as_posix() for file in files], dtype=pl.String)
-        return _measured([_of_contents(ids, [file.read_text("utf-8") for file in files])])
-    for name, measured in (("documents.parquet", _parquet), ("documents.jsonl", _lines)):
-        if (path / name).is_file():
-            return measured(path / name)
-    msg = f"{path}: no root and no export; give one, a Parquet file or JSON lines {_FORM}"
-    raise WrongInput(msg)
-
-
-def _root(path: Path) -> Corpus:
-    root = Root(path)
-    table = PartitionedTable(root, "documents", DOCUMENTS)
-    return _measured(table.read([part], _COLUMNS) for part in range(PARTITIONS))
-
-
-def _parquet(path: Path) -> Corpus:
-    try:
-        columns = pl.read_parquet_schema(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        msg = f"{path}: cannot be read as Parquet ({error})"
-        raise WrongInput(msg) from error
-    key = next((name for name in ("doc_id", "id") if name in columns), None)
-    if key is None or not {"content", "body"} & set(columns):
-        msg = f"{path}: has no column doc_id or id, or none of content and body; found {', '.join(columns)}"
-        raise WrongInput(msg)
-    if "body" in columns:
-        files = (
-            pl.col("files") if "files" in columns else pl.lit(None, dtype=DOCUMENTS["files"]).alias("files")
-        )
-        lazy = pl.scan_parquet(path).select(pl.col(key).alias("doc_id"), "body", files)
-        without_text = lazy.select(pl.col("body").null_count()).collect(engine="streaming").item()
-        return Corpus(quality_frame(lazy.filter(pl.col("body").is_not_null())), without_text)
-    frame = pl.read_parquet(path, columns=[key, "content"])
-    return _measured([_of_contents(frame[key], frame["content"].to_list())])
-
-
-def _lines(path: Path) -> Corpus:
-    rows: list[dict[str, Any]] = []
-    for where, record in read_lines(path, _FORM):
-        doc_id = text_field(record, "doc_id", where)
-        if "body" not in record:
-            body: str | None = _body(text_field(record, "content", where))
-        else:
-            body = None if record["body"] is None else text_field(record, "body", where)
-        rows.append({"doc_id": doc_id, "body": body, "files": _files(record.get("files"), where)})
-    return _measured([pl.DataFrame(rows, schema=_SCHEMA)])
-
-
-def _files(given: object, where: str) -> list[dict[str, Any]] | None:
-    """Return the bundle that an exported line has, None where it has none.
-
-    Raises:
-        WrongInput: It is no list of files.
-    """
-    if given is None:
-        return None
-    if isinstance(given, list) and all(isinstance(f, dict) and isinstance(f.get("path"), str) for f in given):
-        return [{"path": file["path"], "size": None, "sha256": None} for file in given]
-    msg = f"{where}: `files` is no list of objects {{path, ...}}; leave it out where the bundle is unknown"
-    raise WrongInput(msg)
 
 
 def load_corpus(spec: str) -> Corpus:
@@ -139,104 +143,87 @@ def load_corpus(spec: str) -> Corpus:
         WrongInput: There is nothing of the kind at `spec`, or it holds no document with text.
     """
     path = Path(spec).expanduser()
-    if path.is_dir():
-        corpus = _folder(path)
-    elif not path.is_file():
+    if not path.exists():
         msg = f"{spec}: not found; give a root, a Parquet file or JSON lines {_FORM}"
         raise WrongInput(msg)
-    else:
-        corpus = _parquet(path) if path.suffix == ".parquet" else _lines(path)
-    if corpus.measures.is_empty():
-        withheld = f" with text ({corpus.without_text} without)" if corpus.without_text else ""
+    texts, measures, without_text = pl.coalesce("body", "content"), [QUALITY.to_frame()], 0
+    bodies = pl.coalesce("body", pl.col("content").map_elements(_body_of, pl.String)).alias("body")
+    files = pl.when(pl.col("content").is_null()).then("files").alias("files")
+    for frame in _frames(path):
+        without_text += frame.select(texts.null_count()).collect(engine="streaming").item()
+        measures.append(quality_frame(frame.filter(texts.is_not_null()).select("doc_id", bodies, files)))
+    found = Corpus(pl.concat(measures), without_text)
+    if found.measures.is_empty():
+        withheld = f" with text ({without_text} without)" if without_text else ""
         msg = f"{spec}: holds no documents{withheld}"
         raise WrongInput(msg)
-    return corpus
+    return found
+
+
+def _frames(path: Path) -> Iterator[pl.LazyFrame]:
+    """Yield doc_id, body, content and files of a corpus or of an export's folder, of any format."""
+    if path.is_dir() and not (path / "documents").is_dir():
+        exported = [path / f"documents.{form}" for form in ("parquet", "jsonl")]
+        if (path / "skills").is_dir():
+            skills = sorted((path / "skills").rglob("SKILL.md"))
+            rows = [(file.parent.relative_to(path).as_posix(), file.read_text("utf-8")) for file in skills]
+            known = {name: DOCUMENTS[name] for name in ("body", "files")}
+            whole = pl.LazyFrame(rows, {"doc_id": pl.String, "content": pl.String}, orient="row")
+            yield whole.with_columns(pl.lit(None, kind).alias(name) for name, kind in known.items())
+            return
+        if (path_of := next((file for file in exported if file.is_file()), None)) is None:
+            msg = f"{path}: no root and no export; give one, a Parquet file or JSON lines {_FORM}"
+            raise WrongInput(msg)
+        path = path_of
+    yield from scan_corpus(path, (("body",), ("content",)), optional=("files",), may_lack_text=True)
+
+
+def _body_of(content: str) -> str:
+    """Return what stands below the front matter, canonical and without aggregators' additions."""
+    text, _ = canonical(content)
+    body, _ = strip_boilerplate(_FRONT_MATTER.sub("", text, count=1), "body")
+    return canonical(body)[0]
 
 
 def read_categories(paths: Iterable[Path]) -> dict[str, str]:
     """Return the category of each skill that has one, by doc_id; of a skill in two corpora the first.
 
     Args:
-        paths: Corpora as `read_skills` takes them; their column or key `category`, if there is one.
+        paths: Corpora as `scan_corpus` takes them; their column or key `category`, if there is one.
 
     Raises:
-        WrongInput: A file of JSON lines cannot be read.
+        WrongInput: A path is no corpus.
     """
+    category = pl.col("category").cast(pl.String).str.strip_chars()
     found: dict[str, str] = {}
-    for path in paths:
-        for doc_id, category in _of(path):
-            if category and category.strip():
-                found.setdefault(doc_id, category.strip())
+    for frame in (frame for path in paths for frame in scan_corpus(path, [()], optional=("category",))):
+        rows = frame.select("doc_id", category).filter(pl.col("category") != "")
+        found = dict(rows.collect().reverse().iter_rows()) | found
     return found
-
-
-def _of(path: Path) -> Iterator[tuple[str, str | None]]:
-    if path.is_dir():
-        yield from documents_table(Root(path)).read(columns=["doc_id", "category"]).iter_rows()
-    elif path.suffix == ".parquet":
-        columns = pl.read_parquet_schema(path)
-        if "category" in columns:
-            key = "doc_id" if "doc_id" in columns else "id"
-            yield from pl.read_parquet(path, columns=[key, "category"]).cast(pl.String).iter_rows()
-    else:
-        for _, record in read_lines(path, "{doc_id, content}"):
-            category = record.get("category")
-            if isinstance(category, str):
-                yield str(record.get("doc_id", record.get("id"))), category
-
-
-_TEXTS_FORM = "give a root, or a Parquet file with doc_id or id, and content or body"
 
 
 def corpus_texts(spec: str) -> dict[str, str]:
     """Return the text of every skill of a corpus by its id, as `paging.bench.prepare` reads it.
 
     Args:
-        spec: A root (its current `documents/`), or a Parquet file with doc_id or id and content (a whole
-            SKILL.md) or body. A row without text is passed over.
+        spec: A root (its current `documents/`), a Parquet file or JSON lines with doc_id or id, and content
+            (a whole SKILL.md) or body. A row without text is passed over.
 
     Raises:
         WrongInput: There is nothing of the kind at `spec`, or it holds no text.
     """
     path = Path(spec).expanduser()
-    if path.is_dir():
-        frame, whole = _of_root(path), False
-    elif path.is_file():
-        frame, whole = _of_parquet(path)
-    else:
+    if not path.exists():
         msg = f"{spec}: not found; {_TEXTS_FORM}"
         raise WrongInput(msg)
-    rows = frame.drop_nulls().iter_rows()
-    texts = {str(doc_id): text if whole else bare(text) for doc_id, text in rows}
+    # A file's rows are skills, whatever they are called there.
+    is_skill = pl.col("kind") == "skill" if path.is_dir() else pl.lit(True)
+    # An empty front matter keeps the first lines of a body from being taken for one.
+    text = pl.coalesce("content", pl.lit("---\nname: skill\n---\n") + pl.col("body"))
+    texts: dict[str, str] = {}
+    for frame in scan_corpus(path, (("content",), ("body",)), optional=("kind",), may_lack_text=True):
+        texts |= dict(frame.filter(is_skill).select("doc_id", text).drop_nulls().collect().iter_rows())
     if not texts:
         msg = f"{spec}: holds no text of a skill; {_TEXTS_FORM}"
         raise WrongInput(msg)
     return texts
-
-
-def bare(body: str) -> str:
-    """Return a body with an empty front matter before it, so that none of its own lines is taken for one."""
-    return f"---\nname: skill\n---\n{body}"
-
-
-def _of_root(path: Path) -> pl.DataFrame:
-    root = Root(path)
-    if not root.exists("documents"):
-        msg = f"{path}: no root, it has no documents/; {_TEXTS_FORM}"
-        raise WrongInput(msg)
-    rows = documents_table(root).read(columns=("doc_id", "kind", "body"))
-    return rows.filter(pl.col("kind") == "skill").select("doc_id", "body")
-
-
-def _of_parquet(path: Path) -> tuple[pl.DataFrame, bool]:
-    try:
-        columns = pl.read_parquet_schema(path)
-        key = next((name for name in ("doc_id", "id") if name in columns), None)
-        text = next((name for name in ("content", "body") if name in columns), None)
-        if key is None or text is None:
-            msg = f"{path}: has no column doc_id or id, or none of content and body; {_TEXTS_FORM}"
-            raise WrongInput(msg)
-        return pl.scan_parquet(path).select(key, text).collect(), text == "content"
-    except (OSError, pl.exceptions.PolarsError) as error:
-        msg = f"{path}: cannot be read as Parquet ({error}); {_TEXTS_FORM}"
-        raise WrongInput(msg) from error

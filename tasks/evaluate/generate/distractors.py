@@ -1,4 +1,4 @@
-"""Distractors, the hard tier of a routing bench: skills that an LLM writes to look relevant (SkillRouter)."""
+"""Distractors for a routing bench: skills that a language model writes to look relevant (SkillRouter, B)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from storage.root import Root
 from tasks.evaluate.generate.distractors_prompt import PROMPT, Distractor, checked_distractors, question_about
-from tasks.evaluate.generate.skill_files import Failure, Growth, SkillFiles, answer_or_failure
+from tasks.evaluate.generate.skill_files import Failure, Growth, SkillFiles
 from tasks.models.llm.answer_cache import AnswerBook
-from tasks.models.llm.asking import TRIES, ask_until_right
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
 
@@ -18,7 +17,7 @@ FOLDER = "distractors"
 
 
 @dataclass(frozen=True, slots=True)
-class MadeOf:
+class SkillDistractors:
     """What is kept of one relevant skill.
 
     Args:
@@ -41,7 +40,7 @@ class MadeOf:
         ]
 
 
-def make_distractors(
+def write_distractors(
     skills: Sequence[Skill],
     tasks: Mapping[str, Sequence[str]],
     folder: Root,
@@ -50,60 +49,40 @@ def make_distractors(
     sampling: Sampling,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Growth:
-    """Make distractors for each skill that has no file in the folder yet.
+    """Write distractors of each skill that has no file `distractors/<skill>.json` in the folder yet.
 
-    An answer that fails its checks is asked for again twice, its faults named; of the last one what is good
-    is kept. Each skill's file is written as soon as it is done, so that a rerun goes on from there.
-
-    Args:
-        skills: The relevant ones; as many at once as the book's endpoint allows.
-        tasks: What each is relevant to, by doc_id.
-        folder: Gets `distractors/<skill>.json`.
-        book: Asks, and keeps the answers.
-        sampling: How answers are drawn.
-        report: Called with the skills done and their total.
-
-    Raises:
-        LlmDenied: The server lets nobody in, or has no such model.
-        StorageError: A file cannot be written.
+    Arguments and errors as `SkillFiles.grow`; `tasks` are what each skill is relevant to, by doc_id, and
+    `sampling` is how answers are drawn.
     """
 
-    async def write(skill: Skill) -> dict[str, Any]:
-        made = await _make(skill, tasks.get(skill.doc_id, ()), book, sampling)
-        return {"prompt": PROMPT, **asdict(made)}
+    def record(skill: Skill, found: list[Distractor] | Failure) -> dict[str, Any]:
+        if isinstance(found, Failure):
+            kept = SkillDistractors(skill.doc_id, failed=found.failed, detail=found.detail)
+        else:
+            kept = SkillDistractors(skill.doc_id, tuple(found))
+        return {"prompt": PROMPT, **asdict(kept)}
 
-    return SkillFiles(folder, FOLDER).grow(skills, book, write, report)
+    return SkillFiles(folder, FOLDER).grow(
+        skills,
+        book,
+        question=lambda skill, attempt, complaint: question_about(
+            skill, tasks.get(skill.doc_id, ()), sampling=sampling, attempt=attempt, complaint=complaint
+        ),
+        check=lambda skill, strict: checked_distractors(skill, strict=strict),
+        record=record,
+        report=report,
+    )
 
 
-def read_made(folder: Root) -> list[MadeOf]:
+def read_distractors(folder: Root) -> list[SkillDistractors]:
     """Return what the folder keeps of every skill, by doc_id.
 
     Raises:
         StorageError: A file is damaged; the message names it.
     """
-    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda made: made.doc_id)
+    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.doc_id)
 
 
-async def _make(skill: Skill, tasks: Sequence[str], book: AnswerBook, sampling: Sampling) -> MadeOf:
-    """Return what a model made of a skill, or why it could not; raises what a later run may mend."""
-
-    def check(attempt: int) -> Callable[[str], list[Distractor]]:
-        return checked_distractors(skill, strict=attempt < TRIES - 1)
-
-    found = await answer_or_failure(
-        ask_until_right(
-            book,
-            lambda attempt, said: question_about(
-                skill, tasks, sampling=sampling, attempt=attempt, complaint=said
-            ),
-            check,
-        )
-    )
-    if isinstance(found, Failure):
-        return MadeOf(skill.doc_id, failed=found.failed, detail=found.detail)
-    return MadeOf(skill.doc_id, tuple(found))
-
-
-def _of_record(record: dict[str, Any]) -> MadeOf:
+def _of_record(record: dict[str, Any]) -> SkillDistractors:
     made = tuple(Distractor(**entry) for entry in record["distractors"])
-    return MadeOf(record["doc_id"], made, record["failed"], record["detail"])
+    return SkillDistractors(record["doc_id"], made, record["failed"], record["detail"])

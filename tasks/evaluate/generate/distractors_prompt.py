@@ -1,18 +1,16 @@
-"""The prompt that asks an LLM for distractors, and the check of its answer."""
+"""The prompt that asks a language model for distractors of a skill, and the check of its answer."""
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any
 
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
+from tasks.models.llm.prompt import list_schema, messages_of, object_schema
 from tasks.models.llm.question import Question, Sampling
-from tasks.models.llm.quoting import data_block, quoted, shortened
+from tasks.models.llm.quoting import shortened
 from tasks.refine.duplicates.shingles import jaccard, shingle_sets
 from tasks.retrieve.routing.skill import Skill
 
@@ -30,6 +28,11 @@ _COPY = 0.5  # Jaccard similarity of word 5-shingles from which a body is a copy
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _DESCRIPTION = 1024  # characters at most, as the specification has it
 _SHOWN = 4  # problems named to the model
+_TEXT = {"type": "string"}
+_ENTRY = object_schema(
+    kind={"type": "string", "enum": list(KINDS)}, name=_TEXT, description=_TEXT, body=_TEXT
+)
+_SCHEMA = object_schema(distractors=list_schema(_ENTRY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +61,9 @@ def question_about(
         "name": skill.name, "description": skill.description, "body": shortened(skill.body, _BODY),
         "tasks": [shortened(task, _TASK) for task in tasks[:_TASKS]],
     }  # fmt: skip
-    parts = [data_block([quoted(record)]), f"Write one skill of each kind: {', '.join(KINDS)}."]
-    if complaint is not None:
-        parts.append(f"An earlier answer could not be used. What was wrong: {quoted({'error': complaint})}")
-    return Question(
-        PROMPT,
-        (("system", _rules()), ("user", "\n\n".join(parts))),
-        sampling,
-        _SCHEMA,
-        attempt,
-        (skill.doc_id,),
-    )
+    asked = f"Write one skill of each kind: {', '.join(KINDS)}."
+    messages = messages_of("tasks.evaluate", "distractors_prompt.txt", record, asked, complaint)
+    return Question(PROMPT, messages, sampling, _SCHEMA, attempt, (skill.doc_id,))
 
 
 def checked_distractors(skill: Skill, *, strict: bool) -> Callable[[str], list[Distractor]]:
@@ -136,30 +131,3 @@ def _wrong(made: Distractor, skill: Skill, others: Sequence[Distractor]) -> str 
         return found
     own, *rest = shingle_sets([made.body, skill.body, *(other.body for other in others)])
     return "the body repeats that of another skill" if any(jaccard(own, r) > _COPY for r in rest) else None
-
-
-@functools.cache
-def _rules() -> str:
-    return (
-        resources.files("tasks.evaluate")
-        .joinpath("data/distractors_prompt.txt")
-        .read_text(encoding="utf-8")
-        .strip()
-    )
-
-
-_ENTRY: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "kind": {"type": "string", "enum": list(KINDS)},
-        **{key: {"type": "string"} for key in ("name", "description", "body")},
-    },
-    "required": ["kind", "name", "description", "body"],
-    "additionalProperties": False,
-}
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"distractors": {"type": "array", "items": _ENTRY}},
-    "required": ["distractors"],
-    "additionalProperties": False,
-}

@@ -1,4 +1,4 @@
-"""Requests with evidence that a language model writes, a file a skill (SkillPager, section 4.1)."""
+"""Requests with evidence that a language model writes about skills (SkillPager, section 4.1)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage.root import Root
-from tasks.evaluate.generate.requests_prompt import PROMPT, Grounded, checked_queries, question_about
-from tasks.evaluate.generate.skill_files import Failure, Growth, SkillFiles, answer_or_failure
+from tasks.evaluate.generate.requests_prompt import PROMPT, CheckedRequests, checked_requests, question_about
+from tasks.evaluate.generate.skill_files import Failure, Growth, SkillFiles
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.models.llm.answer_cache import AnswerBook
-from tasks.models.llm.asking import TRIES, ask_until_right
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
 
@@ -19,7 +18,7 @@ FOLDER = "queries"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SkillRequests:
     """What is kept of one skill.
 
     Args:
@@ -38,13 +37,6 @@ class Written:
     failed: str | None = None
     detail: str = ""
 
-    def as_record(self) -> dict[str, Any]:
-        """Return what its file holds beside the model."""
-        return {
-            **self.skill._asdict(), "prompt": PROMPT, "queries": [query_line(q) for q in self.queries],
-            "rejected": dict(self.rejected), "failed": self.failed, "detail": self.detail,
-        }  # fmt: skip
-
 
 def query_line(query: EvidenceQuery) -> dict[str, Any]:
     """Return a request in the form that `read_queries` reads."""
@@ -57,11 +49,16 @@ def query_line(query: EvidenceQuery) -> dict[str, Any]:
 
 def document_line(skill: Skill) -> dict[str, str]:
     """Return a skill in the form that `read_documents` reads, name and description as front matter."""
-    head = "".join(f"{key}: {_one_line(text)}\n" for key, text in _head(skill))
+    fields = {"name": skill.name, "description": skill.description}
+    head = "".join(f"{key}: {_yaml_scalar(text)}\n" for key, text in fields.items())
     return {"doc_id": skill.doc_id, "content": f"---\n{head}---\n{skill.body}"}
 
 
-def grow(
+def _yaml_scalar(text: str) -> str:
+    return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def write_requests(
     skills: Sequence[Skill],
     folder: Root,
     book: AnswerBook,
@@ -69,57 +66,42 @@ def grow(
     sampling: Sampling,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Growth:
-    """Write five requests about each skill that has no file in the folder yet.
+    """Write five requests about each skill that has no file `queries/<skill>.json` in the folder yet.
 
-    An answer that fails its checks is asked for again twice, its faults named; of the last one the good
-    requests are kept. Each skill's file is written as soon as it is done, so that a rerun goes on from there.
-
-    Args:
-        skills: What to ask about; as many at once as the book's endpoint allows.
-        folder: Gets `queries/<skill>.json`.
-        book: Asks, and keeps the answers.
-        sampling: How answers are drawn.
-        report: Called with the skills done and their total.
-
-    Raises:
-        LlmDenied: The server lets nobody in, or has no such model.
-        StorageError: A file cannot be written.
+    Arguments and errors as `SkillFiles.grow`; `sampling` is how answers are drawn.
     """
 
-    async def write(skill: Skill) -> dict[str, Any]:
-        return (await _write(skill, book, sampling)).as_record()
+    def record(skill: Skill, found: CheckedRequests | Failure) -> dict[str, Any]:
+        failure = found if isinstance(found, Failure) else None
+        checked = CheckedRequests(()) if isinstance(found, Failure) else found
+        return {
+            **skill._asdict(), "prompt": PROMPT, "queries": [query_line(q) for q in checked.queries],
+            "rejected": dict(checked.rejected), "failed": failure and failure.failed,
+            "detail": failure.detail if failure else "",
+        }  # fmt: skip
 
-    return SkillFiles(folder, FOLDER).grow(skills, book, write, report)
-
-
-async def _write(skill: Skill, book: AnswerBook, sampling: Sampling) -> Written:
-    """Return what a model wrote about a skill, or why it could not; raises what a later run may mend."""
-
-    def check(attempt: int) -> Callable[[str], Grounded]:
-        return checked_queries(skill, strict=attempt < TRIES - 1)
-
-    found = await answer_or_failure(
-        ask_until_right(
-            book,
-            lambda attempt, said: question_about(skill, sampling=sampling, attempt=attempt, complaint=said),
-            check,
-        )
+    return SkillFiles(folder, FOLDER).grow(
+        skills,
+        book,
+        question=lambda skill, attempt, complaint: question_about(
+            skill, sampling=sampling, attempt=attempt, complaint=complaint
+        ),
+        check=lambda skill, strict: checked_requests(skill, strict=strict),
+        record=record,
+        report=report,
     )
-    if isinstance(found, Failure):
-        return Written(skill, book.model, failed=found.failed, detail=found.detail)
-    return Written(skill, book.model, found.queries, found.rejected)
 
 
-def read_written(folder: Root) -> list[Written]:
+def read_requests(folder: Root) -> list[SkillRequests]:
     """Return what the folder keeps of every skill, by doc_id.
 
     Raises:
         StorageError: A file is damaged; the message names it.
     """
-    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda written: written.skill.doc_id)
+    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.skill.doc_id)
 
 
-def _of_record(record: dict[str, Any]) -> Written:
+def _of_record(record: dict[str, Any]) -> SkillRequests:
     skill = Skill(record["doc_id"], record["name"], record["description"], record["body"])
     queries = tuple(
         EvidenceQuery(
@@ -128,13 +110,6 @@ def _of_record(record: dict[str, Any]) -> Written:
         )
         for q in record["queries"]
     )  # fmt: skip
-    return Written(skill, record["model"], queries, record["rejected"], record["failed"], record["detail"])
-
-
-def _head(skill: Skill) -> list[tuple[str, str]]:
-    return [("name", skill.name), ("description", skill.description)]
-
-
-def _one_line(text: str) -> str:
-    """Return text as a quoted scalar of YAML."""
-    return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return SkillRequests(
+        skill, record["model"], queries, record["rejected"], record["failed"], record["detail"]
+    )

@@ -1,20 +1,18 @@
-"""The prompt that asks an LLM for requests about one skill, and the check of its answer."""
+"""The prompt that asks a language model for requests about one skill, and the check of its answer."""
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
-from typing import Any
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, Item, fold_text, spans_in
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
+from tasks.models.llm.prompt import list_schema, messages_of, object_schema
 from tasks.models.llm.question import Question, Sampling
-from tasks.models.llm.quoting import data_block, quoted, shortened
+from tasks.models.llm.quoting import shortened
 from tasks.retrieve.routing.skill import Skill
 
 PROMPT = "queries-1"
@@ -32,10 +30,17 @@ _BODY = 60_000  # characters of a skill that are sent
 _TELLING_WORDS = 6  # a passage of so many words that stands in its own request gives the answer away
 _SHOWN = 6  # problems named to the model
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair is no text, and no file could hold it
+_TEXT = {"type": "string"}
+_REQUEST = object_schema(
+    breadth={"type": "string", "enum": list(WANTED)},
+    query=_TEXT,
+    evidence=list_schema(object_schema(any_of=list_schema(_TEXT))),
+)
+_SCHEMA = object_schema(queries=list_schema(_REQUEST))
 
 
 @dataclass(frozen=True, slots=True)
-class Grounded:
+class CheckedRequests:
     """The requests of an answer that passed, and of those that did not how many by reason."""
 
     queries: tuple[EvidenceQuery, ...]
@@ -61,14 +66,12 @@ def question_about(skill: Skill, *, sampling: Sampling, attempt: int, complaint:
     """
     body = shortened(skill.body, _BODY)
     record = {"name": skill.name, "description": skill.description, "body": body}
-    parts = [data_block([quoted(record)]), "Write the five requests about this guide."]
-    if complaint is not None:
-        parts.append(f"An earlier answer could not be used. What was wrong: {quoted({'error': complaint})}")
-    messages = (("system", _rules()), ("user", "\n\n".join(parts)))
+    asked = "Write the five requests about this guide."
+    messages = messages_of("tasks.evaluate", "queries_prompt.txt", record, asked, complaint)
     return Question(PROMPT, messages, sampling, _SCHEMA, attempt, (skill.doc_id,))
 
 
-def checked_queries(skill: Skill, *, strict: bool) -> Callable[[str], Grounded]:
+def checked_requests(skill: Skill, *, strict: bool) -> Callable[[str], CheckedRequests]:
     """Return the check of an answer about a skill.
 
     Every passage must be a verbatim part of the body; one that differs in case, white space or punctuation
@@ -84,7 +87,7 @@ def checked_queries(skill: Skill, *, strict: bool) -> Callable[[str], Grounded]:
         Rejected: By the check: there is no list of requests, or a bad one and `strict`, or no good one.
     """
 
-    def check(text: str) -> Grounded:
+    def check(text: str) -> CheckedRequests:
         good: list[EvidenceQuery] = []
         problems: list[_Problem] = []
         for number, entry in enumerate(entries := _entries(find_json(text)), start=1):
@@ -98,7 +101,7 @@ def checked_queries(skill: Skill, *, strict: bool) -> Callable[[str], Grounded]:
             problems += [_Problem("missing", said)] * lacking
         if problems and (strict or not good):
             raise Rejected("; ".join(list(dict.fromkeys(map(str, problems)))[:_SHOWN]))
-        return Grounded(tuple(good), Counter(p.code for p in problems))
+        return CheckedRequests(tuple(good), Counter(p.code for p in problems))
 
     return check
 
@@ -163,34 +166,3 @@ def _require_untold(query: str, evidence: tuple[Item, ...]) -> None:
     for span in (s for item in evidence for s in item):
         if fold_text(span).count(" ") + 1 >= _TELLING_WORDS and fold_text(span) in folded:
             raise _Problem("telling", f"its query quotes its own evidence {span[:80]!r}")
-
-
-@functools.cache
-def _rules() -> str:
-    file = resources.files("tasks.evaluate").joinpath("data/queries_prompt.txt")
-    return file.read_text(encoding="utf-8").strip()
-
-
-def _object(**properties: object) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _list(items: object) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-_TEXT = {"type": "string"}
-_SCHEMA = _object(
-    queries=_list(
-        _object(
-            breadth={"type": "string", "enum": list(WANTED)},
-            query=_TEXT,
-            evidence=_list(_object(any_of=_list(_TEXT))),
-        )
-    )
-)

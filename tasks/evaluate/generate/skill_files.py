@@ -1,19 +1,20 @@
-"""What a language model writes about skills, a file a skill: a rerun asks about the others alone."""
+"""Files of what a language model wrote, one a skill: a rerun asks only about skills without a file."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from storage.errors import StorageError
 from storage.root import Root
 from tasks.models.llm.answer_cache import AnswerBook, run_blocking
-from tasks.models.llm.asking import together
+from tasks.models.llm.asking import TRIES, ask_until_right, together
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
+from tasks.models.llm.question import Question
 from tasks.retrieve.routing.skill import Skill
 
 T = TypeVar("T")
@@ -48,15 +49,23 @@ class SkillFiles:
         self,
         skills: Sequence[Skill],
         book: AnswerBook,
-        write: Callable[[Skill], Coroutine[None, None, dict[str, Any]]],
+        *,
+        question: Callable[[Skill, int, str | None], Question],
+        check: Callable[[Skill, bool], Callable[[str], T]],
+        record: Callable[[Skill, T | Failure], dict[str, Any]],
         report: Callable[[int, int], None],
     ) -> Growth:
-        """Write the record of each skill that has no file yet, as soon as it is done.
+        """Ask about each skill that has no file yet, and write its file as soon as it is answered.
+
+        An answer that fails its check is asked for twice more, and the model is told what was wrong.
 
         Args:
             skills: What to ask about; as many at once as the book's endpoint allows.
-            book: Is open while records are made.
-            write: Makes the record of a skill.
+            book: Asks, and keeps the answers.
+            question: Makes the question about a skill, given the try, from 0, and what was wrong before.
+            check: Makes the check of an answer, given the skill and whether one fault rejects the answer;
+                the last try is checked leniently, so that what is good of it is kept.
+            record: Makes what the file holds of an answer that passed, or of a failure.
             report: Called with the skills done and their total.
 
         Raises:
@@ -69,10 +78,15 @@ class SkillFiles:
 
         async def work(skill: Skill) -> None:
             nonlocal done
+            answer = ask_until_right(
+                book,
+                lambda attempt, complaint: question(skill, attempt, complaint),
+                lambda attempt: check(skill, attempt < TRIES - 1),
+            )
             try:
-                record = await write(skill)
-                record = {"schema_version": SCHEMA_VERSION, "model": book.model, **record}
-                self.folder.write_json(self._file(skill.doc_id), record)
+                made = record(skill, await _answer_or_failure(answer))
+                made = {"schema_version": SCHEMA_VERSION, "model": book.model, **made}
+                self.folder.write_json(self._file(skill.doc_id), made)
                 growth.asked += 1
             except (BudgetSpent, LlmUnavailable) as error:
                 growth.unfinished[_LEFT[type(error)]] += 1
@@ -107,13 +121,13 @@ class SkillFiles:
             raise StorageError(msg) from error
 
     def _file(self, doc_id: str) -> str:
-        """Return a file name that any system takes, one for each id."""
+        # The digest tells ids apart that the characters any file system takes would make equal.
         digest = hashlib.sha256(doc_id.encode()).hexdigest()[:12]
         return f"{self.name}/{re.sub(r'[^A-Za-z0-9]+', '-', doc_id)[:80].strip('-')}-{digest}.json"
 
 
-async def answer_or_failure(answer: Awaitable[T]) -> T | Failure:
-    """Return an answer, or why there can be none; raises what a later run may mend."""
+async def _answer_or_failure(answer: Awaitable[T]) -> T | Failure:
+    # A spent budget or a server that is down passes through: a later run may mend it, so nothing is written.
     try:
         return await answer
     except Rejected as rejection:

@@ -1,26 +1,17 @@
-"""The prompt that asks an LLM whether a context suffices, and the check of its answer."""
+"""The prompt that asks a language model whether a context suffices, and the check of its answer."""
 
 from __future__ import annotations
 
-import functools
-from importlib import resources
-from typing import Any
-
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
+from tasks.models.llm.prompt import messages_of, object_schema
 from tasks.models.llm.question import Question, Sampling
-from tasks.models.llm.quoting import data_block, quoted
 
 PROMPT = "judge-1"
 
 """Raised whenever a word of what is sent changes, in `data/judge_prompt.txt` or here."""
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"missing": {"type": "string"}, "sufficient": {"type": "boolean"}},
-    "required": ["missing", "sufficient"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_schema(missing={"type": "string"}, sufficient={"type": "boolean"})
 _WORDS = {"true": True, "yes": True, "sufficient": True, "false": False, "no": False, "insufficient": False}
 
 
@@ -45,11 +36,9 @@ def judge_question(
         complaint: What was wrong with the answer before this one.
         doc_id: The document that the context comes from.
     """
-    record = data_block([quoted({"request": request, "excerpt": context})])
-    parts = [record, "Does the excerpt suffice for the request?"]
-    if complaint is not None:
-        parts.append(f"An earlier answer could not be used. What was wrong: {quoted({'error': complaint})}")
-    messages = (("system", _rules()), ("user", "\n\n".join(parts)))
+    record = {"request": request, "excerpt": context}
+    asked = "Does the excerpt suffice for the request?"
+    messages = messages_of("tasks.evaluate", "judge_prompt.txt", record, asked, complaint)
     return Question(PROMPT, messages, sampling, _SCHEMA, vote, (doc_id,))
 
 
@@ -66,9 +55,3 @@ def checked_vote(text: str) -> bool:
         reason = 'the answer is no object with "sufficient" true or false'
         raise Rejected(reason)
     return verdict
-
-
-@functools.cache
-def _rules() -> str:
-    file = resources.files("tasks.evaluate").joinpath("data/judge_prompt.txt")
-    return file.read_text(encoding="utf-8").strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,8 @@ import polars as pl
 
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
-from storage.root import Root
 from storage.schemas import Qrel, RawDocument
-from storage.state import documents_table
+from tasks.evaluate.corpus.read import scan_corpus
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.frontmatter.name import folder_of, name_of
@@ -113,12 +112,26 @@ def read_skills(
         WrongInput: A path is none of these, or there are no skills at all.
     """
     given = list(paths)
-    parts = [_of_path(path, progress) for path in given]
+    parts = [part for path in given for part in _skills_of(path, progress)]
     skills = pl.concat([SKILLS.to_frame(), *parts]).unique("doc_id", keep="first", maintain_order=True)
     if skills.is_empty():
         msg = f"{', '.join(map(str, given))}: hold no skills; give a corpus with at least one"
         raise WrongInput(msg)
     return skills
+
+
+def _skills_of(path: Path, progress: Callable[[int, int], None]) -> Iterator[pl.DataFrame]:
+    has_text = pl.col("content").is_not_null() | pl.all_horizontal(pl.col(_PARTS).is_not_null())
+    for frame in scan_corpus(path, (_PARTS, ("content",)), optional=("path",), form=_FORM):
+        found, rows = [], frame.filter(has_text).collect()
+        # Rows stay in the corpus's order: equal scores are ranked by position.
+        for number, (doc_id, *parts, content, place) in enumerate(rows.iter_rows(), start=1):
+            if content is None:
+                found.append((doc_id, *map(str, parts)))
+            else:
+                found.append(skill_of(doc_id, content, place))
+                progress(number, rows.height)
+        yield pl.DataFrame(found, SKILLS, orient="row")
 
 
 def skill_of(doc_id: str, content: str, path: str | None = None) -> tuple[str, str, str, str]:
@@ -151,50 +164,3 @@ def require_judged(
     if twice := sorted(set(copies) & set(copies.values())):
         msg = f"{twice[0]!r} is both a copy and an original: name the first original of each copy"
         raise WrongInput(msg)
-
-
-def _of_path(path: Path, progress: Callable[[int, int], None]) -> pl.DataFrame:
-    if path.is_dir():
-        root = Root(path)
-        if not root.exists("documents"):
-            msg = f"{path}: no root, it has no documents/; give a root, a Parquet file or JSON lines {_FORM}"
-            raise WrongInput(msg)
-        return documents_table(root).read(columns=list(SKILLS)).select(*SKILLS)
-    return _of_parquet(path, progress) if path.suffix == ".parquet" else _of_lines(path)
-
-
-def _of_parquet(path: Path, progress: Callable[[int, int], None]) -> pl.DataFrame:
-    try:
-        columns = pl.read_parquet_schema(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        msg = f"{path}: cannot be read as Parquet ({error})"
-        raise WrongInput(msg) from error
-    key = next((name for name in ("doc_id", "id") if name in columns), None)
-    whole = set(_PARTS) <= set(columns)
-    if key is None or not (whole or "content" in columns):
-        msg = (
-            f"{path}: wanted are doc_id or id, and content or {', '.join(_PARTS)}; found {', '.join(columns)}"
-        )
-        raise WrongInput(msg)
-    if whole:
-        rows = pl.read_parquet(path, columns=[key, *_PARTS]).rename({key: "doc_id"})
-        return rows.drop_nulls().select(pl.col(*SKILLS).cast(pl.String))
-    places = [pl.col("path") if "path" in columns else pl.lit(None, dtype=pl.String).alias("path")]
-    rows = pl.read_parquet(path).select(pl.col(key).cast(pl.String), "content", *places).drop_nulls("content")
-    found = []
-    for doc_id, content, place in rows.iter_rows():
-        found.append(skill_of(doc_id, content, place))
-        progress(len(found), rows.height)
-    return pl.DataFrame(found, schema=SKILLS, orient="row")
-
-
-def _of_lines(path: Path) -> pl.DataFrame:
-    found = []
-    for where, record in read_lines(path, _FORM):
-        doc_id = text_field(record, "doc_id" if "doc_id" in record else "id", where)
-        if "content" in record:
-            found.append(skill_of(doc_id, text_field(record, "content", where)))
-        else:
-            name, description, body = (text_field(record, part, where) for part in _PARTS)
-            found.append((doc_id, name, description, body))
-    return pl.DataFrame(found, schema=SKILLS, orient="row")

@@ -10,8 +10,10 @@ from storage.errors import WrongInput
 from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.schemas import DOCUMENTS
-from tasks.evaluate.corpus.read import load_corpus
+from tasks.evaluate.corpus.read import corpus_texts, load_corpus, read_categories
+from tasks.evaluate.paging.bench import body_of
 from tasks.refine.structure import QUALITY
+from tests.support.skill_root import SkillRoot
 
 BODY = "# Knots\n\n1. Make a loop."
 CONTENT = f"---\nname: knots\ndescription: Ties knots.\n---\n\n{BODY}\n"
@@ -152,3 +154,73 @@ def test_a_parquet_file_of_other_columns_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match="no root"):
         load_corpus(str(tmp_path))
+
+
+def lines(path: Path, *records: dict[str, object]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path
+
+
+def test_categories_come_from_parquet_and_json_lines_and_the_first_counts(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"id": ["a", "b", "c"], "content": ["", "", ""], "category": ["food", None, "  "]})
+    frame.write_parquet(tmp_path / "one.parquet")
+    pl.DataFrame({"doc_id": ["z"], "content": [""]}).write_parquet(tmp_path / "bare.parquet")
+    other = lines(
+        tmp_path / "two.jsonl",
+        {"doc_id": "a", "content": "", "category": "metal"},
+        {"id": "c", "content": "", "category": " wood "},
+        {"doc_id": "d", "content": "", "category": 7},
+        {"doc_id": "e", "content": ""},
+    )
+
+    found = read_categories([tmp_path / "one.parquet", tmp_path / "bare.parquet", other])
+
+    assert found == {"a": "food", "c": "wood"}
+
+
+def test_a_line_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{\n", "utf-8")
+
+    with pytest.raises(WrongInput, match=r"bad\.jsonl:1"):
+        read_categories([tmp_path / "bad.jsonl"])
+
+
+def test_a_corpus_is_a_parquet_file_of_contents_or_bodies(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.parquet"
+    pl.DataFrame({"id": ["a", "b"], "content": ["---\nname: a\n---\nText.", None]}).write_parquet(path)
+    assert {k: body_of(v) for k, v in corpus_texts(str(path)).items()} == {"a": "Text."}
+
+    pl.DataFrame({"doc_id": ["a"], "body": ["---\nnot: front\n---\nText."]}).write_parquet(path)
+    assert body_of(corpus_texts(str(path))["a"]) == "---\nnot: front\n---\nText."
+
+
+def test_texts_are_read_from_json_lines_and_from_parquet_by_another_name(tmp_path: Path) -> None:
+    path = lines(tmp_path / "corpus.jsonl", {"id": "a", "content": "Text."}, {"doc_id": "b", "body": None})
+    assert corpus_texts(str(path)) == {"a": "Text."}
+
+    pl.DataFrame({"id": ["a"], "content": ["Text."]}).write_parquet(tmp_path / "corpus.pq")
+    assert corpus_texts(str(tmp_path / "corpus.pq")) == {"a": "Text."}
+
+
+def test_the_texts_of_a_root_are_those_of_its_skills(served_bakery: SkillRoot) -> None:
+    texts = corpus_texts(served_bakery.root.uri)
+    assert "local/market/bread" in texts
+    assert body_of(texts["local/market/bread"]).startswith("# Bread\n")
+
+
+def test_a_corpus_without_texts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.parquet").write_text("no Parquet", "utf-8")
+    pl.DataFrame({"title": ["a"]}).write_parquet(tmp_path / "other.parquet")
+    pl.DataFrame({"id": [], "body": []}, schema={"id": pl.String, "body": pl.String}).write_parquet(
+        tmp_path / "none.parquet"
+    )
+    for name, said in {
+        "nowhere": "not found",
+        "empty": "no root",
+        "text.parquet": "cannot be read as Parquet",
+        "other.parquet": "has no column",
+        "none.parquet": "holds no text",
+    }.items():
+        with pytest.raises(WrongInput, match=said):
+            corpus_texts(str(tmp_path / name))

@@ -10,7 +10,7 @@ import pytest
 from storage.answers import Answers
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.evaluate.generate.distractors import FOLDER, make_distractors, read_made
+from tasks.evaluate.generate.distractors import FOLDER, read_distractors, write_distractors
 from tasks.evaluate.generate.distractors_prompt import KINDS, checked_distractors
 from tasks.evaluate.generate.skill_files import Growth
 from tasks.evaluate.routing.data import read_skills
@@ -85,7 +85,7 @@ def test_in_the_end_what_is_good_stays() -> None:
 def make(server: LlmServer, answers: Answers, folder: Path, ledger: Ledger | None = None) -> Growth:
     book = book_of(server.url, answers, ledger)
     tasks = {"home/tyre": ["My tyre is flat."]}
-    return make_distractors(SKILLS[:3], tasks, Root(folder), book, sampling=Sampling())
+    return write_distractors(SKILLS[:3], tasks, Root(folder), book, sampling=Sampling())
 
 
 def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers,
         assert server.requests == 3
         shown = {asked.fragments[0]["name"]: asked.fragments[0]["tasks"] for asked in server.asked}
         assert shown == {"sourdough": [], "bees": [], "tyre": ["My tyre is flat."]}
-    made = read_made(Root(tmp_path / "out"))
+    made = read_distractors(Root(tmp_path / "out"))
     assert [len(one.distractors) for one in made] == [3, 3, 3]
 
 
@@ -109,14 +109,14 @@ def test_what_was_wrong_is_named_and_asked_for_again(answers: Answers, tmp_path:
         make(server, answers, tmp_path / "out")
 
         assert server.requests == 6
-    assert all(one.failed is None for one in read_made(Root(tmp_path / "out")))
+    assert all(one.failed is None for one in read_distractors(Root(tmp_path / "out")))
 
 
 def test_a_skill_without_a_usable_answer_says_why(answers: Answers, tmp_path: Path) -> None:
     with LlmServer(lambda _: "no-json", say=writes_distractors) as server:
         make(server, answers, tmp_path / "out")
 
-    assert {one.failed for one in read_made(Root(tmp_path / "out"))} == {"rejected"}
+    assert {one.failed for one in read_distractors(Root(tmp_path / "out"))} == {"rejected"}
 
 
 def test_a_spent_budget_leaves_skills_for_the_next_call(answers: Answers, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_spent_budget_leaves_skills_for_the_next_call(answers: Answers, tmp_pa
 def test_distractors_are_skills_of_a_corpus(answers: Answers, tmp_path: Path) -> None:
     with LlmServer(say=writes_distractors) as server:
         make(server, answers, tmp_path / "out")
-    lines = [line for one in read_made(Root(tmp_path / "out")) for line in one.lines()]
+    lines = [line for one in read_distractors(Root(tmp_path / "out")) for line in one.lines()]
     path = tmp_path / "more.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
 
@@ -145,4 +145,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "x.json").write_text("{}", "utf-8")
 
     with pytest.raises(StorageError, match="delete it, and its skill is asked about again"):
-        read_made(Root(tmp_path))
+        read_distractors(Root(tmp_path))

@@ -12,7 +12,7 @@ from storage.answers import Answers
 from storage.errors import StorageError
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.generate.requests import document_line, grow, query_line, read_written
+from tasks.evaluate.generate.requests import document_line, query_line, read_requests, write_requests
 from tasks.evaluate.generate.skill_files import Growth
 from tasks.evaluate.paging.bench import body_of
 from tasks.evaluate.paging.input import read_paging_bench
@@ -53,7 +53,7 @@ def write(
     **settings: Any,  # noqa: ANN401
 ) -> Growth:
     book = book_of(server.url, answers, ledger, **{"concurrency": 8, **settings})
-    return grow(skills, folder, book, sampling=Sampling(max_tokens=2000))
+    return write_requests(skills, folder, book, sampling=Sampling(max_tokens=2000))
 
 
 def test_every_skill_gets_a_file_with_five_requests_side_by_side(
@@ -66,7 +66,7 @@ def test_every_skill_gets_a_file_with_five_requests_side_by_side(
     assert (growth.asked, growth.kept, growth.unfinished) == (12, 0, Counter())
     assert server.requests == 12
     assert 4 <= server.most_at_once <= 8
-    written = read_written(folder)
+    written = read_requests(folder)
     assert [w.skill for w in written] == sorted(SKILLS, key=lambda s: s.doc_id)
     assert {(len(w.queries), w.failed, w.model) for w in written} == {(5, None, "small-model")}
     assert len(folder.files("queries")) == 12
@@ -77,7 +77,7 @@ def test_what_is_written_is_a_bench_that_can_be_read(
 ) -> None:
     odd = Skill("market/odd", 'say "no": \\never', "two\nlines --- # of it", "---\n\n" + SKILLS[0].body)
     write([odd, SKILLS[1]], folder, server, answers)
-    written = read_written(folder)
+    written = read_requests(folder)
 
     write_lines(tmp_path / "d.jsonl", (document_line(w.skill) for w in written))
     write_lines(tmp_path / "q.jsonl", (query_line(q) for w in written for q in w.queries))
@@ -102,11 +102,11 @@ def test_a_file_that_was_lost_is_made_again_from_the_kept_answer(
     server: LlmServer, answers: Answers, folder: Root
 ) -> None:
     write(SKILLS[:2], folder, server, answers)
-    whole = read_written(folder)
+    whole = read_requests(folder)
     folder.delete(folder.files("queries")[0])
 
     assert write(SKILLS[:2], folder, server, answers).asked == 1
-    assert (read_written(folder), server.requests) == (whole, 2)
+    assert (read_requests(folder), server.requests) == (whole, 2)
 
 
 def careless(asked: Asked) -> str:
@@ -131,7 +131,7 @@ def test_short_lists_and_ungrounded_passages_are_asked_for_again_with_the_fault_
 
     write(SKILLS, folder, server, answers)
 
-    assert {(len(w.queries), w.failed) for w in read_written(folder)} == {(5, None)}
+    assert {(len(w.queries), w.failed) for w in read_requests(folder)} == {(5, None)}
     again = [asked.prompt for asked in server.asked if asked.corrected]
     assert len(again) == 6
     assert sum("3 requests instead of 5" in prompt for prompt in again) == 3
@@ -150,7 +150,7 @@ def test_of_the_third_answer_the_good_requests_are_kept_and_the_bad_counted(
     server.say = stubborn
     write(SKILLS[:1], folder, server, answers)
 
-    [written] = read_written(folder)
+    [written] = read_requests(folder)
     assert server.requests == 3
     assert [q.query_id for q in written.queries] == [f"market/mill0/guide#{n}" for n in (1, 2, 3, 5)]
     assert (written.rejected, written.failed) == ({"ungrounded": 1}, None)
@@ -171,7 +171,7 @@ def test_a_skill_that_gets_no_request_says_why_and_is_not_asked_about_again(
     server.fault = lambda _: fault
     write(SKILLS[:1], folder, server, answers)
 
-    [written] = read_written(folder)
+    [written] = read_requests(folder)
     assert (written.queries, written.failed) == ((), failed)
     assert written.detail
     assert server.requests == requests
@@ -188,7 +188,7 @@ def test_429_and_errors_of_the_server_are_waited_out(
 
     write(SKILLS, folder, server, answers, ledger)
 
-    assert {len(w.queries) for w in read_written(folder)} == {5}
+    assert {len(w.queries) for w in read_requests(folder)} == {5}
     assert set(server.answered().values()) == {1}
     assert ledger.report()["requests"] == server.requests > 12
 
@@ -220,4 +220,4 @@ def test_a_denied_key_stops_at_once_and_writes_nothing(
 def test_a_damaged_file_is_named(folder: Root, text: str) -> None:
     folder.write("queries/spoilt.json", text.encode())
     with pytest.raises(StorageError, match=r"spoilt\.json"):
-        read_written(folder)
+        read_requests(folder)

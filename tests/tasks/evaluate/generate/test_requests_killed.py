@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 from storage.root import Root
-from tasks.evaluate.generate.requests import read_written
-from tests.support.llm.bench_llm import writes_five
-from tests.support.llm.bench_process import grow_all
-from tests.support.llm.llm_server import Asked, LlmServer
+from tasks.evaluate.generate.requests import read_requests
+from tests.support.bench_llm import writes_five
+from tests.support.bench_process import grow_all
+from tests.support.llm_server import Asked, LlmServer
 from tests.support.paths import PROJECT
 
 SKILLS, AT_ONCE = 24, 3
@@ -54,7 +54,7 @@ def test_a_killed_growing_goes_on_and_no_request_is_answered_twice(tmp_path: Pat
 
     assert struck
     assert 0 < there < SKILLS
-    whole, again = (read_written(Root(places(name)[1])) for name in ("whole", "killed"))
+    whole, again = (read_requests(Root(places(name)[1])) for name in ("whole", "killed"))
     assert again == whole
     assert len(whole) == SKILLS
     assert undisturbed <= disturbed <= undisturbed + AT_ONCE

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluate.generate.requests_prompt import checked_queries, question_about
+from tasks.evaluate.generate.requests_prompt import checked_requests, question_about
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
@@ -23,7 +23,7 @@ def answer(entries: object) -> str:
 
 
 def test_five_grounded_requests_pass_with_their_spans_verbatim() -> None:
-    found = checked_queries(SKILL, strict=True)(f"Here you are:\n{answer(good())}\nAnything else?")
+    found = checked_requests(SKILL, strict=True)(f"Here you are:\n{answer(good())}\nAnything else?")
 
     assert [q.breadth for q in found.queries] == ["narrow", "narrow", "medium", "medium", "broad"]
     assert [q.query_id for q in found.queries] == [f"market/loom/guide#{n}" for n in range(1, 6)]
@@ -36,7 +36,7 @@ def test_a_passage_that_differs_in_case_and_markup_alone_is_put_right() -> None:
     entries = good()
     entries[0]["evidence"] = [{"any_of": ["turn the **loom** crank 3 times, before step 3"]}]
 
-    found = checked_queries(SKILL, strict=True)(answer(entries))
+    found = checked_requests(SKILL, strict=True)(answer(entries))
 
     assert found.queries[0].evidence == (("Turn the loom crank 3 times before step 3",),)
 
@@ -77,10 +77,10 @@ def test_a_bad_request_rejects_the_answer_or_is_counted_and_left_out(
     entries: list[Any], said: str, counted: dict[str, int]
 ) -> None:
     with pytest.raises(Rejected) as rejection:
-        checked_queries(SKILL, strict=True)(answer(entries))
+        checked_requests(SKILL, strict=True)(answer(entries))
     assert said in rejection.value.reason
 
-    found = checked_queries(SKILL, strict=False)(answer(entries))
+    found = checked_requests(SKILL, strict=False)(answer(entries))
     assert found.rejected == counted
     assert len(found.queries) >= 4
 
@@ -89,7 +89,7 @@ def test_a_bad_request_rejects_the_answer_or_is_counted_and_left_out(
 def test_an_answer_without_any_good_request_is_rejected_either_way(text: str) -> None:
     for strict in (True, False):
         with pytest.raises(Rejected):
-            checked_queries(SKILL, strict=strict)(text)
+            checked_requests(SKILL, strict=strict)(text)
 
 
 def test_a_skill_stands_in_the_question_as_data_that_cannot_end_itself() -> None:

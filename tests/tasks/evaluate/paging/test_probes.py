@@ -1,18 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
-import polars as pl
-import pytest
-
-from storage.errors import WrongInput
-from tasks.evaluate.corpus.read import corpus_texts
 from tasks.evaluate.paging.bench import body_of, evaluate_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
-from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_bench import AllConcepts
-from tests.support.paging.paging_workshop import workshop
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.paging_bench import AllConcepts
+from tests.support.paging_workshop import workshop
+from tests.support.word_models import WordEncoder, WordTokenizer
 
 TEXTS = {f"owner{n}/repo/{n}": workshop(f"w{n}", 9) for n in range(6)} | {"owner9/r/short": workshop("s", 2)}
 SMALL = {"documents": 4, "least_nodes": 60, "each": 2}
@@ -64,36 +56,3 @@ def test_the_whole_document_and_all_its_nodes_hold_every_probe() -> None:
     for row in measured["methods"]:
         assert (row["sufficient"], row["queries"]) == (1.0, 8)
         assert list(row["by_breadth"]) == ["probe"]
-
-
-def test_a_corpus_is_a_parquet_file_of_contents_or_bodies(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.parquet"
-    pl.DataFrame({"id": ["a", "b"], "content": ["---\nname: a\n---\nText.", None]}).write_parquet(path)
-    assert {k: body_of(v) for k, v in corpus_texts(str(path)).items()} == {"a": "Text."}
-
-    pl.DataFrame({"doc_id": ["a"], "body": ["---\nnot: front\n---\nText."]}).write_parquet(path)
-    assert body_of(corpus_texts(str(path))["a"]) == "---\nnot: front\n---\nText."
-
-
-def test_a_corpus_is_what_a_root_holds(served_bakery: SkillRoot) -> None:
-    texts = corpus_texts(served_bakery.root.uri)
-    assert "local/market/bread" in texts
-    assert body_of(texts["local/market/bread"]).startswith("# Bread\n")
-
-
-def test_what_is_no_corpus_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "text.parquet").write_text("no Parquet", "utf-8")
-    pl.DataFrame({"title": ["a"]}).write_parquet(tmp_path / "other.parquet")
-    pl.DataFrame({"id": [], "body": []}, schema={"id": pl.String, "body": pl.String}).write_parquet(
-        tmp_path / "none.parquet"
-    )
-    for name, said in {
-        "nowhere": "not found",
-        "empty": "no root",
-        "text.parquet": "cannot be read as Parquet",
-        "other.parquet": "has no column",
-        "none.parquet": "holds no text",
-    }.items():
-        with pytest.raises(WrongInput, match=said):
-            corpus_texts(str(tmp_path / name))

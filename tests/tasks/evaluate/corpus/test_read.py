@@ -5,7 +5,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.support.skill_root import SkillRoot
 
 from storage.errors import WrongInput
 from storage.partitions import PartitionedTable
@@ -14,6 +13,7 @@ from storage.schemas import DOCUMENTS
 from tasks.evaluate.corpus.read import corpus_texts, load_corpus, read_categories
 from tasks.evaluate.paging.bench import body_of
 from tasks.refine.structure import QUALITY
+from tests.support.roots.skill_root import SkillRoot
 
 BODY = "# Knots\n\n1. Make a loop."
 CONTENT = f"---\nname: knots\ndescription: Ties knots.\n---\n\n{BODY}\n"

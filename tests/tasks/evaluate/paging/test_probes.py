@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from tests.support.paging_bench import AllConcepts
-from tests.support.paging_workshop import workshop
-from tests.support.word_models import WordEncoder, WordTokenizer
-
 from tasks.evaluate.paging.bench import body_of, evaluate_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.paging.paging_bench import AllConcepts
+from tests.support.paging.paging_workshop import workshop
 
 TEXTS = {f"owner{n}/repo/{n}": workshop(f"w{n}", 9) for n in range(6)} | {"owner9/r/short": workshop("s", 2)}
 SMALL = {"documents": 4, "least_nodes": 60, "each": 2}

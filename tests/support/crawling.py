@@ -14,7 +14,7 @@ from storage.root import Root
 from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import aliases_table, seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import NetworkSettings
 from tasks.crawl.report import SourceReport
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
@@ -29,10 +29,10 @@ _URLS = {
 }
 
 
-def reach_of(environment: Mapping[str, str], **settings: float) -> Reach:
+def network_of(environment: Mapping[str, str], **settings: float) -> NetworkSettings:
     """Return the network of a marketplace's environment, with waiting switched off."""
     urls = {field: environment[name] for name, field in _URLS.items()}
-    return Reach(**urls, **{"request_delay": 0.0, "retry_wait_max": 0.0, **settings})  # type: ignore[arg-type]
+    return NetworkSettings(**urls, **{"request_delay": 0.0, "retry_wait_max": 0.0, **settings})  # type: ignore[arg-type]
 
 
 @dataclass
@@ -41,12 +41,12 @@ class Crawler:
 
     Args:
         folder: The root's folder.
-        reach: The network.
+        network: The network.
         now: The night to come.
     """
 
     folder: Path
-    reach: Reach
+    network: NetworkSettings
     now: datetime = FIRST_NIGHT
     nights: int = field(default=0, init=False)
 
@@ -56,7 +56,7 @@ class Crawler:
 
     def crawl(self, spec: str = "skillsmp", limit: int | None = None, days: float = 1) -> SourceReport:
         """Crawl one source, then let `days` pass."""
-        opening = SourceOptions(self.root, self.now, limit, reach=self.reach)
+        opening = SourceOptions(self.root, self.now, limit, network=self.network)
         self.nights += 1
         report = collect(
             open_source(spec, opening), self.root, run_id=f"night-{self.nights}", now=self.now, limit=limit

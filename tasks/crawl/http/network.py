@@ -18,7 +18,7 @@ _SKILLSMP_QUOTA = Quota(per_minute=30, per_day=500)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class NetworkSettings:
     """Base URLs (scheme, host and any prefix; a mirror can stand in) and politeness.
 
     Args:

@@ -12,7 +12,7 @@ from storage.root import Root
 from storage.schemas import RawDocument
 from storage.state import seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Reach
+from tasks.crawl.http.network import NetworkSettings
 from tasks.crawl.mcp.registry import FULL_DAYS, McpRegistrySource
 from tasks.crawl.report import SourceReport
 from tasks.crawl.source.protocol import Item
@@ -37,8 +37,8 @@ class Nights:
             self.world.register(f"io.github.ann/kettle-{n:03}", description=f"Boils {n} litres")
 
     def source(self) -> McpRegistrySource:
-        reach = Reach(mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0)
-        return McpRegistrySource(SourceOptions(self.root, self.night, reach=reach))
+        network = NetworkSettings(mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0)
+        return McpRegistrySource(SourceOptions(self.root, self.night, network=network))
 
     def pass_days(self, days: int) -> None:
         self.night += timedelta(days=days)

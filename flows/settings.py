@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
@@ -14,7 +14,7 @@ from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.client import require_openai
 from tasks.models.llm.endpoint import Endpoint
 from tasks.models.llm.question import Sampling
-from tasks.models.llm.retry import LlmRetryPolicy
+from tasks.models.llm.retry import LLM_RETRY
 from tasks.parse.classify.options import LlmOptions
 
 Model = TypeVar("Model", bound=BaseSettings)
@@ -203,9 +203,9 @@ class Settings(BaseSettings):
     def reading(self) -> dict[str, Any]:
         """Return the options with which the tasks of crawl read sources."""
         sizes = {"max_document_bytes": self.max_document_bytes, "git_timeout": self.git_timeout}
-        return {**sizes, "reach": self.reach()}
+        return {**sizes, "network": self.network()}
 
-    def reach(self) -> dict[str, Any]:
+    def network(self) -> dict[str, Any]:
         """Return the options of the network for crawls, without credentials."""
         names = (
             "skillsmp_url", "github_api_url", "github_archive_url", "github_raw_url", "mcp_registry_url",
@@ -298,5 +298,5 @@ def _endpoint(settings: Settings) -> Endpoint:
         settings.llm_api_key.get_secret_value(),
         timeout=settings.llm_timeout,
         concurrency=settings.llm_concurrency,
-        retry=LlmRetryPolicy(wait_max=settings.retry_wait_max),
+        retry=replace(LLM_RETRY, wait_max=settings.retry_wait_max),
     )

@@ -22,7 +22,7 @@ from tasks.crawl.sources import open_source
 def crawl_source(
     root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Crawl one source into raw parts; `options` are fields of SourceOptions, `reach` as a dict."""
+    """Crawl one source into raw parts; `options` are fields of SourceOptions, `network` as a dict."""
     place, read_as = Root(root), {"max_document_bytes": options["max_document_bytes"]}
     source = open_source(spec, _source_options(place, now, limit, options))
     return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
@@ -45,7 +45,7 @@ def refresh_source(
 
 
 def _source_options(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> SourceOptions:
-    return SourceOptions(root, now, limit, **{**options, "reach": Network(**options["reach"])})
+    return SourceOptions(root, now, limit, **{**options, "network": Network(**options["network"])})
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)

@@ -16,9 +16,10 @@ from tasks.crawl.github.responses import (
     read_refs,
     read_tree,
 )
-from tasks.crawl.http.client import Answer, Http
+from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal
 from tasks.crawl.http.network import Network
+from tasks.crawl.http.responses import Answer
 from tasks.crawl.http.secrets import Secret
 
 _HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
@@ -190,13 +191,13 @@ def _of_ref(error: HttpTerminal, ref: str) -> HttpTerminal:
     )
 
 
-def open_github(http: Http, token: Secret, reach: Network) -> GitHub:
+def open_github(http: Http, token: Secret, network: Network) -> GitHub:
     """Return the client of GitHub's API, or of the mirror that the network settings name."""
     return GitHub(
         http,
         token,
-        reach.github_api_url,
-        reach.github_archive_url,
-        reach.github_raw_url,
-        archive_bytes=reach.archive_bytes,
+        network.github_api_url,
+        network.github_archive_url,
+        network.github_raw_url,
+        archive_bytes=network.archive_bytes,
     )

@@ -67,13 +67,15 @@ class Repositories:
     Args:
         spec: The spec of the source.
         root: Where state lies.
-        reach: The network as the operator set it.
+        network: The network as the operator set it.
         limits: What is taken of one document at most.
         now: When the reading began.
     """
 
-    def __init__(self, spec: str, root: Root, reach: Network, limits: DocumentLimits, now: datetime) -> None:
-        self.spec, self.root, self.reach, self.now = spec, root, reach, now
+    def __init__(
+        self, spec: str, root: Root, network: Network, limits: DocumentLimits, now: datetime
+    ) -> None:
+        self.spec, self.root, self.network, self.now = spec, root, network, now
         self._limits, self._token = limits, credential(GITHUB_TOKEN)
         etag_key = self._token.fingerprint() if self._token else "anonymous"
         self.bringer = ChangeReader(spec, now, limits, etag_key, Claims(root, spec))
@@ -88,7 +90,7 @@ class Repositories:
         Raises:
             SourceError: GitHub refuses the token.
         """
-        github = open_github(http, self._token, self.reach)
+        github = open_github(http, self._token, self.network)
         folder = self.root.folder / self._archives
         looker = Fetcher(github, self.spec, folder, self._limits, self._etag_key)
         self._archives_in_use = looker.in_use

@@ -15,7 +15,7 @@ class RepositorySource(RemoteSource):
 
     def __init__(self, spec: str, options: SourceOptions) -> None:
         super().__init__(spec, options)
-        self._repositories = Repositories(spec, self._root, self._reach, options.limits, self._now)
+        self._repositories = Repositories(spec, self._root, self._network, options.limits, self._now)
 
     def unsettle(self, doc_ids: Collection[str]) -> None:
         """Forget the last look at these documents: a run that dies before `settled` has to look again."""
@@ -27,6 +27,6 @@ class RepositorySource(RemoteSource):
 
     async def _looks(self, units: list[Unit]) -> AsyncGenerator[Fetched, None]:
         """Yield a look at each unit."""
-        async with self._client(self._reach.github_api_url) as http:
+        async with self._client(self._network.github_api_url) as http:
             async for look in self._repositories.looks(http, units):
                 yield look

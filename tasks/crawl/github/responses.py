@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from tasks.crawl.http.client import Answer
 from tasks.crawl.http.errors import HttpTerminal
+from tasks.crawl.http.responses import Answer
 from tasks.crawl.source.bundle import SourceEntry
 
 _T = TypeVar("_T", str, int, bool, list[Any], dict[str, Any])

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import logging
 import random as _random
 import types
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from storage.errors import StorageError
-from tasks.crawl.http.errors import HttpTerminal
+from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.redirects import REDIRECTS, host_of, next_hop, web_url
-from tasks.crawl.http.responses import is_page
-from tasks.crawl.http.retry import retrying
+from tasks.crawl.http.responses import Answer
 from tasks.crawl.http.secrets import Secret
-from tasks.crawl.http.transport import Call, Response, Sender
+from tasks.crawl.http.transport import Call, Sender
+from tasks.models.retry import retrying
 
+log = logging.getLogger(__name__)
 _MOST_REDIRECTS = 5
-_START = 4096  # bytes of a body that an error carries
+# Failures after which to ask again; a transient 403 is a rate limit, and 501 will be the answer tomorrow too.
+_RETRIED_STATUSES = frozenset({403, 408, 425, 429, 500, 502, 503, 504})
+_RETRIED_REASONS = frozenset({"timeout", "connection"})  # of failures without a status
 
 
 def utc_now() -> datetime:
@@ -33,45 +35,12 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of status 200, or 304 where it was asked for.
-
-    Args:
-        url: Where it came from after redirects, without the query.
-        status: 200 or 304.
-        headers: Names in lower case.
-        body: Unpacked; empty for 304 and for downloads.
-    """
-
-    url: str
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json(self) -> Any:  # noqa: ANN401
-        """Return the body's JSON value.
-
-        Raises:
-            HttpTerminal: `html` where it is a page for people, `not-json` where it is anything else.
-        """
-        try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
-            page = is_page(self.headers, self.body)
-            reason, found = ("html", "a page for people") if page else ("not-json", "something else")
-            detail = f"JSON was expected, {found} came"
-            raise HttpTerminal(
-                reason, self.url, detail, status=self.status, body=self.body[:_START], headers=self.headers
-            ) from None
-
-
 class Http:
-    """Fetches what it is asked for, each host at its pace; use it in an `async with` statement, in one loop.
+    """Fetches URLs, each host at its pace; use it in an `async with` statement, in one event loop.
 
     Args:
-        limits: How politely.
-        book: Remembers what hosts were asked and said, over restarts.
+        limits: How politely hosts are asked.
+        book: Keeps counts of requests and pauses over restarts.
         clock: The time, UTC.
         sleep: Waits so many seconds; `clock` must go on meanwhile.
         random: Draws evenly from [0, 1).
@@ -87,9 +56,15 @@ class Http:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self._limits = limits
-        self._sleep = sleep
-        self._random = random
         self._sender = Sender(limits, book, clock=clock, sleep=sleep)
+        self._retrying = retrying(
+            limits.retry,
+            again=self._is_passing,
+            wait=_wait,
+            before_sleep=_log_retry,
+            sleep=sleep,
+            random=random,
+        )
 
     async def __aenter__(self) -> Http:
         self._sender.open()
@@ -120,20 +95,20 @@ class Http:
         Args:
             url: An http or https URL.
             params: Added to its query, encoded.
-            headers: Sent along, to the URL's own host only, `Accept` apart.
+            headers: Sent to the URL's own host only, except `Accept`.
             token: Sent as a bearer token, to the URL's own host only.
-            etag: What the caller has already; where that is still so, the answer is 304 and empty.
-            max_bytes: The most the body may be, unpacked.
+            etag: Tag of the answer that the caller has; if it still holds, the answer is an empty 304.
+            max_bytes: The largest unpacked body.
 
         Raises:
             HttpTerminal: Asking again cannot help.
-            HttpTransient: It did not work now, nor when tried again.
-            QuotaExhausted: The host allows no more for now; no request was sent for it, or the last.
+            HttpTransient: The request failed now, also when it was sent again.
+            QuotaExhausted: The host allows no more for now; the last request was refused, or not sent.
         """
         where = web_url(url).update_query(dict(params)) if params else web_url(url)
         body = BytesIO()
-        reply = await self._fetch(Call(where, headers or {}, token or Secret(), etag, max_bytes, body))
-        return Answer(reply.url, reply.status, reply.headers, body.getvalue())
+        answer = await self._fetch(Call(where, headers or {}, token or Secret(), etag, max_bytes, body))
+        return replace(answer, body=body.getvalue())
 
     async def download(
         self,
@@ -144,18 +119,12 @@ class Http:
         token: Secret | None = None,
         max_bytes: int = 50_000_000,
     ) -> Answer:
-        """Put a body into a file, which appears when it is whole; return the answer without its body.
+        """Download a body into `path`, which appears when it is whole; return the answer without its body.
 
-        Args:
-            url: As for `get`, like the others.
-            path: The file; its folder is made where there is none.
-            headers: Sent along.
-            token: Sent as a bearer token.
-            max_bytes: The most the file may be.
+        Arguments are those of `get`; the folder of `path` is made if there is none.
 
         Raises:
-            HttpTerminal: Asking again cannot help; as for `get`.
-            HttpTransient: It did not work now; as for `get`.
+            HttpTerminal, HttpTransient: As for `get`.
             StorageError: The file cannot be written.
         """
         where, asked = web_url(url), {"Accept-Encoding": "identity", **(headers or {})}
@@ -163,7 +132,7 @@ class Http:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as sink:
-                reply = await self._fetch(Call(where, asked, token or Secret(), None, max_bytes, sink))
+                answer = await self._fetch(Call(where, asked, token or Secret(), None, max_bytes, sink))
             beside.replace(path)
         except OSError as error:
             msg = f"{path} cannot be written ({error.strerror})"
@@ -171,29 +140,48 @@ class Http:
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
-        return Answer(reply.url, reply.status, reply.headers, b"")
+        return answer
 
     def quota_left(self, url: str) -> int | None:
-        """Return how many requests the URL's host allows us yet; None: it has set no limit.
+        """Return how many requests the URL's host still allows; None: it has set no limit.
 
-        A host that was asked with and without a token is answered for as it was asked last.
+        If a host was asked both with and without a token, the last kind of request counts.
         """
         return self._sender.left(host_of(web_url(url)))
 
-    async def _fetch(self, call: Call) -> Response:
-        again = retrying(self._limits.retry, sleep=self._sleep, random=self._random)
-        return await again(self._follow, call)
+    async def _fetch(self, call: Call) -> Answer:
+        return await self._retrying(self._follow, call)
 
-    async def _follow(self, call: Call) -> Response:
-        """Send a request, and where it is redirected, those that follow from it."""
+    async def _follow(self, call: Call) -> Answer:
+        """Send a request, and follow its redirects."""
         call.sink.seek(0)
         call.sink.truncate()
         url, home = call.url, True
         for _ in range(_MOST_REDIRECTS + 1):
-            reply = await self._sender.send(call, url, home=home)
-            if reply.status not in REDIRECTS:
-                return reply
-            target = next_hop(url, reply.headers.get("location", ""), self._limits.redirect_hosts)
+            answer = await self._sender.send(call, url, home=home)
+            if answer.status not in REDIRECTS:
+                return answer
+            target = next_hop(url, answer.headers.get("location", ""), self._limits.redirect_hosts)
             # Once away, credentials stay away: another host must not choose what they open.
             url, home = target, home and host_of(target) == host_of(url)
         raise HttpTerminal("redirect", call.url, f"there are more than {_MOST_REDIRECTS} redirects")
+
+    def _is_passing(self, failure: BaseException | None) -> bool:
+        """Tell whether another try may help, after a wait that the policy accepts."""
+        if not isinstance(failure, HttpTransient) or isinstance(failure, QuotaExhausted):
+            return False
+        if not self._limits.retry.accepts(failure.wait):
+            return False
+        return failure.status in _RETRIED_STATUSES or (
+            failure.status is None and failure.reason in _RETRIED_REASONS
+        )
+
+
+def _wait(failure: BaseException | None, own: float) -> float:
+    # A wait that the server asked for is in the quota book, where all requests to the host wait for it.
+    return 0.0 if isinstance(failure, HttpTransient) and failure.wait is not None else own
+
+
+def _log_retry(failure: BaseException | None, tried: int) -> None:
+    if isinstance(failure, HttpTransient):
+        log.info("%s: %s, try %d failed; trying again", failure.url, failure.reason, tried)

@@ -1,4 +1,4 @@
-"""Errors of a request: terminal ones, and transient ones that a retry may solve."""
+"""The errors of HTTP requests: terminal ones, and transient ones that a later request may not meet."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from yarl import URL
 
 from storage.errors import SkilleryError, TerminalError, TransientError
 
-_TELLING = frozenset({"location", "set-cookie"})  # headers that may carry credentials of others
+_PRIVATE_HEADERS = frozenset({"location", "set-cookie"})  # they may hold credentials of others
 
 
 def shown(url: str | URL) -> str:
-    """Return a URL fit for messages and logs: without user, password, query and fragment."""
+    """Return a URL for messages and logs: without user, password, query and fragment."""
     try:
         return str(URL(url).with_user(None).with_query(None).with_fragment(None))
     except ValueError:
@@ -22,15 +22,15 @@ def shown(url: str | URL) -> str:
 
 
 class HttpFailed(SkilleryError):
-    """A request that was not answered as hoped.
+    """A request without the answer that was hoped for.
 
     Args:
         reason: A short stable code.
-        url: What was asked for; shown without its query.
+        url: The URL asked for; shown without its query.
         detail: What was found.
-        status: The status of the answer, None where there was none, or none that mattered.
+        status: Status of the answer; None if there was none, or if another thing went wrong.
         body: The first 4 KB of the answer.
-        headers: The answer's headers, names in lower case.
+        headers: Headers of the answer, names in lower case.
     """
 
     def __init__(
@@ -43,18 +43,15 @@ class HttpFailed(SkilleryError):
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.reason = reason
-        self.url = shown(url)
-        self.detail = detail
-        self.status = status
-        self.body = body
-        kept = {name: value for name, value in (headers or {}).items() if name not in _TELLING}
+        self.reason, self.url, self.detail = reason, shown(url), detail
+        self.status, self.body = status, body
+        kept = {name: value for name, value in (headers or {}).items() if name not in _PRIVATE_HEADERS}
         self.headers: Mapping[str, str] = MappingProxyType(kept)
         super().__init__(f"{self.url}: {detail}")
 
 
 class HttpTerminal(HttpFailed, TerminalError):
-    """Asking again cannot help.
+    """A failure that another request cannot mend.
 
     Reasons: `missing` (404, 410), `unauthorised` (401), `denied` (403), `withdrawn` (451, or a 403 that names
     the DMCA), `html` (a page for people where data was expected), `not-json`, `too-large`, `redirect` (to a
@@ -63,19 +60,19 @@ class HttpTerminal(HttpFailed, TerminalError):
 
 
 class HttpTransient(HttpFailed, TransientError):
-    """Asking again later may help.
+    """A failure that a later request may not meet.
 
     Reasons: `rate-limited`, `server` (5xx), `timeout`, `connection` (none, cut, or a damaged body), `quota`.
-    `wait` is how many seconds the server asked to wait, None where it did not say.
+    `wait` is the wait that the server asked for, in seconds; None if it asked for none.
     """
 
     wait: float | None = None
 
 
 class QuotaExhausted(HttpTransient):
-    """The host answers no more for now: by our own count, or by its word.
+    """A host's quota is used up, by our count or by the host's word.
 
-    `until` is when it answers again, None where that is not known.
+    `until` is the time at which the host answers again; None if it is not known.
     """
 
     def __init__(self, url: str | URL, until: datetime | None, *, failed: HttpFailed | None = None) -> None:

@@ -11,7 +11,7 @@ from tasks.crawl.http.client import Http
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.quota import Quota
 from tasks.crawl.http.redirects import host_of
-from tasks.crawl.http.retry import RetryPolicy
+from tasks.models.retry import RetryPolicy
 
 # What the marketplace allows a key; anonymous requests go by what it says with each answer.
 _SKILLSMP_QUOTA = Quota(per_minute=30, per_day=500)

@@ -12,7 +12,7 @@ from storage.errors import StorageError, WrongInput
 from storage.root import Root
 from tasks.crawl.http.quota import Client, Hold, Quota, QuotaFile, midnight_after
 from tasks.crawl.http.responses import RateLimits
-from tasks.crawl.http.retry import RetryPolicy
+from tasks.models.retry import RetryPolicy
 
 _FILE = "state/quotas.json"
 _MINUTE = timedelta(minutes=1)

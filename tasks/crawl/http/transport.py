@@ -19,7 +19,7 @@ from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted,
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.quota import Client, Hold, midnight_after
 from tasks.crawl.http.redirects import REDIRECTS, host_of
-from tasks.crawl.http.responses import RateLimits, error_code, failure_of, read_limits
+from tasks.crawl.http.responses import ERROR_BYTES, Answer, RateLimits, error_code, failure_of, read_limits
 from tasks.crawl.http.secrets import Secret
 
 _BUFFER = 1 << 16
@@ -70,7 +70,6 @@ async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientRespon
         raise HttpTransient("connection", request.url, f"the connection failed ({said})") from None
 
 
-_START = 4096  # of a refusing answer's body
 _TICK = 0.001  # seconds; what rounding leaves of a wait is less than clocks can tell
 
 
@@ -102,15 +101,6 @@ class Call:
         if home and self.etag is not None:
             headers["If-None-Match"] = self.etag
         return headers
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer of status 200, a redirect, or a 304 that was asked for; names of headers in lower case."""
-
-    url: str
-    status: int
-    headers: Mapping[str, str]
 
 
 class Sender:
@@ -155,7 +145,7 @@ class Sender:
             await self._session.close()
             self._session = None
 
-    async def send(self, call: Call, url: URL, *, home: bool) -> Response:
+    async def send(self, call: Call, url: URL, *, home: bool) -> Answer:
         """Send one request when its host's turn comes; return its answer, which may be a redirect.
 
         Args:
@@ -207,7 +197,7 @@ class Sender:
 
     async def _exchange(
         self, session: aiohttp.ClientSession, call: Call, url: URL, client: Client, *, home: bool
-    ) -> Response:
+    ) -> Answer:
         context = client.host if self._limits.delay > 0 else None
         asked = call.headers_for(home=home)
         sent = session.get(url, headers=asked, allow_redirects=False, trace_request_ctx=context)
@@ -215,16 +205,16 @@ class Sender:
             headers = {name.lower(): value for name, value in response.headers.items()}
             limits = read_limits(headers, self._clock())
             self._book.heed(client, limits, self._clock())
-            answer = Response(shown(url), response.status, headers)
+            answer = Answer(shown(url), response.status, headers)
             if response.status == 200:
                 await read_body(response, call.sink, max_bytes=call.max_bytes)
             elif response.status not in REDIRECTS and not (response.status == 304 and home and call.etag):
-                start = call.token.hide(await read_start(response, _START))
+                start = call.token.hide(await read_start(response, ERROR_BYTES))
                 raise self._refusal(url, answer, start, limits, client)
             return answer
 
     def _refusal(
-        self, url: URL, answer: Response, start: bytes, limits: RateLimits, client: Client
+        self, url: URL, answer: Answer, start: bytes, limits: RateLimits, client: Client
     ) -> HttpTerminal | HttpTransient:
         """Return what a refusing answer means, having told the book what it asks for."""
         now, most = self._clock(), self._limits.retry.server_wait_max

@@ -102,7 +102,7 @@ class AwesomeListSource(RemoteSource):
         split = urlsplit(self._location)
         if split.hostname != _RAW_HOST:
             return self._location
-        return f"{self._reach.github_raw_url.rstrip('/')}{split.path}"
+        return f"{self._network.github_raw_url.rstrip('/')}{split.path}"
 
     def _rows(self, body: bytes) -> Iterator[Item]:
         row = None

@@ -39,7 +39,7 @@ class McpRegistrySource(RemoteSource):
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__("mcp-registry", options)
-        self._base = self._reach.mcp_registry_url.rstrip("/")
+        self._base = self._network.mcp_registry_url.rstrip("/")
         self._reached: _Progress | None = None
 
     def unsettle(self, doc_ids: Collection[str]) -> None:

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from storage.schemas import Dropped, Listing
-from tasks.crawl.http.client import Answer, Http
+from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
+from tasks.crawl.http.responses import Answer
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.fields import count_of, text_of, time_of
 from tasks.crawl.source.identity import hide_credentials

@@ -68,7 +68,7 @@ class SkillsMPSource(RepositorySource):
     def __init__(self, query: str, options: SourceOptions) -> None:
         super().__init__(f"skillsmp:{query}" if query else "skillsmp", options)
         self._query, self._limit = query or None, options.limit
-        self._state = ListingState(options.root, self.spec, self._reach.skillsmp_url, options.now)
+        self._state = ListingState(options.root, self.spec, self._network.skillsmp_url, options.now)
         self._trouble: HttpTerminal | HttpTransient | None = None
 
     def read(self) -> Iterator[Item]:
@@ -93,7 +93,7 @@ class SkillsMPSource(RepositorySource):
         self._repositories.require_reached()
 
     async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Fetched, None]:
-        url = self._reach.skillsmp_url
+        url = self._network.skillsmp_url
         async with self._client(url) as http:
             client = SkillsMP(http, url, credential(SKILLSMP_KEY), source=self.spec)
             async for page in self._pages(client):
@@ -135,7 +135,7 @@ class SkillsMPSource(RepositorySource):
         yield self._query
         # Keywords look for everything, so that a source with a query of its own is not swept.
         swept = state.cursor.rest and self._query is None
-        for _ in range(self._reach.sweep_keywords if swept else 0):
+        for _ in range(self._network.sweep_keywords if swept else 0):
             turn = state.cursor.sweep
             state.move(replace(state.cursor, sweep=turn + 1))
             yield SWEEP_KEYWORDS[turn % len(SWEEP_KEYWORDS)]
@@ -179,7 +179,7 @@ class SkillsMPSource(RepositorySource):
         rows, a complete walk every few days meets it; if not, the sweep may.
         """
         cursor = self._state.cursor
-        full, oldest = as_time(cursor.full), self._now - timedelta(days=self._reach.recheck_days)
+        full, oldest = as_time(cursor.full), self._now - timedelta(days=self._network.recheck_days)
         if not cursor.rest and (full is None or not oldest <= full <= self._now):  # a clock may be set back
             return None
         return as_time(cursor.watermark)
@@ -195,11 +195,11 @@ class SkillsMPSource(RepositorySource):
             units = units_of(*rows)
             if self._limit is not None:
                 units = [u for u in units if _only(u, met).listed]
-            now = due(units, self._now, self._reach.recheck_days)
+            now = due(units, self._now, self._network.recheck_days)
             names = {(u.repository, u.ref) for u in now}
             todo += now
             rest += [_only(u, met) for u in units if (u.repository, u.ref) not in names]
-        return due(todo, self._now, self._reach.recheck_days), [unit for unit in rest if unit.listed]
+        return due(todo, self._now, self._network.recheck_days), [unit for unit in rest if unit.listed]
 
 
 def _only(unit: Unit, met: set[tuple[str, ...]]) -> Unit:

@@ -28,7 +28,7 @@ class SourceOptions:
     limit: int | None = None  # how many documents are wanted; None: all
     max_document_bytes: int = 2_000_000  # a longer SKILL.md is recorded without its content
     git_timeout: float = 300.0  # longest time of one git command, seconds
-    reach: Network = field(default_factory=Network)  # the network as the operator set it
+    network: Network = field(default_factory=Network)  # the network as the operator set it
 
     @property
     def limits(self) -> DocumentLimits:
@@ -42,7 +42,7 @@ class RemoteSource:
     exhaustive, gives_listings = False, True
 
     def __init__(self, spec: str, options: SourceOptions) -> None:
-        self.spec, self._root, self._reach, self._now = spec, options.root, options.reach, options.now
+        self.spec, self._root, self._network, self._now = spec, options.root, options.network, options.now
         self._usage = RequestUsage()
 
     def version(self) -> str | None:
@@ -56,7 +56,7 @@ class RemoteSource:
     @asynccontextmanager
     async def _client(self, url: str) -> AsyncGenerator[Http, None]:
         """Open a client; at its end its requests are counted, with the quota left at `url`."""
-        async with self._reach.open(self._root) as http:
+        async with self._network.open(self._root) as http:
             try:
                 yield http
             finally:

@@ -22,7 +22,7 @@ from tasks.models.llm.endpoint import Endpoint
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable
 from tasks.models.llm.question import Question
 from tasks.models.llm.reply import Reply, read_reply
-from tasks.models.llm.retry import of_status, retrying
+from tasks.models.llm.retry import of_status, retry_questions
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -161,7 +161,7 @@ class LlmClient:
         def retried() -> None:
             self.ledger.counts["retries"] += 1
 
-        tries = retrying(self.endpoint.retry, sleep=self._sleep, random=self._random, before=retried)
+        tries = retry_questions(self.endpoint.retry, sleep=self._sleep, random=self._random, before=retried)
         return await tries(self._send, question, dialect)
 
     async def _send(self, question: Question, dialect: Dialect) -> Reply:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storage.errors import WrongInput
-from tasks.models.llm.retry import LlmRetryPolicy
+from tasks.models.llm.retry import LLM_RETRY
+from tasks.models.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Endpoint:
     api_key: str = field(default="", repr=False)
     timeout: float = 120.0
     concurrency: int = 4
-    retry: LlmRetryPolicy = field(default_factory=LlmRetryPolicy)
+    retry: RetryPolicy = LLM_RETRY
     give_up_after: int = 8
 
     def __post_init__(self) -> None:

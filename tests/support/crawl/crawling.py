@@ -29,7 +29,7 @@ _URLS = {
 }
 
 
-def reach_of(environment: Mapping[str, str], **settings: float) -> Network:
+def network_of(environment: Mapping[str, str], **settings: float) -> Network:
     """Return the network of a marketplace's environment, with waiting switched off."""
     urls = {field: environment[name] for name, field in _URLS.items()}
     return Network(**urls, **{"request_delay": 0.0, "retry_wait_max": 0.0, **settings})  # type: ignore[arg-type]
@@ -41,12 +41,12 @@ class Crawler:
 
     Args:
         folder: The root's folder.
-        reach: The network.
+        network: The network.
         now: The night to come.
     """
 
     folder: Path
-    reach: Network
+    network: Network
     now: datetime = FIRST_NIGHT
     nights: int = field(default=0, init=False)
 
@@ -56,7 +56,7 @@ class Crawler:
 
     def crawl(self, spec: str = "skillsmp", limit: int | None = None, days: float = 1) -> SourceReport:
         """Crawl one source, then let `days` pass."""
-        opening = SourceOptions(self.root, self.now, limit, reach=self.reach)
+        opening = SourceOptions(self.root, self.now, limit, network=self.network)
         self.nights += 1
         report = collect(
             open_source(spec, opening), self.root, run_id=f"night-{self.nights}", now=self.now, limit=limit

@@ -13,7 +13,7 @@ from aiohttp import web
 from storage.root import Root
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.politeness import Politeness, QuotaBook
-from tasks.crawl.http.retry import RetryPolicy
+from tasks.models.retry import RetryPolicy
 
 P = ParamSpec("P")
 Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from storage.answers import Answers
 from tasks.models.llm.answer_cache import AnswerBook, open_book
 from tasks.models.llm.budget import Ledger
 from tasks.models.llm.endpoint import Endpoint
-from tasks.models.llm.retry import LlmRetryPolicy
+from tasks.models.llm.retry import LLM_RETRY
 from tasks.parse.classify.llm import LlmClassifier
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import FragmentInContext
@@ -23,7 +23,7 @@ _MISCHIEF = ("short", "extra", "prose", "wrong-ids", "twice", "seventh", "fenced
 _MISHAPS = ("rate", "500", "cut", "cut-stream", "stream", None, None)
 FAULTS = {*_MISCHIEF, *_MISHAPS} - {None}
 
-IMPATIENT = LlmRetryPolicy(wait_min=0.0, wait_max=0.0)
+IMPATIENT = replace(LLM_RETRY, wait_min=0.0, wait_max=0.0)
 
 
 def book_of(url: str, answers: Answers, ledger: Ledger | None = None, **settings: Any) -> AnswerBook:  # noqa: ANN401

@@ -135,7 +135,7 @@ def test_nor_what_a_refresh_saw_of_a_curated_list(kettles: Repository, crawler: 
     as_it_was = crawler.held()
     kettles.commit({"README.md": ENTRY.format("Boils nothing").encode()})
     (doc_id,) = as_it_was
-    options = SourceOptions(crawler.root, crawler.now, reach=crawler.reach)
+    options = SourceOptions(crawler.root, crawler.now, network=crawler.network)
     source, covers = open_part(LIST, Target(doc_id), options)
     collect_some(source, crawler.root, covers, run_id="one", now=crawler.now)
     assert crawler.held() != as_it_was

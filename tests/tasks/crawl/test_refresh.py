@@ -23,7 +23,9 @@ from tests.support.marketplace.world import World
 def refresh(crawler: Crawler, spec: str, target: str) -> SourceReport:
     """Refresh one target in one source, then let a day pass."""
     wanted = Target(target)
-    source, covers = open_part(spec, wanted, SourceOptions(crawler.root, crawler.now, reach=crawler.reach))
+    source, covers = open_part(
+        spec, wanted, SourceOptions(crawler.root, crawler.now, network=crawler.network)
+    )
     crawler.nights += 1
     report = collect_some(source, crawler.root, covers, run_id=f"night-{crawler.nights}", now=crawler.now)
     crawler.now += timedelta(days=1)

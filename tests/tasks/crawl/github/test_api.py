@@ -15,9 +15,9 @@ from tasks.crawl.github.responses import Commit, Metadata, NotModified
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.politeness import Politeness, QuotaBook
-from tasks.crawl.http.retry import RetryPolicy
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.bundle import SourceEntry
+from tasks.models.retry import RetryPolicy
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.objects import Submodule, link
 from tests.support.marketplace.repository import Repository

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from storage.root import Root
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.retry import RetryPolicy
+from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import Host, Reply, impatient, in_loop, says
 
 TEXT = b"Smoke the hive before you open it. " * 20_000

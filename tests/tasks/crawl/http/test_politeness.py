@@ -16,8 +16,8 @@ from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.politeness import Politeness, QuotaBook
 from tasks.crawl.http.quota import Quota
-from tasks.crawl.http.retry import RetryPolicy
 from tasks.crawl.http.secrets import Secret
+from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import NOON, Host, Reply, impatient, in_loop, says
 
 FINE = says("{}")

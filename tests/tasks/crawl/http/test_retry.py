@@ -12,7 +12,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.politeness import Politeness
-from tasks.crawl.http.retry import RetryPolicy
+from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import (
     NOON,
     Host,

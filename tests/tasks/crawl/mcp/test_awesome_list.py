@@ -141,12 +141,12 @@ def test_entries_of_sections_about_other_things_are_told_apart() -> None:
 class Nights:
     """Collects one list into a root, a night a call."""
 
-    def __init__(self, where: str, root: Path, **reach: Any) -> None:  # noqa: ANN401
+    def __init__(self, where: str, root: Path, **network: Any) -> None:  # noqa: ANN401
         self.where, self.root, self.night = where, Root(root), NIGHT
-        self.reach = Network(request_delay=0, retry_wait_max=0, **reach)
+        self.network = Network(request_delay=0, retry_wait_max=0, **network)
 
     def source(self) -> AwesomeListSource:
-        return AwesomeListSource(self.where, SourceOptions(self.root, self.night, reach=self.reach))
+        return AwesomeListSource(self.where, SourceOptions(self.root, self.night, network=self.network))
 
     def collect(self, limit: int | None = None) -> SourceReport:
         self.night += timedelta(days=1)

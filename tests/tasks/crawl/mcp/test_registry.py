@@ -37,8 +37,8 @@ class Nights:
             self.world.register(f"io.github.ann/kettle-{n:03}", description=f"Boils {n} litres")
 
     def source(self) -> McpRegistrySource:
-        reach = Network(mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0)
-        return McpRegistrySource(SourceOptions(self.root, self.night, reach=reach))
+        network = Network(mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0)
+        return McpRegistrySource(SourceOptions(self.root, self.night, network=network))
 
     def pass_days(self, days: int) -> None:
         self.night += timedelta(days=days)

@@ -10,7 +10,7 @@ import pytest
 
 from storage.parquet import read_frame
 from storage.schemas import RAW_DOCUMENTS
-from tests.support.crawl.crawling import Crawler, grows, reach_of
+from tests.support.crawl.crawling import Crawler, grows, network_of
 from tests.support.marketplace import github, github_json, malice
 from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.populate import populate
@@ -177,12 +177,12 @@ def test_a_repository_over_the_limit_is_taken_file_by_file_where_that_is_enough(
     garden: Repository, market: Marketplace, tmp_path: Path
 ) -> None:
     garden.pad_to(400_000)
-    reach = reach_of(market.environment(), archive_bytes=300_000)
-    small = Crawler(tmp_path / "small", reach)
+    network = network_of(market.environment(), archive_bytes=300_000)
+    small = Crawler(tmp_path / "small", network)
     report = small.crawl()
     assert (report.new, report.failed, len(small.held())) == (5, {"archive-too-large": 1}, 5)
     garden.commit({f"beds/{n}/SKILL.md": grows(f"plant-{n}") for n in range(40)})
-    many = Crawler(tmp_path / "many", reach)
+    many = Crawler(tmp_path / "many", network)
     assert many.crawl().failed == {"too-large": 45}
 
 

@@ -19,7 +19,7 @@ from tasks.models.llm.endpoint import Endpoint
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmDenied, LlmRefused, LlmUnavailable
 from tasks.models.llm.question import Question, Sampling
 from tasks.models.llm.reply import Reply
-from tasks.models.llm.retry import LlmRetryPolicy
+from tasks.models.retry import RetryPolicy
 from tests.support.llm.llm_server import Asked, Fault, LlmServer
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -140,7 +140,7 @@ def test_what_one_question_was_told_to_wait_the_others_wait_too(server: LlmServe
     assert [a.text for a in answers if isinstance(a, Reply)] == ["yes", "yes"]
     time = Time()
     server.fault = in_turn("rate-after", None)
-    client = client_of(server, time, retry=LlmRetryPolicy(tries=1), concurrency=1)
+    client = client_of(server, time, retry=RetryPolicy(tries=1), concurrency=1)
     failed, passed = ask_all(client, question(2), question(3))
     assert isinstance(failed, LlmUnavailable)
     assert isinstance(passed, Reply)
@@ -149,7 +149,7 @@ def test_what_one_question_was_told_to_wait_the_others_wait_too(server: LlmServe
 
 def test_a_server_that_asks_for_too_much_time_is_given_up(server: LlmServer) -> None:
     server.fault = in_turn("rate-after")
-    client = client_of(server, retry=LlmRetryPolicy(server_wait_max=5.0))
+    client = client_of(server, retry=RetryPolicy(server_wait_max=5.0))
     with pytest.raises(LlmUnavailable, match="rate-limited") as caught:
         ask(client, question())
     assert caught.value.retry_after == 7.0
@@ -166,7 +166,7 @@ def test_a_slow_answer_is_not_waited_for_beyond_its_deadline(server: LlmServer) 
 def test_after_the_last_try_the_failure_is_told(server: LlmServer) -> None:
     server.fault = in_turn("500", "500", "cut")
     with pytest.raises(LlmUnavailable, match="connection"):
-        ask(client_of(server, retry=LlmRetryPolicy(tries=3)), question())
+        ask(client_of(server, retry=RetryPolicy(tries=3)), question())
     assert server.requests == 3
 
 
@@ -278,7 +278,7 @@ def test_a_limit_across_processes_is_entered_around_each_question(server: LlmSer
 
 def test_a_server_that_is_down_is_not_asked_for_ever(server: LlmServer) -> None:
     server.fault = lambda _: "500"
-    client = client_of(server, concurrency=1, give_up_after=2, retry=LlmRetryPolicy(tries=2))
+    client = client_of(server, concurrency=1, give_up_after=2, retry=RetryPolicy(tries=2))
     failures = ask_all(client, *map(question, range(6)))
     assert [f.reason for f in failures if isinstance(f, LlmUnavailable)] == ["server"] * 2 + ["given-up"] * 4
     assert server.requests == 4
@@ -286,7 +286,7 @@ def test_a_server_that_is_down_is_not_asked_for_ever(server: LlmServer) -> None:
 
 def test_an_answer_in_between_renews_the_patience(server: LlmServer) -> None:
     server.fault = in_turn("500", None, "500", None)
-    client = client_of(server, concurrency=1, give_up_after=2, retry=LlmRetryPolicy(tries=1))
+    client = client_of(server, concurrency=1, give_up_after=2, retry=RetryPolicy(tries=1))
     answers = ask_all(client, *map(question, range(5)))
     assert [isinstance(answer, Reply) for answer in answers] == [False, True, False, True, True]
 

@@ -15,7 +15,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied
-from tasks.models.llm.retry import LlmRetryPolicy
+from tasks.models.retry import RetryPolicy
 from tasks.parse.classify.attribution import Typing, document_of
 from tasks.parse.classify.hybrid import HybridClassifier, HybridPoint, hybrid_curve
 from tasks.parse.classify.llm import ACCURACY, LlmClassifier, batches
@@ -156,7 +156,7 @@ def test_the_ceiling_leaves_the_rest_to_the_local_classifier(server: LlmServer, 
 
 def test_a_server_that_is_down_makes_the_typing_partial(server: LlmServer, answers: Answers) -> None:
     server.fault = lambda _: "500"
-    retry = LlmRetryPolicy(tries=2, wait_min=0, wait_max=0)
+    retry = RetryPolicy(tries=2, wait_min=0, wait_max=0)
     classifier = classifier_of(server.url, answers, concurrency=2, give_up_after=3, retry=retry)
     typing = classifier.type_all(fragments_of(8, 20))
     assert typing.fallbacks == Counter(unavailable=160)

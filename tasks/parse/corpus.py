@@ -1,4 +1,4 @@
-"""Keeps nodes and edges in step with the corpus, partition by partition."""
+"""Parses what changed in the corpus, partition by partition, and writes its nodes, edges and vectors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from tasks.parse.edges import infer_edges
 
 VECTORS = "state/vectors"
 DOCUMENTS_PER_BATCH = 100
+# A kill loses at most the work since the last write.
 _DOCUMENTS_PER_WRITE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ParsePlan:
-    """What parse is to do: partitions in batches of about 100 documents or more, and counts."""
+    """The partitions to parse, in batches of about 100 documents or more, and counts of documents."""
 
     batches: list[list[int]]
     todo: int
@@ -37,42 +38,43 @@ class ParsePlan:
 
 
 def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
-    """Return the digest of everything but the text that a parse depends on: `rules`, or `rules+vectors`.
+    """Return the digest of everything but the text on which a parse depends: `rules`, or `rules+vectors`.
 
-    A parse with vectors serves where one without is asked for, never the reverse.
+    A document parsed with vectors counts as parsed where none are asked for, never the reverse.
 
     Args:
         classifier: The classifier's versioned name, and what else types depend on.
         tokenizer: Revision of the tokenizer that counts tokens.
-        encoder: Revision of the encoder whose vectors make semantic edges; None parses without vectors.
+        encoder: Revision of the encoder of the vectors; None parses without vectors.
     """
     rules = hashlib.sha256(repr((STAGE_VERSION, classifier, tokenizer)).encode()).hexdigest()[:12]
     return rules if encoder is None else f"{rules}+{hashlib.sha256(encoder.encode()).hexdigest()[:12]}"
 
 
 def vectors_table(root: Root, dimension: int) -> PartitionedTable:
-    """Return the spool of nodes' vectors and states: left by parse for the index, gone when published."""
+    """Return the table that hands nodes' vectors and token states to the index, until these are published."""
     columns: dict[str, Any] = {
         "node_id": pl.String, "vector": pl.Array(pl.Float32, dimension), "states": pl.Binary,
     }  # fmt: skip
-    # What a run with another encoder, or another packing, left unpublished cannot be read as ours.
+    # Vectors that another encoder or another packing left unpublished cannot be read as these.
     folder = f"{VECTORS}/{dimension}-{packing()}"
     return PartitionedTable(root, folder, pl.Schema(columns), key="node_id", node_key=True)
 
 
 def _state(root: Root, rules: str, partitions: list[int] | None = None) -> pl.DataFrame:
-    """Return doc_id, wanted digest (null: no such document now) and digest parsed (null: not yet)."""
+    """Return doc_id, wanted digest (null: the document is gone) and parsed digest (null: not parsed)."""
     wanted = documents_table(root).read(partitions, ["doc_id", "body_hash", "kind"])
     wanted = wanted.filter(pl.col("kind") == "skill").select(
         "doc_id", wanted=pl.concat_str(pl.lit(f"{rules}:"), "body_hash")
     )
     state = wanted.join(parsed_table(root).read(partitions), on="doc_id", how="full", coalesce=True)
+    # A document parsed with vectors need not be parsed again without them.
     with_more = pl.col("digest").str.replace(r"\+[0-9a-f]+:", ":").eq(pl.col("wanted"))
     return state.with_columns(wanted=pl.when(with_more).then("digest").otherwise("wanted"))
 
 
 def plan_parse(root: Root, rules: str) -> ParsePlan:
-    """Return which partitions hold documents to parse, or nodes of documents that are gone."""
+    """Return the partitions with documents to parse, or with nodes of documents that are gone."""
     state = _state(root, rules)
     gone = state.filter(pl.col("wanted").is_null())
     todo = state.filter(pl.col("wanted").is_not_null(), pl.col("wanted").ne_missing(pl.col("digest")))
@@ -98,43 +100,42 @@ def parse_partitions(
     encoder: Encoder | None,
     dimension: int,
 ) -> dict[str, int]:
-    """Parse what is to be parsed in these partitions, in writes of at most 100 documents.
+    """Parse the documents of partitions (0 to 63) that changed, at most 100 of them a write.
 
     Args:
-        root: Where the corpus lies.
-        partitions: Partitions, 0 to 63.
-        rules: As `rules_digest` gives it.
+        root: The corpus.
+        partitions: As in `ParsePlan.batches`.
+        rules: As `rules_digest` returns it.
         classifier: Types the nodes; documents that it leaves unfinished are parsed again by the next run.
         tokenizer: Counts their tokens.
-        encoder: Makes the nodes' vectors, for semantic edges and the index; None leaves both for later.
+        encoder: Makes the nodes' vectors for semantic edges and the index; None makes neither.
         dimension: The vectors' length.
 
     Returns:
-        `documents`, `nodes` and `edges` parsed anew, `vectors` made, and `Typing.counts`.
+        Counts of `documents`, `nodes`, `edges` and `vectors` written, and `Typing.counts`.
     """
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
     writer = _ParseWriter(root, dimension)
-    writer.open(todo["doc_id"].to_list(), partitions)
-    writer.forget(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
+    writer.invalidate(todo["doc_id"].to_list(), partitions)
+    writer.delete(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
     for chunk in documents.iter_slices(_DOCUMENTS_PER_WRITE):
         found = parse_documents(dict(chunk.iter_rows()), classifier=classifier, tokenizer=tokenizer)
-        parsed = found.nodes
-        nodes = [n for rows in parsed.values() for n in rows]
-        made = None if encoder is None else encoded(encoder, [n.text for n in nodes])
-        edges = _edges(parsed, None if made is None else made[0])
-        late = found.typing.unfinished
+        parsed, late = found.nodes, found.typing.unfinished
+        texts = [node.text for nodes in parsed.values() for node in nodes]
+        made = None if encoder is None else encoded(encoder, texts)
         done = {d: _unfinished(digests[d], parsed[d]) if d in late else digests[d] for d in parsed}
-        writer.write(done, parsed, edges, nodes, made)
+        writer.write(done, parsed, _edges(parsed, None if made is None else made[0]), made)
         writer.counts.update(found.typing.counts())
     return dict(writer.counts)
 
 
 def _unfinished(digest: str, nodes: list[Node]) -> str:
-    """Return a digest that no plan takes for done, and that the index sees change with the types."""
+    """Return a digest that no plan takes for parsed."""
+    # It changes with the types, so that the index sees them change.
     types = repr([(n.node_type, n.classifier) for n in nodes])
     return f"{digest}?{hashlib.sha256(types.encode()).hexdigest()[:12]}"
 
@@ -149,26 +150,24 @@ def _edges(parsed: dict[str, list[Node]], vectors: Vectors | None) -> dict[str, 
 
 
 class _ParseWriter:
-    """Writes nodes, edges, vectors and, last, the digests that say they are there."""
+    """Writes nodes, edges, vectors and, last, the digests that mark their documents as parsed."""
 
     def __init__(self, root: Root, dimension: int) -> None:
         self.nodes, self.edges, self.parsed = nodes_table(root), edges_table(root), parsed_table(root)
         self.spool = vectors_table(root, dimension)
         self.counts: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
 
-    def open(self, doc_ids: list[str], partitions: list[int]) -> None:
-        """Have these taken for undone until they are written.
-
-        Else a kill in between could leave new nodes behind an old digest, to which the document may return,
-        or behind none, and no plan would see them when the document goes.
-        """
+    def invalidate(self, doc_ids: list[str], partitions: list[int]) -> None:
+        """Mark documents as not parsed until they are written."""
+        # Otherwise a kill could leave new nodes behind an old digest, to which the document may return, or
+        # behind none, so that no plan would see them when the document goes.
         rows = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
         rows = rows.join(self.parsed.read(partitions), on="doc_id", how="left")
         rows = rows.with_columns(pl.col("n_nodes", "n_edges").fill_null(0), digest=pl.lit(""))
         self.parsed.replace(doc_ids, rows.select(PARSED.names()))
 
-    def forget(self, doc_ids: list[str]) -> None:
-        """Remove all of documents that are gone."""
+    def delete(self, doc_ids: list[str]) -> None:
+        """Remove everything of documents that are gone."""
         for table in (self.nodes, self.edges, self.spool, self.parsed):
             table.replace(doc_ids, pl.DataFrame(schema=table.schema))
 
@@ -177,11 +176,11 @@ class _ParseWriter:
         digests: dict[str, str],
         parsed: dict[str, list[Node]],
         edges: dict[str, list[Edge]],
-        nodes: list[Node],
         vectors_and_states: tuple[Vectors, list[bytes]] | None,
     ) -> None:
-        """Put one chunk of documents in place."""
+        """Replace the rows of one chunk of documents; `digests` by doc_id mark them as parsed."""
         ids = list(parsed)
+        nodes = [n for rows in parsed.values() for n in rows]
         all_edges = [e for rows in edges.values() for e in rows]
         self.nodes.replace(ids, to_frame(nodes, NODES))
         self.edges.replace(ids, to_frame(all_edges, EDGES))
@@ -202,9 +201,9 @@ SKILLPAGER = {
 
 
 def node_type_mix(root: Root) -> list[dict[str, Any]]:
-    """Return a row a node type: how many nodes, their share in percent, and SkillPager's share."""
-    types = nodes_table(root).read(columns=["node_type"])
-    counts = dict(types.group_by("node_type").len().iter_rows())
+    """Return a row a node type: its number of nodes, their share in percent, and SkillPager's share."""
+    types = nodes_table(root).read(columns=["node_type"])["node_type"]
+    counts = dict(types.value_counts().iter_rows())
     total = max(sum(counts.values()), 1)
     return [
         {

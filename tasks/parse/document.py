@@ -1,4 +1,4 @@
-"""From bodies to their typed nodes."""
+"""Parses documents into nodes: segmented, typed in context, their tokens counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.parse.segment.segment import Fragment, segment
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocuments:
-    """The nodes of each document, in order, and what became of them when they were typed."""
+    """The nodes of each document, in order, and how they were typed."""
 
     nodes: dict[str, list[Node]]
     typing: Typing
@@ -28,13 +28,11 @@ def parse_document(doc_id: str, body: str, *, classifier: Classifier, tokenizer:
 def parse_documents(
     bodies: Mapping[str, str], *, classifier: Classifier, tokenizer: Tokenizer
 ) -> ParsedDocuments:
-    """Return the nodes of documents: segmented, typed in context, tokens counted.
+    """Return the nodes of documents; each node's `text` is `body[start:end]`, its `node_id` `doc_id#ordinal`.
 
     Args:
-        bodies: Canonical text by doc_id; each node's `text` is `body[start:end]`, its `node_id`
-            `doc_id#ordinal`.
-        classifier: Types the fragments of all documents, each with the fragments before and after it; one
-            whose answers come from several signs each node with the name of the one that typed it.
+        bodies: Canonical text by doc_id.
+        classifier: Types the fragments of all documents at once, each between its neighbours.
         tokenizer: Counts `n_tokens`.
     """
     fragments = {doc_id: segment(body).fragments for doc_id, body in bodies.items()}
@@ -48,7 +46,7 @@ def parse_documents(
 
 
 def in_context(doc_id: str, fragments: Sequence[Fragment]) -> list[FragmentInContext]:
-    """Return a document's fragments, in order, as classifiers take them: each between its neighbours."""
+    """Return a document's fragments, in order, each with the texts before and after it."""
     around = [None, *(fragment.text for fragment in fragments), None]
     return [
         FragmentInContext(

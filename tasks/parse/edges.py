@@ -1,4 +1,4 @@
-"""Edge inference of SkillPager, section 3.1: how the nodes of one document hang together."""
+"""Infers the edges between the nodes of one document, as in SkillPager, section 3.1."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from tasks.models.protocols import Vectors
 from tasks.parse.references import find_references
 
 _Positions = npt.NDArray[np.intp]
-# Rows of the similarity matrix that exist at one time: 512 by 5,000 nodes are 10 MB.
+# Rows of the similarity matrix that are computed at a time: 512 by 5,000 nodes take 10 MB.
 _ROWS = 512
-# A document of thousands of equal lines would otherwise have millions of edges.
+# Later nodes a node. A document of thousands of equal lines would otherwise have millions of edges.
 MOST_SIMILAR = 100
-# A step further on in the section is one that other text leads to.
+# Nodes. A step further on in its section follows from other text.
 FARTHEST_STEP = 12
 _DEPENDENCY = re.compile(
     r"\b(?:if|when|whenever|unless|until|once|after|before|prior|must|mustn't|only|requir\w+|need\w*"
-    r"|ensure|make sure"
-    r"|assum\w+|depends?|prerequisites?|preconditions?|installed|available|access|never|don't|do not"
-    r"|cannot|should"
-    r"|avoid|not|no|constraints?|trigger\w*)\b|必须|禁止|不要|前提|需要|如果|必要|場合|때",
+    r"|ensure|make sure|assum\w+|depends?|prerequisites?|preconditions?|installed|available|access|never"
+    r"|don't|do not|cannot|should|avoid|not|no|constraints?|trigger\w*)\b"
+    r"|必须|禁止|不要|前提|需要|如果|必要|場合|때",
     re.IGNORECASE,
 )
 # Headings over what holds for the whole skill.
@@ -34,8 +33,7 @@ _WHOLE_SKILL = re.compile(
     r"|前提|先决|触发|适用|何时"
     r"|^\W*(?:[\d.]+\s*)?(?:system |general )?requirements?\W*$|^\W*(?:triggers?|activation|trigger on)\W*$"
     r"|^\W*when (?:not )?to (?:use|apply|invoke|activate|trigger)(?: (?:this|it)\b.*)?\W*$"
-    r"|^\W*use (?:this|when)\b"
-    r"|^\W*when (?:not|this skill)\b|^\W*(?:do not|don't) use\b",
+    r"|^\W*use (?:this|when)\b|^\W*when (?:not|this skill)\b|^\W*(?:do not|don't) use\b",
     re.IGNORECASE,
 )
 
@@ -43,17 +41,17 @@ _WHOLE_SKILL = re.compile(
 def infer_edges(
     nodes: Sequence[Node], vectors: Vectors | None, *, semantic_threshold: float = 0.85
 ) -> list[Edge]:
-    """Return the edges between the nodes of one document (SkillPager, section 3.1).
+    """Return the edges between the nodes of one document, by type, source and destination.
 
-    In this order, each type by source and then destination: `sequence` joins neighbours; `semantic` goes from
-    the earlier to the later node of a pair whose cosine is above the threshold (weight: the cosine; at most
-    the 100 most similar later nodes a node); `reference` as `find_references` says; `condition` goes from a
-    precondition with a dependency cue to the step that it constrains. No edge joins a node to itself, and
-    `(src_id, dst_id, edge_type)` is unique. Weights are in (0, 1], and 1 where nothing is measured.
+    `sequence` joins neighbours. `semantic` joins each node to at most 100 later nodes, the most similar ones
+    whose cosine is above the threshold; its weight is the cosine. `reference` joins a node to those that it
+    mentions (see `find_references`), `condition` a precondition with a dependency cue to the step that it
+    constrains; the weight is 1 except for `semantic`. No edge joins a node to itself, and no two edges have
+    the same source, destination and type.
 
     Args:
         nodes: All nodes of one document, in document order.
-        vectors: Their unit vectors, shape `(len(nodes), dimension)`; None leaves `semantic` out.
+        vectors: Their unit vectors, shape `(len(nodes), dimension)`; None makes no `semantic` edges.
         semantic_threshold: SkillPager's tau, in [0, 1).
 
     Raises:
@@ -86,6 +84,7 @@ def _similar_pairs(vectors: Vectors, threshold: float) -> Iterator[tuple[int, in
     for top in range(0, len(vectors), _ROWS):
         block = vectors[top : top + _ROWS] @ vectors[top:].T
         rows, columns = np.nonzero(np.triu(block > threshold, k=1))
+        # Rounding makes the product of equal unit vectors slightly larger than 1.
         cosines = np.minimum(block[rows, columns], 1.0)
         if len(rows) and np.bincount(rows).max() > MOST_SIMILAR:
             kept = _closest(rows, columns, cosines)
@@ -102,33 +101,24 @@ def _closest(rows: _Positions, columns: _Positions, cosines: npt.NDArray[np.floa
 
 
 def _conditions(nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:
-    """Yield `(precondition, step)` for each precondition that shows a dependency cue.
+    """Yield `(precondition, step)` for each precondition that has a dependency cue.
 
-    What holds for the whole skill (it stands under a heading such as `Prerequisites` or `When to use`, or
-    before any step) constrains the first step after it, or the document's first where none comes after;
-    anything else the next step of its section or a subsection, at most 12 nodes on.
+    A precondition of the whole skill constrains the first step after it, or the document's first step if no
+    step comes after it; any other the next step of its section or a subsection, at most 12 nodes on.
     """
     steps = [k for k, node in enumerate(nodes) if node.node_type == "step"]
-    if not steps:
-        return
     for position, node in enumerate(nodes):
-        if node.node_type != "precondition" or not _depends(node):
+        if not steps or node.node_type != "precondition" or not _depends(node):
             continue
         after = bisect(steps, position)
-        if after == 0 or any(_WHOLE_SKILL.search(title) for title in node.heading_path[-2:]):
-            yield position, steps[after % len(steps)]
-        elif (
-            after < len(steps)
-            and steps[after] - position <= FARTHEST_STEP
-            and _within(nodes[steps[after]], node)
-        ):
-            yield position, steps[after]
-
-
-def _within(step: Node, node: Node) -> bool:
-    return step.heading_path[: len(node.heading_path)] == node.heading_path
+        step = steps[after % len(steps)]
+        section = node.heading_path
+        near = 0 < step - position <= FARTHEST_STEP and nodes[step].heading_path[: len(section)] == section
+        # What stands before any step, or under a heading such as `When to use`, holds for the whole skill.
+        if near or after == 0 or any(map(_WHOLE_SKILL.search, section[-2:])):
+            yield position, step
 
 
 def _depends(node: Node) -> bool:
-    """Tell whether the text, what leads into it, or its heading speaks of a dependency."""
-    return any(_DEPENDENCY.search(part) for part in (node.text, node.lead_in or "", *node.heading_path[-1:]))
+    """Tell whether the text, its lead-in or its heading has a dependency cue."""
+    return any(map(_DEPENDENCY.search, (node.text, node.lead_in or "", *node.heading_path[-1:])))

@@ -1,4 +1,4 @@
-"""Which nodes mention another node: by its section's title or number, or by the term that it defines."""
+"""Finds references: nodes that mention another by its section's title or number, or by its defined term."""
 
 from __future__ import annotations
 
@@ -8,40 +8,31 @@ from dataclasses import dataclass
 
 from storage.schemas import Node
 
-# A node that mentions more is a table of contents; a name of more words is a sentence.
+# A node that mentions more is a table of contents.
 MOST_REFERENCES = 8
+# Words; a longer title is a sentence.
 LONGEST_NAME = 8
+# Letters.
 SHORTEST_NAME = 4
-
-
-def _names(text: str) -> list[tuple[str, ...]]:
-    return [tuple(name.split("_")) for name in text.split()]
-
-
 # Too common for their mention to mean the one section or item that bears them.
-_COMMON = frozenset(
-    _names(
-        """about actions advanced after analysis api approach arguments architecture background bad before
-    benefits best_practice best_practices cause check checklist cli code command commands
-    common_issues common_mistakes common_patterns concept concepts config configuration
-    constraints context core_concepts core_principles correct data default dependencies
-    description design details development do_not documentation don't error error_handling
-    errors example examples expected_output false faq features file files file_structure format
-    getting_started goal goals good guide guidelines how how_it_works how_to_use implementation
-    important input inputs installation instructions integration introduction key_concepts
-    key_features limitations links main method methods mode name never next_steps note notes null
-    optional options output output_format outputs overview parameters pattern patterns
-    performance prerequisites principles problem process project_structure purpose quality
-    quick_reference quick_start quickstart reference references related related_resources
-    related_skills requirements required resources response result results review role rule
-    rules scope script scripts security see_also setup skill skills solution source status step
-    steps string structure summary support syntax task tasks template templates test testing tests
-    the_problem the_solution this_skill tips tools triggers troubleshooting true type types
-    usage usage_examples use use_case use_cases user user_input validation version warning what
-    when when_not_to_use when_to_use when_to_use_this_skill where why workflow workflows wrong
-    always"""
-    )
-)
+_COMMON_NAMES = """
+    about actions advanced after analysis api approach arguments architecture background bad before benefits
+    best_practice best_practices cause check checklist cli code command commands common_issues
+    common_mistakes common_patterns concept concepts config configuration constraints context core_concepts
+    core_principles correct data default dependencies description design details development do_not
+    documentation don't error error_handling errors example examples expected_output false faq features file
+    files file_structure format getting_started goal goals good guide guidelines how how_it_works how_to_use
+    implementation important input inputs installation instructions integration introduction key_concepts
+    key_features limitations links main method methods mode name never next_steps note notes null optional
+    options output output_format outputs overview parameters pattern patterns performance prerequisites
+    principles problem process project_structure purpose quality quick_reference quick_start quickstart
+    reference references related related_resources related_skills requirements required resources response
+    result results review role rule rules scope script scripts security see_also setup skill skills solution
+    source status step steps string structure summary support syntax task tasks template templates test
+    testing tests the_problem the_solution this_skill tips tools triggers troubleshooting true type types
+    usage usage_examples use use_case use_cases user user_input validation version warning what when
+    when_not_to_use when_to_use when_to_use_this_skill where why workflow workflows wrong always"""
+_COMMON = frozenset(tuple(name.split("_")) for name in _COMMON_NAMES.split())
 _Words = tuple[str, ...]
 _WORD = re.compile(r"[^\W_]+(?:['’_-][^\W_]+)*")
 _NUMBERED = re.compile(
@@ -63,7 +54,7 @@ _MARKED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The node that a name stands for, and the section (a heading path) whose nodes do not refer to it."""
+    """The node for which a name stands, and the section (a heading path) whose nodes do not refer to it."""
 
     position: int
     section: tuple[str, ...] | None
@@ -73,17 +64,17 @@ _Index = dict[_Words | str, _Target]
 
 
 def find_references(nodes: Sequence[Node]) -> list[tuple[int, int]]:
-    """Return `(position of the mention, position of what is mentioned)`, by position, each pair once.
+    """Return `(position of the node, position of the node it mentions)`, by position, each pair once.
 
-    A node is mentioned by the title of the section that it begins (word-bounded, in any case, markup and
-    numbering stripped), by that section's number (`Step 3`), or by the term that it defines: the bold or
-    `code` term that opens a list item or paragraph and is set off by a colon or dash. Names have 4 letters
-    or more (code terms 2) and at most 8 words. A name of one word counts only where the mention is marked
-    (code, bold, quoted, a link); a name that several nodes bear or that is common counts nowhere, and a
-    section's own nodes do not refer to it. Code blocks refer to nothing. At most 8 mentions a node, the
-    first in the text. Time is linear in the text.
+    A node is mentioned by the title of the section that it begins (whole words in any case, without markup
+    and numbering), by that section's number (`Step 3`), or by the term that it defines: the bold or `code`
+    term that opens a list item or paragraph before a colon or dash. Names have at least 4 letters (code terms
+    2) and at most 8 words. A mention of one word counts only if it is marked (code, bold, quoted, a link).
+    Common names, names of several nodes, mentions in code blocks and those of a section by its own nodes do
+    not count. A node has at most 8 references, the first in its text. Time is linear in the text.
     """
     index = _unambiguous([*_sections(nodes), *_terms(nodes)])
+    # A run of words is looked up only if a name begins with its first word.
     openings = frozenset(name[0] for name in index if isinstance(name, tuple))
     pairs: list[tuple[int, int]] = []
     for position, node in enumerate(nodes):
@@ -92,18 +83,18 @@ def find_references(nodes: Sequence[Node]) -> list[tuple[int, int]]:
         targets: dict[int, None] = {}
         for name in _mentions(node.text, openings):
             target = index.get(name)
-            if target and target.position != position and not _inside(node, target.section):
+            if target is None or target.position == position:
+                continue
+            section = target.section
+            if section is None or node.heading_path[: len(section)] != section:
                 targets.setdefault(target.position)
         pairs += [(position, target_position) for target_position in sorted([*targets][:MOST_REFERENCES])]
     return pairs
 
 
-def _inside(node: Node, section: tuple[str, ...] | None) -> bool:
-    return section is not None and node.heading_path[: len(section)] == section
-
-
 def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
-    """Return the names that stand for one node only; others are labels, such as a `Cause` a problem."""
+    """Return the names that stand for one node only."""
+    # Others are labels, such as `Cause` under each of several problems.
     index: _Index = {}
     several: set[_Words | str] = set()
     for name, target in named:
@@ -113,7 +104,8 @@ def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
 
 
 def _sections(nodes: Sequence[Node]) -> Iterator[tuple[_Words | str, _Target]]:
-    """Yield the names of each section with its first node; a title over all nodes is no section."""
+    """Yield the names of each section with its first node."""
+    # A title above all nodes is that of the document.
     whole = len({node.heading_path[:1] for node in nodes}) == 1
     before: tuple[str, ...] = ()
     for position, node in enumerate(nodes):
@@ -163,21 +155,17 @@ def _words(text: str) -> _Words:
 
 
 def _mentions(text: str, openings: frozenset[str]) -> list[_Words | str]:
-    """Return what a text may mention, in the order of its places.
-
-    That is each marked span, and each run of 2 to 8 words that begins as some name does.
-    """
+    """Return the marked spans of a text and its runs of 2 to 8 words that begin as a name, by their place."""
     found: list[tuple[int, _Words | str]] = []
     for marked in _MARKED.finditer(text):
-        code = marked["code"]
-        spans = [span for span in (marked["bold"], marked["quote"], marked["link"]) if span]
-        found += [(marked.start(), code.strip())] if code else []
-        found += [(marked.start(), _words(span)) for span in spans]
-        found += [(marked.start(), _words(marked["anchor"].replace("-", " ")))] if marked["anchor"] else []
+        if code := marked["code"]:
+            found.append((marked.start(), code.strip()))
+        anchor = (marked["anchor"] or "").replace("-", " ")
+        spans = (marked["bold"], marked["quote"], marked["link"], anchor)
+        found += [(marked.start(), _words(span)) for span in spans if span]
     words = [(match.start(), match[0].lower()) for match in _WORD.finditer(text)]
     for first, (start, word) in enumerate(words):
-        if word not in openings:
-            continue
-        run = tuple(follower for _, follower in words[first : first + LONGEST_NAME])
-        found += [(start, run[:length]) for length in range(2, len(run) + 1)]
+        if word in openings:
+            run = tuple(follower for _, follower in words[first : first + LONGEST_NAME])
+            found += [(start, run[:length]) for length in range(2, len(run) + 1)]
     return [name for _, name in sorted(found, key=lambda place: place[0])]

@@ -1,4 +1,4 @@
-"""Parse's Prefect tasks: the encoder's export, plan, a batch of partitions."""
+"""Prefect shells of parse: the export of the encoder, the plan, and a batch of partitions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded
 from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 
+# The global concurrency limit of questions to the language model, over all workers.
 LIMIT = "skillery-llm"
-
-"""The global concurrency limit that questions take a slot of, whichever worker asks them."""
 
 
 @task(name="prepare-encoder", cache_policy=NO_CACHE)
 def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
-    """Export the encoder to ONNX below the root where that has not been done; return its folder here."""
+    """Export the encoder to ONNX below the root unless that has been done; return its local folder."""
     place = Root(root)
     exported = exported_encoder(place.fetch("models"), encoder, precision)
     place.send(exported.relative_to(place.folder).as_posix())
@@ -39,7 +38,7 @@ def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
 def plan_parsing(
     root: str, encoder: str, *, with_vectors: bool, llm: LlmOptions | None = None
 ) -> dict[str, Any]:
-    """Decide which partitions hold documents to parse, and by which classifier."""
+    """Return the `ParsePlan` as a dict, with the name of the classifier."""
     plan = plan_parse(Root(root), _rules(encoder, llm, with_vectors=with_vectors))
     return {**asdict(plan), "classifier": classifier_name(embedded_name(careful=with_vectors), llm)}
 
@@ -49,7 +48,7 @@ def parse_batch(
     root: str, partitions: list[int], encoder: str, *, with_vectors: bool,
     llm: LlmOptions | None = None, before: Carried | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Segment, type, encode and link the documents of a few partitions; return counts and the account."""
+    """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""
     model, place = load_kept_encoder(root, encoder), Root(root)
     local = embedded_classifier(careful=with_vectors, look=KeptLook(place))
     with open_classifier(place, local, llm, before=before, slot=_slot(llm)) as opened:
@@ -69,7 +68,7 @@ def _rules(encoder: str, llm: LlmOptions | None, *, with_vectors: bool) -> str:
 
 
 def _slot(llm: LlmOptions | None) -> Slot:
-    """Return a slot of Prefect's global concurrency limit, where somebody has set it up."""
+    """Return what takes a slot of Prefect's global concurrency limit, if that limit exists."""
     if llm is None:
         return nullcontext
     with get_client(sync_client=True) as client, suppress(ObjectNotFound):

@@ -1,6 +1,6 @@
-"""The rules of the local classifier: named cues in a fragment's shape, wording and place.
+"""Finds the cues of the local classifier in a fragment's shape, wording and place.
 
-A cue that is found votes for or against each type, as `tasks.parse.train.local_model` learned it.
+A cue that is found votes for or against each type with the weights of `tasks.parse.train.local_model`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,12 @@ from tasks.parse.classify.lexicon import BEFORE_VERB, TOPICS, VERBS, as_words
 from tasks.parse.classify.patterns import CODE, HEADING, INSIDE, OPENINGS, TABLE
 from tasks.parse.classify.protocol import FragmentInContext
 
-# A type shows in how a fragment begins; reading on in long code and tables would only cost time.
+# Characters. A type shows in how a fragment begins; more of long code and tables would only cost time.
 _READ = 400
 _LENGTHS = (3, 6, 12, 24, 48, 96, 192, 400)
-# What a definition list says after its term: `**Term**: this part`.
+# The term of a definition: `**Term**: what it is`.
 _TERM = re.compile(r"(?:\*\*[^*\n]{1,80}\*\*|`[^`\n]{1,80}`|[^.:：\n]{1,40}(?=[:：]\s))\s*[:：–—-]*\s*(?=\S)")
-_AFTER_TERM = (
-    "code",
-    "quoted",
-    "gerund",
-    "third_person",
-    "if",
-    "article",
-    "lowercase",
-    "see",
-    "for",
-    "example",
-)
+_AFTER_TERM = as_words("code quoted gerund third_person if article lowercase see for example")
 _NOMINAL = re.compile(
     r"[a-z-]+(?:tions?|ments?|ity|ities|ness|ances?|ences?|ers?|ors?|ures?|ics|ology|isms?)$"
 )
@@ -41,51 +30,23 @@ _DETERMINERS = as_words(
 )
 _MARKER = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _WORD = re.compile(r"[a-z]+(?:[.'’-][a-z]+)*")
-# Which cues of a neighbour tell something about the fragment beside it.
-_ECHOED_OPENINGS = (
-    "checkbox",
-    "bold_only",
-    "bold_term",
-    "bold",
-    "code_term",
-    "code",
-    "tick",
-    "cross",
-    "link",
-    "if",
-    "gerund",
-    "user_wants",
-    "third_person",
-    "lowercase",
-    "article",
-    "title",
-)
-_ECHOED = frozenset(
-    {
-        *(
-            "has:colon_end",
-            "has:stop_end",
-            "verb",
-            "verb_later",
-            "verbless",
-            "verb_object",
-            "nominal",
-            "finite",
-        ),
-        *(f"opens:{name}" for name in _ECHOED_OPENINGS),
-    }
+# The cues of a neighbour that tell something about the fragment beside it.
+_ECHOED = as_words(
+    """has:colon_end has:stop_end verb verb_later verbless verb_object nominal finite opens:checkbox
+    opens:bold_only opens:bold_term opens:bold opens:code_term opens:code opens:tick opens:cross opens:link
+    opens:if opens:gerund opens:user_wants opens:third_person opens:lowercase opens:article opens:title"""
 )
 
 
-class _Reading(NamedTuple):
-    """What a text shows by itself: the cues of its shape, and the topics of its wording."""
+class _TextCues(NamedTuple):
+    """The cues of a text by itself: those of its shape, and the topics of its wording."""
 
     shape: tuple[str, ...]
     topics: tuple[str, ...]
 
 
 def _vocabulary() -> tuple[dict[str, list[tuple[str, str]]], list[tuple[str, str]], list[tuple[str, str]]]:
-    """Split the lexicon into `first word -> (phrase, topic)`, stems and terms without word boundaries."""
+    """Split the lexicon into `first word -> (phrase, topic)`, stems, and terms without word boundaries."""
     phrases: dict[str, list[tuple[str, str]]] = {}
     stems: list[tuple[str, str]] = []
     foreign: list[tuple[str, str]] = []
@@ -118,6 +79,7 @@ def _wording(text: str) -> tuple[list[str], tuple[str, ...]]:
     lowered = text.lower()
     words = _WORD.findall(lowered)
     found: set[str] = set()
+    # A phrase is looked for only where its first word occurs: most texts have few topics.
     for word in set(words):
         topics, phrases = _topics_of_word(word)
         found.update(topics)
@@ -128,7 +90,7 @@ def _wording(text: str) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _verbs(words: list[str]) -> Iterable[str]:
-    """Name the imperatives among words: one that opens the text, one that follows on."""
+    """Yield the cues of imperatives: one at the beginning, one later in the text, none."""
     opening = next((word for word in words[:3] if word not in BEFORE_VERB), "")
     if opening in VERBS:
         yield "verb"
@@ -139,7 +101,7 @@ def _verbs(words: list[str]) -> Iterable[str]:
 
 
 def _grammar(words: list[str]) -> Iterable[str]:
-    """Name what tells an instruction from a topic: what the first word looks like, and what follows it."""
+    """Yield the cues of the first two words and of length that tell an instruction from a topic."""
     if not words:
         return
     first, second = words[0], words[1] if len(words) > 1 else ""
@@ -155,7 +117,7 @@ def _grammar(words: list[str]) -> Iterable[str]:
 
 
 def _after_term(text: str) -> Iterable[str]:
-    """Name how a definition goes on after its term."""
+    """Yield the cues of a definition, read from behind its term."""
     term = _TERM.match(text)
     if not term:
         return
@@ -166,14 +128,14 @@ def _after_term(text: str) -> Iterable[str]:
 
 
 @lru_cache(maxsize=8192)
-def _read(text: str) -> _Reading:
+def _read(text: str) -> _TextCues:
     text = _MARKER.sub("", text, count=1) if _MARKER.match(text) else text
     words, topics = _wording(text)
     shape = [f"opens:{name}" for name, pattern in OPENINGS if pattern.match(text)]
     shape += [f"has:{name}" for name, pattern in INSIDE if pattern.search(text)]
     length = sum(len(text) > bound for bound in _LENGTHS)
     shape += [*_verbs(words), *_grammar(words), *_after_term(text), f"length:{length}"]
-    return _Reading(tuple(shape), topics)
+    return _TextCues(tuple(shape), topics)
 
 
 @lru_cache(maxsize=8192)
@@ -183,7 +145,7 @@ def _read_heading(title: str) -> tuple[str, ...]:
 
 
 def _block_of(text: str | None) -> str:
-    """Tell a neighbour's kind from its first characters, since nothing else of it is known."""
+    """Return a neighbour's kind of block, guessed from its first characters."""
     opening = text.lstrip()[:3] if text else ""
     if not opening:
         return "none"
@@ -194,40 +156,37 @@ def _block_of(text: str | None) -> str:
 
 @lru_cache(maxsize=8192)
 def _read_neighbour(text: str) -> tuple[str, ...]:
-    """Name what stands beside a fragment; one that ends in a colon leads into what comes after it."""
+    """Return the cues of a text beside a fragment."""
     block = _block_of(text)
     if block != "text":
         return (block,)
-    reading = _read(text)
-    leads = "has:colon_end" in reading.shape
-    return (
-        *(cue for cue in reading.shape if cue in _ECHOED),
-        *(f"leads:{topic}" if leads else topic for topic in reading.topics),
-    )
+    cues = _read(text)
+    # A text that ends in a colon announces what comes after it.
+    leads = "leads:" if "has:colon_end" in cues.shape else ""
+    return (*(cue for cue in cues.shape if cue in _ECHOED), *(leads + topic for topic in cues.topics))
 
 
 def _own(fragment: FragmentInContext) -> list[str]:
-    """Return the cues in a fragment's own text, which depend on the kind of block."""
+    """Return the cues of a fragment's own text, by its kind of block."""
     if fragment.block in ("code", "table"):
         patterns = CODE if fragment.block == "code" else TABLE
         text = fragment.text.lstrip()[:_READ]
         return [f"{fragment.block}:{name}" for name, pattern in patterns if pattern.search(text)]
-    reading = _read(fragment.text[:_READ])
-    return [*reading.shape, *(f"topic:{topic}" for topic in reading.topics)]
+    cues = _read(fragment.text[:_READ])
+    return [*cues.shape, *(f"topic:{topic}" for topic in cues.topics)]
 
 
 def find_cues(fragment: FragmentInContext) -> list[str]:
-    """Return the names of the cues found in a fragment, in a fixed order, each once.
-
-    A block other than `list_item`, `code` and `table` is read as prose.
-    """
+    """Return the names of the cues of a fragment, in a fixed order, each once."""
     path = fragment.heading_path
+    # HTML, and any other block, is read as prose.
     block = fragment.block if fragment.block in ("list_item", "code", "table") else "prose"
     found = ["any", f"block:{block}", f"depth:{min(len(path), 3)}", *_own(fragment)]
+    # The order of the cues is that in which their weights are added, which decides the last bits.
     places = {"heading": path[-1:], "above": path[-2:-1], "top": path[:-2]}
     for place, titles in places.items():
         found += [f"{place}:{cue}" for title in titles for cue in _read_heading(title[:_READ])]
-    found += [f"previous:{cue}" for cue in _read_neighbour((fragment.previous or "")[:_READ])]
-    found += [f"next:{cue}" for cue in _read_neighbour((fragment.next or "")[:_READ])]
+    for place, text in (("previous", fragment.previous), ("next", fragment.next)):
+        found += [f"{place}:{cue}" for cue in _read_neighbour((text or "")[:_READ])]
     found += [f"path:{cue}" for title in path for cue in _read_heading(title[:_READ])]
     return list(dict.fromkeys(found))

@@ -1,7 +1,7 @@
-"""The wording by which the local classifier tells the types: topics and imperative verbs, as data.
+"""The lexicon of the local classifier: imperative verbs and topics, by which it tells node types.
 
-In a topic, `stem*` is any word that begins so, and `two_words` a phrase. Terms of scripts without spaces
-between words are found anywhere. Languages other than English are covered where a few terms carry far.
+In a topic, `stem*` is any word with that stem, and `two_words` a phrase. Terms of scripts without spaces
+between words are found anywhere. Of other languages than English it has the few terms that say most.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ def as_words(text: str) -> frozenset[str]:
 
 
 VERBS = as_words(
-    """accept acknowledge act activate adapt add adjust adopt advise aim alert align allow analyse analyze
+    """
+    accept acknowledge act activate adapt add adjust adopt advise aim alert align allow analyse analyze
     anchor annotate append apply archive ask assemble assert assess assign assume attach attempt attribute
     audit augment avoid back balance base batch become begin bind block book boot borrow break bring build
     bump bundle cache calculate call cancel capture cast centralize chain challenge check choose chunk cite
@@ -53,38 +54,37 @@ VERBS = as_words(
     uncomment understand undo unify uninstall unset unzip update upgrade upload upsert use validate value
     vary verify view visit wait walk want warn watch weigh work wrap write"""
 )
-# What may stand before an imperative without changing that it is one.
+# Words that may stand before an imperative: "then open", "always wait".
 BEFORE_VERB = as_words(
     "first then next finally now always please also only optionally carefully explicitly immediately"
 )
 TOPICS: dict[str, str] = {
     "error": "error* fail* exception* crash* broken timeout* 错误 失败 エラー 오류",
-    "trouble": "troubleshoot* debug* stuck hangs remediat* degradation contingenc* fallback*"
-    " recover* retry retries rollback workaround* 故障",
+    "trouble": "troubleshoot* debug* stuck hangs remediat* degradation contingenc* fallback* recover* retry"
+    " retries rollback workaround* 故障",
     "cause": "symptom* cause* fix fixes fixed solution* issue* problem* diagnos* mitigation* 问题 解决",
     "pitfall": "pitfall* gotcha* mistake* antipattern* anti-pattern* anti_pattern red_flag wrong trap traps"
     " smell* caveat* 陷阱",
     "prerequisite": "prerequisite* pre-requisite* requirement* precondition* preflight pre-flight"
-    " dependencies"
-    " 前提 先决",
-    "require": "require* must need needs mandatory only_if only_when only_after credential* api_key"
-    " 必须 必要",
-    "when": "when_to use_when use_if use_this trigger* activat* invoke_when applies_when"
-    " 触发 何时 使用场景 适用",
-    "when_not": "when_not not_use not_to_use don't_use not_for out_of_scope"
-    " skip_if skip_when non-goal* 不适用",
-    "forbid": "never must_not mustn't do_not don't don'ts cannot can't"
-    " should_not shouldn't avoid forbidden prohibited not_allowed no 禁止 不要 不得 しない 금지",
+    " dependencies 前提 先决",
+    "require": "require* must need needs mandatory only_if only_when only_after credential* api_key 必须"
+    " 必要",
+    "when": "when_to use_when use_if use_this trigger* activat* invoke_when applies_when 触发 何时 使用场景"
+    " 适用",
+    "when_not": "when_not not_use not_to_use don't_use not_for out_of_scope skip_if skip_when non-goal*"
+    " 不适用",
+    "forbid": "never must_not mustn't do_not don't don'ts cannot can't should_not shouldn't avoid forbidden"
+    " prohibited not_allowed no 禁止 不要 不得 しない 금지",
     "constraint": "constraint* limitation* restriction* boundar* guardrail* safety hard_rules"
     " non-negotiable* critical important permission* 约束 限制 制約",
     "example": "example* e.g for_instance sample* demo demos snippet* such_as look_like looks_like scenario*"
     " input output user good bad 示例 例如 例子",
     "template": "template* format structure layout skeleton boilerplate pattern* 模板 格式",
     "param": "param params parameter* arg args argument* option* flag flags switch* field* setting* config"
-    " configuration env environment_variable* propert* attribute* variable* inputs schema frontmatter props"
-    " key keys threshold* 参数 选项 配置 字段",
-    "default": "default* optional required string boolean bool int integer number array enum nullable min max"
-    " minimum maximum range allowed valid_values 默认 可选",
+    " configuration env environment_variable* propert* attribute* variable* inputs schema frontmatter"
+    " props key keys threshold* 参数 选项 配置 字段",
+    "default": "default* optional required string boolean bool int integer number array enum nullable min"
+    " max minimum maximum range allowed valid_values 默认 可选",
     "steps": "step* workflow* process procedure* instruction* phase* how_to quick_start quickstart"
     " getting_started setup installation playbook* protocol stage* execution implement* task* action*"
     " 步骤 流程 操作 手順",
@@ -93,12 +93,12 @@ TOPICS: dict[str, str] = {
     "practice": "best_practice* guideline* rule* tip tips recommendation* convention* standard* dos"
     " principle* strateg* style technique* 最佳实践 原则 规范",
     "overview": "overview introduction about background purpose what concept* philosophy summary description"
-    " feature* capabilit* architecture why how_it_works role identity mission goal* benefit* scope persona"
-    " 概述 简介 背景 功能 概要",
+    " feature* capabilit* architecture why how_it_works role identity mission goal* benefit* scope"
+    " persona 概述 简介 背景 功能 概要",
     "pointer": "reference* resource* related see_also further_reading link* docs documentation learn_more"
     " bundled file files integration* skills scripts next_steps see 参考 相关 資料",
-    "commands": "command* usage cli cheatsheet quick_reference syntax api endpoint* tool tools quer*"
-    " 命令 用法",
+    "commands": "command* usage cli cheatsheet quick_reference syntax api endpoint* tool tools quer* 命令"
+    " 用法",
     "output": "output* deliverable* result* artifact* report return* response success metric* kpi* 输出",
     "levels": "level* type* categor* tier* severit* priorit* matrix comparison decision* mode* version*"
     " changelog status history author licen*",

@@ -1,4 +1,4 @@
-"""The patterns behind the cues: how texts, code, tables and headings open, and what is in them."""
+"""The patterns behind the cues: how texts, code, tables and headings begin, and what they contain."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ def _compiled(patterns: dict[str, str]) -> Patterns:
     return tuple((name, re.compile(pattern)) for name, pattern in patterns.items())
 
 
-# Looked for at the beginning only.
+# Matched at the beginning of a text only.
 OPENINGS = _compiled({
     "checkbox": r"\[[ xX]?\]",
     "bold_only": r"\*\*[^*]+\*\*[:：]?\s*$",
     "bold_term": r"\*\*[^*\n]{1,60}?(?::\*\*|\*\*\s*[:：–—(-])",
     "bold": r"\*\*",
     "label": r"(?i)\*\*(?:note|source|version|role|goal|objective|purpose|author|status|impact|file"
-    r"|location|input"
-    r"|output|result|key)\b",
+    r"|location|input|output|result|key)\b",
     "warning": r"(?i)(?:>\s*)?(?:⚠️?\s*)?\**(?:important|critical|warning|caution|must|required?|rule"
     r"|stop)\b",
     "code_term": r"`[^`\n]+`\s*(?:\([^)]*\))?\s*[:：–—=→(-]",
@@ -38,8 +37,7 @@ OPENINGS = _compiled({
     "arrow": r"→|->|=>|➜",
     "gerund": r"(?i)\**[a-z-]{2,}ing\b",
     "user_wants": r"(?i)(?:the )?(?:user|you|working|creating|building|needs?|wants?|asked|reviewing"
-    r"|setting|writing"
-    r"|implementing|adding|designing|debugging)\b",
+    r"|setting|writing|implementing|adding|designing|debugging)\b",
     "third_person": r"(?i)\**(?!this|does|is|has|its|as|us|was|plus|class|access|process"
     r"|pass)[a-z]+s\b [a-z]",
     "if": r"(?i)\**(?:if|when|whenever|unless|where|in case)\b",
@@ -49,22 +47,21 @@ OPENINGS = _compiled({
     "article": r"(?i)(?:the|this|these|it|they|an?|each|all|both|most|there|we|our|skills?|your)\b",
     "you_are": r"(?i)(?:you are|act as|you're|your role|you have)\b",
     "see": r"(?i)\**(?:see|refer to|read more|consult|for (?:more|details|full|complete))\b",
-    "example": r"(?i)\**(?:examples?|input|output|user|good|bad|before|after|request|response|sample"
-    r"|usage|wrong|right"
-    r"|correct|incorrect|scenario|prompt|query)\b[^:\n]{0,20}:",
+    "example": r"(?i)\**(?:examples?|input|output|user|good|bad|before|after|request|response|sample|usage"
+    r"|wrong|right|correct|incorrect|scenario|prompt|query)\b[^:\n]{0,20}:",
     "lowercase": r"[a-z]",
     "title": r"[A-Z][\w-]+(?: [A-Z&][\w-]*)+\s*$",
     "foreign": r"[^A-Za-z]*[^\x00-\u024f\u2000-\u2bff]",
     "foreign_term": r"\**[^\x00-\u024f:：]{1,20}\**[:：]",
 })  # fmt: skip
-# Looked for anywhere.
+# Searched for in the whole text.
 INSIDE = _compiled({
     "colon_end": r"[:：]\**\s*$",
     "stop_end": r"[.。!]\**\s*$",
     "question_end": r"\?\s*$",
     "code": r".`[^`\n]+`",
-    "command": r"`(?:npm|npx|pip|git|docker|python3?|bash|curl|make|cargo|go|uv|pnpm|yarn|kubectl|gh"
-    r"|brew|/)[^`]*`",
+    "command": r"`(?:npm|npx|pip|git|docker|python3?|bash|curl|make|cargo|go|uv|pnpm|yarn|kubectl|gh|brew"
+    r"|/)[^`]*`",
     "link": r"\]\(|https?://",
     "quote": r".[\"“「][^\"”」\n]{2,}[\"”」]",
     "arrow": r"→|->|=>|➜|⇒",
@@ -75,6 +72,7 @@ INSIDE = _compiled({
     "enumeration": r",[^,.]+,[^,.]+",
     "lines": r"\n",
 })  # fmt: skip
+# The language named behind the fence tells a command to run from an example to read.
 CODE = _compiled({
     "shell": r"(?i)\A[`~]{3,}\s*(?:bash|sh|shell|zsh|console|powershell|cmd)\b",
     "unnamed": r"\A[`~]{3,}\s*\n|\A(?!```|~~~)",
@@ -82,8 +80,7 @@ CODE = _compiled({
     "data": r"(?i)\A[`~]{3,}\s*(?:json|ya?ml|toml|ini|env|csv)\b",
     "diagram": r"\A[`~]{3,}\s*(?:mermaid|dot|plantuml)\b|[├└│┌▼↓]",
     "program": r"(?i)\A[`~]{3,}\s*(?:python|py|[jt]sx?|typescript|javascript|java|go|rust|ruby|php|c\w*"
-    r"|swift|kotlin"
-    r"|sql)\b",
+    r"|swift|kotlin|sql)\b",
     "one_line": r"\A[^\n]*\n[^\n]*\n[^\n]*\Z",
     "few_lines": r"\A[^\n]*(?:\n[^\n]*){2,4}\Z",
     "long": r"\A[^\n]*(?:\n[^\n]*){14}",
@@ -91,21 +88,22 @@ CODE = _compiled({
     "verdict": r"(?i)❌|✅|\b(?:wrong|bad|good|correct)\b",
     "tasks": r"(?m)^\s*(?:(?:[Tt]ask|[Ss]kill|Agent|Read|Grep|Glob)\s*\(|\d+\.|- \[ \])",
     "if_then": r"(?mi)^\s*(?:if|when|else|step \d)\b",
-    "install": r"(?i)\b(?:npm i|pip3? install|brew install|apt(?:-get)? install|uv add|go install|cargo add)",
+    "install": r"(?i)\b(?:npm i|pip3? install|brew install|apt(?:-get)? install|uv add|go install"
+    r"|cargo add)",
     "placeholder": r"<[a-z][\w -]*>|\{[A-Za-z_ ]+\}|\[[A-Z][\w ]+\]|\$[A-Z{]",
 })  # fmt: skip
+# The header row names what a table holds; few look into the rows.
 TABLE = _compiled({
-    "param": r"(?i)\A[^\n]*\b(?:flags?|options?|param|arg|fields?|variables?|propert|settings?"
-    r"|defaults?|type|required"
-    r"|values?|keys?|env|config|token)",
+    "param": r"(?i)\A[^\n]*\b(?:flags?|options?|param|arg|fields?|variables?|propert|settings?|defaults?"
+    r"|type|required|values?|keys?|env|config|token)",
     "error": r"(?i)\A[^\n]*\b(?:errors?|issues?|problems?|symptoms?|causes?|fix|solutions?|mistakes?"
-    r"|pitfalls?|anti"
-    r"|resolution|recovery|failure|wrong|excuse|rationali|reality)",
+    r"|pitfalls?|anti|resolution|recovery|failure|wrong|excuse|rationali|reality)",
     "step": r"(?i)\A[^\n]*\b(?:steps?|action|do|check|task|phase|then|how)\b",
     "example": r"(?i)\A[^\n]*\b(?:examples?|input|output|before|after|bad|good)\b",
-    "condition": r"(?i)\A[^\n]*\b(?:when|condition|requirement|prerequisite|trigger|must|scenario|situation)",
-    "pointer": r"(?i)\A[^\n]*\b(?:file|reference|resource|skill|document|purpose|description|topic"
-    r"|command|load)",
+    "condition": r"(?i)\A[^\n]*\b(?:when|condition|requirement|prerequisite|trigger|must|scenario"
+    r"|situation)",
+    "pointer": r"(?i)\A[^\n]*\b(?:file|reference|resource|skill|document|purpose|description|topic|command"
+    r"|load)",
     "flags": r"`-{1,2}[a-z]",
     "constants": r"`[A-Z][A-Z0-9]+_[A-Z0-9_]+`",
 })  # fmt: skip

@@ -1,4 +1,4 @@
-"""The words of a fragment and of what stands around it, as named features."""
+"""The words of a fragment, its headings and its neighbours, as named features."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from itertools import pairwise
 
 from tasks.parse.classify.protocol import FragmentInContext
 
-# Types show early; further reading would cost time.
+# Characters and words that are read. Types show early, so that more would only cost time.
 _READ, _WORDS = 400, 60
 _READ_BESIDE, _WORDS_BESIDE = 150, 12
 _TOKEN = re.compile(r"[a-z]+(?:['’-][a-z]+)*|[^\sa-z0-9]|\d+")
 
 
 def find_words(fragment: FragmentInContext) -> list[str]:
-    """Return the words found, each named by its place, each once, in alphabetical order.
+    """Return the words, each named by its place, each once, in alphabetical order.
 
-    Words and pairs of words of the text (`t`, `c` in code) and of its headings from the innermost outwards
-    (`h`, `a`, `p`), the first three words of the text, and words of the neighbours.
+    They are words and pairs of words of the text (`t`, in code `c`) and of its headings from the innermost
+    outwards (`h`, `a`, `p`), the first three words of the text, and words of the neighbours.
     """
     found = set(_own(fragment))
     titles = fragment.heading_path[::-1]

@@ -9,17 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed
+from tasks.parse.classify.protocol import Classifier, FragmentInContext, Fragments, Typed
 
+# The reasons for which asking ended early: a later run asks about what they left.
 EARLY = ("budget", "unavailable")
-
-"""The reasons for which asking ended early: a later run asks for what they left."""
-
+# Begins the keys of `Typing.counts` that count fallbacks by reason.
 FALLBACKS = "fallbacks: "
-
-"""Begins the names under which `Typing.counts` has fallbacks by reason."""
-
-_AT_ONCE = 512  # fragments, between two reports
+_AT_ONCE = 512  # fragments between two reports
 Documents = Sequence[str | None]
 Report = Callable[[int, int], None]
 _ORDINAL = re.compile(r"#\d+$")
@@ -34,14 +30,14 @@ class TypedBy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """What became of fragments, in order.
+    """How fragments were typed.
 
     Args:
-        rows: One a fragment.
-        asked: Fragments that a language model was to type.
-        fallbacks: Of these, how many it did not, by reason: `rejected` (no answer for it alone passed the
-            checks), `refused` (too long, or refused by the server, even alone), `budget`, `unavailable`.
-        unfinished: Documents with fragments that a later run would ask about: `budget` and `unavailable`.
+        rows: One a fragment, in order.
+        asked: Number of fragments sent to a language model.
+        fallbacks: Number of these that it did not type, by reason: `rejected` (no answer for the fragment
+            alone passed the checks), `refused` (too long, or refused by the server), `budget`, `unavailable`.
+        unfinished: Documents with fragments left for `budget` or `unavailable`; a later run asks again.
     """
 
     rows: list[TypedBy]
@@ -55,52 +51,48 @@ class Typing:
         return any(self.fallbacks[reason] for reason in EARLY)
 
     def counts(self) -> Counter[str]:
-        """Return `asked`, `unfinished` (documents) and `fallbacks: <reason>`, each where it is not zero."""
+        """Return `asked`, `unfinished` (documents) and `fallbacks: <reason>`, without those that are 0."""
         by_reason = {FALLBACKS + reason: n for reason, n in self.fallbacks.items()}
         return +Counter({"asked": self.asked, "unfinished": len(self.unfinished), **by_reason})
 
 
 class AttributedClassifier(ABC):
-    """A classifier of which several have a hand in the answers: each row says who gave it."""
+    """A classifier that combines several; each row names the one that typed it."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The identity of the whole; each row names the classifier that typed it."""
+        """The name of the combination."""
 
-    @abstractmethod
     def type_all(
-        self,
-        fragments: Sequence[FragmentInContext],
-        documents: Documents | None = None,
-        report: Report | None = None,
+        self, fragments: Fragments, documents: Documents | None = None, report: Report | None = None
     ) -> Typing:
-        """Type fragments of any number of documents, many batches at once; call it for many documents.
+        """Type the fragments of any number of documents, many batches at once.
 
         Args:
             fragments: Those of one document stand together, in document order.
             documents: The document of each; None: what stands before `#` and a number in its id, if any.
-            report: Told of fragments done and in all.
+            report: Called with the number of fragments done and in all.
 
         Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
+            LlmDenied: The server rejects the key, or has no such model.
         """
+        owners = [document_of(fragment) for fragment in fragments] if documents is None else documents
+        return self._type(fragments, owners, report)
 
-    def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
-        """Return one answer a fragment, in order; `type_all` also says who gave it."""
+    @abstractmethod
+    def _type(self, fragments: Fragments, documents: Documents, report: Report | None) -> Typing: ...
+
+    def classify(self, fragments: Fragments) -> list[Typed]:
+        """Return one answer a fragment, in order, without the names that `type_all` adds."""
         return [row.typed for row in self.type_all(fragments).rows]
 
 
 def typed_by(
-    classifier: Classifier,
-    fragments: Sequence[FragmentInContext],
-    documents: Documents | None = None,
+    classifier: Classifier, fragments: Fragments, documents: Documents | None = None,
     report: Report | None = None,
-) -> Typing:
-    """Type fragments by a classifier of either kind: one that answers alone signs each row itself.
-
-    Arguments as `AttributedClassifier.type_all`.
-    """
+) -> Typing:  # fmt: skip
+    """Type fragments by any classifier; arguments as `AttributedClassifier.type_all`."""
     if isinstance(classifier, AttributedClassifier):
         return classifier.type_all(fragments, documents, report)
     rows: list[TypedBy] = []
@@ -114,12 +106,12 @@ def typed_by(
 
 
 def document_of(fragment: FragmentInContext) -> str | None:
-    """Return the document that a node's id names; None for an id of another kind."""
+    """Return the document in a node's id; None for an id of another kind."""
     name = _ORDINAL.sub("", fragment.fragment_id)
     return None if name == fragment.fragment_id else name
 
 
 def document_in(line: Mapping[str, Any], fragment: FragmentInContext) -> str | None:
-    """Return the document of a fragment read from a line: the line's `doc_id`, else what its id names."""
+    """Return the document of a fragment read from a line: the line's `doc_id`, else the one in its id."""
     given = line.get("doc_id")
     return given if isinstance(given, str) else document_of(fragment)

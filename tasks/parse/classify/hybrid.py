@@ -6,25 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.errors import WrongInput
-from tasks.parse.classify.attribution import (
-    AttributedClassifier,
-    Documents,
-    Report,
-    TypedBy,
-    Typing,
-    document_of,
-)
+from tasks.parse.classify.attribution import AttributedClassifier, Documents, Report, TypedBy, Typing
 from tasks.parse.classify.llm import LlmClassifier
-from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed
+from tasks.parse.classify.protocol import Classifier, Fragments, Typed
 
 
 class HybridClassifier(AttributedClassifier):
-    """Sends the fragments that the local classifier is unsure of to a language model.
+    """Asks a language model about the fragments whose local confidence is below a threshold.
 
     Args:
-        local: Types every fragment.
-        llm: Types those again whose local confidence is under the threshold.
-        threshold: In [0, 1]; 0 sends none, 1 all.
+        local: Types every fragment first.
+        llm: Types again those below the threshold.
+        threshold: In [0, 1]; 0 asks about none, 1 about all.
 
     Raises:
         WrongInput: The threshold is out of its range.
@@ -38,29 +31,23 @@ class HybridClassifier(AttributedClassifier):
 
     @property
     def name(self) -> str:
-        """The identity of the pair."""
+        """The name of the pair."""
         return hybrid_name(self.local.name, self.threshold, self.llm.name)
 
-    def type_all(
-        self,
-        fragments: Sequence[FragmentInContext],
-        documents: Documents | None = None,
-        report: Report | None = None,
-    ) -> Typing:
-        """Type fragments as every attributed classifier does; `report` counts those sent."""
-        names = [document_of(f) for f in fragments] if documents is None else list(documents)
+    def _type(self, fragments: Fragments, documents: Documents, report: Report | None) -> Typing:
         rows = [TypedBy(typed, self.local.name) for typed in self.local.classify(fragments)]
         unsure = [k for k, row in enumerate(rows) if row.typed.confidence < self.threshold]
+        # Without fragments to ask about, the answers kept are not opened.
         if not unsure:
             return Typing(rows)
-        sent = self.llm.type_all([fragments[k] for k in unsure], [names[k] for k in unsure], report)
+        sent = self.llm.type_all([fragments[k] for k in unsure], [documents[k] for k in unsure], report)
         for place, row in zip(unsure, sent.rows, strict=True):
             rows[place] = row
         return Typing(rows, len(unsure), sent.fallbacks, sent.unfinished)
 
 
 def merged(local: Sequence[TypedBy], llm: Sequence[TypedBy], threshold: float) -> list[TypedBy]:
-    """Return the rows that a hybrid gives, from those of both classifiers for all fragments."""
+    """Return a hybrid's rows, given those of both classifiers for all fragments."""
     pairs = zip(local, llm, strict=True)
     return [asked if own.typed.confidence < threshold else own for own, asked in pairs]
 
@@ -72,7 +59,7 @@ def hybrid_name(local: str, threshold: float, llm: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HybridPoint:
-    """One threshold: the share of fragments sent, and the accuracy of all."""
+    """A hybrid's threshold, the share of fragments sent to the model, and the accuracy over all."""
 
     threshold: float
     sent: float
@@ -82,14 +69,7 @@ class HybridPoint:
 def hybrid_curve(
     gold: Sequence[str], local: Sequence[Typed], llm: Sequence[str], thresholds: Sequence[float]
 ) -> list[HybridPoint]:
-    """Return, for each threshold, the share sent and the accuracy, from one pass of both classifiers.
-
-    Args:
-        gold: The true types.
-        local: The local classifier's answers, in the same order.
-        llm: The model's labels, in the same order.
-        thresholds: In [0, 1].
-    """
+    """Return the point of each threshold in [0, 1], from the true types and both classifiers' answers."""
     points = []
     for threshold in thresholds:
         sent = [typed.confidence < threshold for typed in local]

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field, write_lines
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentInContext:
-    """A piece of a document with what stands around it; no heading path means above the first heading."""
+    """A piece of a document with the texts around it; no heading path means above the first heading."""
 
     fragment_id: str
     heading_path: tuple[str, ...]
@@ -23,22 +26,32 @@ class FragmentInContext:
     next: str | None
 
 
+Fragments = Sequence[FragmentInContext]
+
+
 class Typed(NamedTuple):
-    """A fragment's type, one of `storage.schemas.NODE_TYPES`, and how sure the classifier is, in (0, 1)."""
+    """A fragment's type, one of `storage.schemas.NODE_TYPES`, and the classifier's confidence, in (0, 1)."""
 
     node_type: str
     confidence: float
 
 
 class Classifier(Protocol):
-    """Types fragments as in SkillPager, section 3.1; `name` is stored with each row, hence versioned."""
+    """Types fragments as in SkillPager, section 3.1."""
 
     @property
     def name(self) -> str:
-        """The identity under which this classifier's answers are recorded, such as `rules-1`."""
+        """The name stored with each row, such as `rules-1`; it changes whenever answers do."""
 
-    def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
+    def classify(self, fragments: Fragments) -> list[Typed]:
         """Return one answer a fragment, in order."""
+
+
+class Probabilities(Protocol):
+    """A model that gives each of `NODE_TYPES` a probability."""
+
+    def probabilities(self, fragments: Fragments) -> npt.NDArray[np.float64]:
+        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
 
 
 def read_fragments(path: Path) -> Iterator[FragmentInContext]:
@@ -63,28 +76,20 @@ def read_fragments(path: Path) -> Iterator[FragmentInContext]:
 
 
 def write_typed(path: Path, rows: Iterable[tuple[str, Typed, str]]) -> None:
-    """Write `{id, node_type, confidence, classifier}` a line for each row, in order, all or nothing.
+    """Write a line `{id, node_type, confidence, classifier}` for each row, in order, all or none.
 
     Args:
         path: The file to write or replace; its folder must exist.
-        rows: Id, type, and the name of the classifier that gave it; may be lazy: when it raises, `path` stays
-            as it was.
+        rows: Id, type, and name of the classifier; if they are lazy and raise, `path` stays as it was.
 
     Raises:
         WrongInput: The file cannot be written.
     """
-    write_lines(
-        path,
-        (
-            {
-                "id": fragment_id,
-                "node_type": node_type,
-                "confidence": round(confidence, 4),
-                "classifier": classifier,
-            }
-            for fragment_id, (node_type, confidence), classifier in rows
-        ),
+    lines = (
+        {"id": fragment_id, "node_type": node_type, "confidence": round(confidence, 4), "classifier": name}
+        for fragment_id, (node_type, confidence), name in rows
     )
+    write_lines(path, lines)
 
 
 def _neighbour(record: dict[str, Any], key: str, where: str) -> str | None:

@@ -1,1 +1,1 @@
-"""Segmentation: a Markdown body comes in, nodes and heading spans go out; begin with `segment`."""
+"""Segmentation: a Markdown body comes in, fragments and headings go out; begin with `segment`."""

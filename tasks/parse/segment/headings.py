@@ -1,4 +1,4 @@
-"""Headings, and how to find them again between the nodes of a body."""
+"""Reads headings, and finds them again between the nodes of a body."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Heading:
 
 def read_heading(body: str, start: int, end: int) -> Heading:
     """Return the ATX or setext heading whose lines are `body[start:end]`."""
+    # Other white space, such as a form feed, is text to CommonMark.
     text = body[start:end].strip(" \t\r\n")
     start = body.index(text, start)
     end = start + len(text.rstrip())
@@ -32,6 +33,7 @@ def read_heading(body: str, start: int, end: int) -> Heading:
         level = len(text) - len(title)
         title = title.strip()
         bare = title.rstrip("#")
+        # Closing marks count only after a blank: `# C#` is the title `C#`.
         return Heading(level, title if bare and not bare[-1].isspace() else bare.rstrip(), start, end)
     underline = text[-1]
     lines = text.rstrip(underline).splitlines()
@@ -39,18 +41,13 @@ def read_heading(body: str, start: int, end: int) -> Heading:
 
 
 def _lines(body: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the lines that lie wholly in `body[start:end]`."""
-    at = start
-    if start and body[start - 1] not in "\r\n":
-        at = _line_end(body, start)
-    while at < end and (after := _line_end(body, at)) <= end:
-        yield at, after
-        at = after
-
-
-def _line_end(body: str, at: int) -> int:
-    found = _LINE.match(body, at)
-    return found.end() if found else at
+    """Yield the spans of the lines that lie wholly in `body[start:end]`."""
+    inside_line = start > 0 and body[start - 1] not in "\r\n"
+    for line in _LINE.finditer(body, start):
+        if line.end() > end or line.start() == end:
+            return
+        if not (inside_line and line.start() == start):
+            yield line.span()
 
 
 def _between(body: str, start: int, end: int) -> Iterator[Heading]:
@@ -71,9 +68,9 @@ def _between(body: str, start: int, end: int) -> Iterator[Heading]:
 def headings_between(body: str, spans: Sequence[tuple[int, int]]) -> tuple[Heading, ...]:
     """Return the headings of a body, given its nodes' spans in document order.
 
-    Nodes and headings together hold every non-blank character, so what stands between nodes is headings.
-    Equal to `segment(body).headings` for the spans of that segmentation.
+    The result equals `segment(body).headings` for the spans of that segmentation.
     """
+    # Nodes and headings hold every non-blank character, so only headings stand between nodes.
     edges = [0, *(offset for span in spans for offset in span), len(body)]
     gaps = zip(edges[::2], edges[1::2], strict=True)
     return tuple(h for a, b in gaps if a < b and not body[a:b].isspace() for h in _between(body, a, b))

@@ -1,9 +1,9 @@
-"""Where a sentence ends: rules over punctuation and line structure, each linear in the paragraph's length."""
+"""Splits a paragraph into sentences by punctuation and line structure, in time linear in its length."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 # Longer than this, a pair of brackets or quotation marks may hold several sentences.
@@ -24,16 +24,15 @@ def code_spans(text: str) -> list[tuple[int, int]]:
         after[length] = i
     spans, i = [], 0
     while i < len(runs):
-        if partner[i] < 0:
-            i += 1
-            continue
-        spans.append((runs[i][0], runs[partner[i]][1]))
-        i = partner[i] + 1
+        if partner[i] >= 0:
+            spans.append((runs[i][0], runs[partner[i]][1]))
+        # An unpaired run is text, and pairs after it still count.
+        i = max(i, partner[i]) + 1
     return spans
 
 
 class _Pairs:
-    """Pairs opening with closing marks; an unpaired mark holds nothing."""
+    """Pairs opening with closing marks; an unpaired mark encloses nothing."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -41,7 +40,7 @@ class _Pairs:
         self.spans: list[tuple[int, int]] = []
 
     def see(self, mark: str, at: int) -> None:
-        """Take the next mark of the text."""
+        """Add the next mark of the text."""
         end = at + len(mark)
         if mark in ('"', "**"):
             before = self.text[at - 1 : at] or " "
@@ -56,25 +55,22 @@ class _Pairs:
             self.open.setdefault(mark, []).append(at)
 
     def close(self, mark: str, end: int) -> None:
-        """Make a span of the latest open `mark`, when it is near enough."""
+        """Make a span of the latest open `mark` if it is at most 200 characters away."""
         stack = self.open.get(mark)
         if stack and end - (start := stack.pop()) <= _LONGEST:
             self.spans.append((start, end))
 
 
 def enclosed_spans(text: str) -> list[tuple[int, int]]:
-    """Return the ordered, disjoint stretches of a paragraph inside which no sentence ends.
+    """Return the ordered, disjoint spans of a paragraph inside which no sentence ends.
 
-    Code spans of any length; brackets, quotation marks and bold runs of up to 200 characters, without those
-    inside others. Linear in the text's length.
+    These are code spans of any length, and the outermost brackets, quotation marks and bold runs of at most
+    200 characters.
     """
-    code = code_spans(text) if "`" in text else []
-    pairs, i = _Pairs(text), 0
-    for found in _MARK.finditer(text):
-        while i < len(code) and code[i][1] <= found.start():
-            i += 1
-        if i == len(code) or found.start() < code[i][0]:
-            pairs.see(found.group(), found.start())
+    code, pairs = code_spans(text), _Pairs(text)
+    marks = {found.start(): found.group() for found in _MARK.finditer(text)}
+    for at in _outside(marks, code):
+        pairs.see(marks[at], at)
     merged: list[tuple[int, int]] = []
     for start, end in sorted([*code, *pairs.spans]):
         if merged and start < merged[-1][1]:
@@ -82,6 +78,16 @@ def enclosed_spans(text: str) -> list[tuple[int, int]]:
         else:
             merged.append((start, end))
     return merged
+
+
+def _outside(offsets: Iterable[int], spans: list[tuple[int, int]]) -> Iterator[int]:
+    """Yield the offsets, in ascending order, that lie inside none of the ordered spans."""
+    i = 0
+    for offset in offsets:
+        while i < len(spans) and spans[i][1] <= offset:
+            i += 1
+        if i == len(spans) or offset <= spans[i][0]:
+            yield offset
 
 
 _END = re.compile(r"(?:[。！？｡]+|[.!?…؟۔।]+)[\"'”’»)\]）」』】》〉*_~`]*")
@@ -121,10 +127,8 @@ _TRAILERS = " \t\r\n\f\v*_\\>"
 
 
 def opens(text: str) -> bool:
-    """Tell whether a text announces what follows: it ends in a colon or in a conditional opener.
-
-    Emphasis that closes behind the colon does not hide it.
-    """
+    """Tell whether a text announces what follows: it ends in a colon or in a conditional opener."""
+    # Emphasis often closes behind the colon: `**Note:**`.
     tail = text[-40:].rstrip(_TRAILERS)
     if tail.endswith((":", "：")):
         return True
@@ -174,39 +178,32 @@ def _stops(text: str, end: re.Match[str]) -> bool:
 
 
 def _breaks(text: str, line: re.Match[str]) -> bool:
-    """Tell whether a line break is meant: a hard break, or a line that starts like one of its own."""
+    """Tell whether a line break ends a sentence: a hard break, or one before a line that stands by itself."""
     hard = text[max(0, line.start() - 2) : line.start()]
     return hard == "  " or hard.endswith("\\") or _OWN_LINE.match(text, line.end()) is not None
 
 
 def _cuts(text: str) -> list[int]:
     """Return the offsets in `text` at which a sentence ends and another starts, in order."""
-    stops = [m.end() for m in _END.finditer(text) if _stops(text, m)]
-    lines = [m.start() for m in _LINE.finditer(text) if _breaks(text, m)]
-    candidates = sorted({*stops, *lines})
-    if not candidates:
-        return []
-    hard = frozenset(lines)
-    spans = enclosed_spans(text)
-    ends = [end for _, end in spans]
+    lines = {m.start() for m in _LINE.finditer(text) if _breaks(text, m)}
+    candidates = lines.union(m.end() for m in _END.finditer(text) if _stops(text, m))
+    # Most paragraphs are one sentence, for which no enclosed span need be looked for.
+    spans = enclosed_spans(text) if candidates else []
     cuts, last = [], 0
-    for cut in candidates:
-        i = bisect_left(ends, cut + 1)
-        if i < len(spans) and spans[i][0] < cut:
-            continue
-        if _CONNECTIVE.match(text, cut) or (cut not in hard and _RUN_IN.fullmatch(text, last, cut)):
-            continue
-        cuts.append(cut)
-        last = cut
+    for cut in _outside(sorted(candidates), spans):
+        run_in = cut not in lines and _RUN_IN.fullmatch(text, last, cut)
+        if not run_in and not _CONNECTIVE.match(text, cut):
+            cuts.append(cut)
+            last = cut
     return cuts
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return the sentences of a paragraph as ordered spans of `text`, without the white space around them.
 
-    Connective fragments ("or", "and", "e.g.", "i.e.") stay with the sentence before (SkillPager, 3.1).
-    Nothing is cut inside code spans, brackets, quotation marks and bold runs. Quote markers belong to the
-    sentence that follows them. Every non-blank character lies in exactly one span.
+    Connective fragments ("or", "and", "e.g.", "i.e.") stay with the sentence before (SkillPager, 3.1). No
+    sentence ends inside a code span, brackets, quotation marks or a bold run. Quote markers belong to the
+    sentence after them. Every non-blank character lies in exactly one span.
     """
     spans = []
     for start, end in pairwise([0, *_cuts(text), len(text)]):

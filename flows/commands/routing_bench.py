@@ -20,8 +20,7 @@ from storage.root import Root
 from tasks.evaluate.routing.bench import RoutingBench, measure_method, summarise_method
 from tasks.evaluate.routing.contests import RoutingContest, contest
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks, require_judged
-from tasks.evaluate.routing.picture import draw_routing
-from tasks.evaluate.routing.tables import routing_markdown
+from tasks.evaluate.routing.report import draw_routing, routing_markdown
 
 USUAL = ("bm25-description", "bm25-full", "dense-description", "sentences", "rrf", "zsum", "default")
 

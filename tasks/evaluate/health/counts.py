@@ -1,8 +1,8 @@
-"""What a version holds, counted: size, what was dropped for which reason, who typed the nodes as what."""
+"""Counts of what a version holds: size, documents dropped by reason, nodes by classifier and by type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -11,6 +11,7 @@ from storage.lance import NODES, SKILLS, connect, open_at, size_of
 from storage.root import Root
 from storage.served import Served
 from storage.state import corpus_counts, nodes_table
+from tasks.evaluate.health.probes import history_row
 
 
 def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -19,7 +20,7 @@ def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[d
     Args:
         root: Where the tables lie.
         served: The version.
-        dropped: Documents that its run left out, by reason.
+        dropped: Documents that the version's run left out, by reason.
 
     Returns:
         `size` (rows and bytes of each table), `dropped` (documents a reason), `classifier mix` and `node type
@@ -30,11 +31,11 @@ def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[d
         if version is None:
             continue
         table = open_at(db, name, version)
-        rows += [_count("size", name, "rows", table.count_rows())]
-        rows += [_count("size", name, "bytes", size_of(table)[0])]
+        rows += [history_row("size", name, "rows", float(table.count_rows()))]
+        rows += [history_row("size", name, "bytes", float(size_of(table)[0]))]
         if name == NODES:
             nodes = table.search().select(["classifier", "node_type"]).to_arrow()
-    rows += [_count("dropped", reason, "documents", n) for reason, n in sorted(dropped.items())]
+    rows += [history_row("dropped", reason, "documents", float(n)) for reason, n in sorted(dropped.items())]
     columns = ["classifier", "node_type"]
     typed = nodes_table(root).read(columns=columns) if nodes is None else pl.DataFrame(nodes)
     return [
@@ -53,14 +54,7 @@ def dropped_of(root: Root, served: Served) -> dict[str, int]:
     return corpus_counts(root).dropped if record is None else dict(record.get("dropped") or {})
 
 
-def _shares(mix: str, values: Iterable[str]) -> list[dict[str, Any]]:
-    counts = pl.Series("v", list(values), dtype=pl.String).value_counts(sort=True, name="n").sort("v")
+def _shares(mix: str, values: pl.Series) -> list[dict[str, Any]]:
+    counts = values.value_counts(sort=True, name="n").sort(values.name)
     total = int(counts["n"].sum())
-    return [{**_count(mix, v, "share", n / total), "queries": total} for v, n in counts.iter_rows()]
-
-
-def _count(what: str, of: str, measure: str, value: float) -> dict[str, Any]:
-    return {
-        "probe": what, "leg": of, "queries": 0, "measure": measure, "value": float(value), "low": None,
-        "high": None,
-    }  # fmt: skip
+    return [history_row(mix, v, "share", n / total, queries=total) for v, n in counts.iter_rows()]

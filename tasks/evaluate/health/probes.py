@@ -1,8 +1,9 @@
-"""Seeded probes of what is served: does each leg of retrieval still find what is certainly there?"""
+"""Draws probes of what is served, and asks each leg of retrieval for what is certainly there."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +15,8 @@ import polars as pl
 
 from storage.lance import NODES, SKILLS, connect, open_at
 from storage.root import Root
-from storage.schemas import Qrel
 from storage.served import Served
 from storage.state import nodes_table
-from tasks.evaluate.measures.ranking import per_query
 from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
@@ -42,14 +41,14 @@ class Probe:
 def draw_probes(nodes: pl.DataFrame, skills: pl.DataFrame, *, count: int, seed: int = _SEED) -> list[Probe]:
     """Draw sentences of bodies that stand neither in their skill's name nor in its description.
 
-    Drawn are the skills whose ids have the smallest hashes, and of each the sentence whose text has. So a
-    skill that comes or goes changes its own probe, and the one that it displaces or makes room for: two
+    The skills whose ids have the smallest hashes are drawn, and of each the sentence whose text has. A skill
+    that comes or goes so changes its own probe, and the one that it displaces or makes room for: two
     evaluations ask the same of all that both versions hold.
 
     Args:
-        nodes: node_id, doc_id, block and text.
-        skills: doc_id, name and description.
-        count: At most so many probes, at most one a skill.
+        nodes: Columns node_id, doc_id, block and text.
+        skills: Columns doc_id, name and description.
+        count: Most probes; at most one a skill.
         seed: Of the draw.
     """
     heads = {d: _fold(f"{n} {t}") for d, n, t in skills.select("doc_id", "name", "description").iter_rows()}
@@ -80,22 +79,19 @@ def probe_skills(
 ) -> list[dict[str, Any]]:
     """Ask each leg for the skill of each probe: dense alone, lexical alone, fused; hit@10 and MRR@10.
 
-    Args:
-        skills: The table at the version served.
-        probes: Sentences with their skill.
-        vectors: The sentences' unit vectors, in the same order.
+    `vectors` are the unit vectors of the probes' sentences, in the same order.
     """
-    rankings: dict[str, dict[str, list[str]]] = {"dense": {}, "lexical": {}, "fused": {}}
+    rankings: dict[str, list[list[str]]] = {"dense": [], "lexical": [], "fused": []}
     for probe, vector in zip(probes, vectors, strict=True):
         dense, lexical = rank_dense(skills, vector), rank_lexical(skills, probe.text)
-        rankings["dense"][probe.query_id] = dense
-        rankings["lexical"][probe.query_id] = lexical
-        rankings["fused"][probe.query_id] = [d for d, _ in reciprocal_rank_fusion([dense, lexical])]
-    qrels = [Qrel(p.query_id, p.doc_id, 1) for p in probes]
+        rankings["dense"].append(dense)
+        rankings["lexical"].append(lexical)
+        rankings["fused"].append([d for d, _ in reciprocal_rank_fusion([dense, lexical])])
+    wanted = [probe.doc_id for probe in probes]
     return [
-        quality_row("sentence to skill", leg, measure, list(per_query(measure, qrels, ranking).values()))
-        for leg, ranking in rankings.items()
-        for measure in (f"hit@{K}", f"mrr@{K}")
+        row
+        for leg, found in rankings.items()
+        for row in quality_rows("sentence to skill", leg, wanted, found)
     ]
 
 
@@ -114,24 +110,62 @@ def probe_nodes(nodes: lancedb.table.Table, probes: Sequence[Probe], vectors: Ve
     return quality_row("sentence to its skill's other nodes", "dense", f"hit@{K}", hits)
 
 
+def quality_rows(
+    probe: str,
+    leg: str,
+    wanted: Sequence[str],
+    rankings: Sequence[Sequence[str]],
+    measures: Sequence[str] = (f"hit@{K}", f"mrr@{K}"),
+) -> list[dict[str, Any]]:
+    """Return a row of the history for each measure of rankings, with the 95 % interval of its mean.
+
+    hit@k is 1 where the document wanted is among the first k, mrr@k 1 / its rank; both are 0 where it is not.
+
+    Args:
+        probe: What was asked.
+        leg: Of retrieval.
+        wanted: The one relevant document of each query.
+        rankings: doc_ids a query, best first.
+        measures: `hit@k` or `mrr@k` with a number for k.
+    """
+    rows = []
+    for measure in measures:
+        name, _, k = measure.partition("@")
+        ranks = [_rank(doc_id, found[: int(k)]) for doc_id, found in zip(wanted, rankings, strict=True)]
+        values = [1 / rank if name == "mrr" else float(rank < math.inf) for rank in ranks]
+        rows.append(quality_row(probe, leg, measure, values))
+    return rows
+
+
+def _rank(doc_id: str, found: Sequence[str]) -> float:
+    return found.index(doc_id) + 1 if doc_id in found else math.inf
+
+
 def quality_row(probe: str, leg: str, measure: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a row of the history: the mean of a value a query, with its 95 % interval."""
-    low, high = bootstrap_interval(values)
-    value = float(np.mean(values))
+    value, interval = float(np.mean(values)), bootstrap_interval(values)
+    return history_row(probe, leg, measure, value, queries=len(values), interval=interval)
+
+
+def history_row(
+    probe: str,
+    leg: str,
+    measure: str,
+    value: float,
+    *,
+    queries: int = 0,
+    interval: tuple[float | None, float | None] = (None, None),
+) -> dict[str, Any]:
+    """Return a row of the evaluation history; `queries` is 0 where something is counted, not asked."""
+    low, high = interval
     return {
-        "probe": probe, "leg": leg, "queries": len(values), "measure": measure, "value": value,
+        "probe": probe, "leg": leg, "queries": queries, "measure": measure, "value": value,
         "low": low, "high": high,
     }  # fmt: skip
 
 
 def served_probes(root: Root, served: Served, *, count: int) -> list[Probe]:
-    """Draw the probes of a version; where no nodes are served, the sentences are those of the corpus.
-
-    Args:
-        root: Where the tables lie.
-        served: The version to probe: the one read at the evaluation's start.
-        count: At most so many probes.
-    """
+    """Draw up to `count` probes of a version; where no nodes are served, from the sentences of the corpus."""
     skills, nodes = _open(root, served)
     columns = ["node_id", "doc_id", "block", "text"]
     sentences = nodes_table(root).read(columns=columns) if nodes is None else _frame(nodes, columns)
@@ -145,13 +179,7 @@ def probe_index(
 ) -> list[dict[str, Any]]:
     """Probe each leg of the served tables; return a row a probe, leg and measure, none without probes.
 
-    Where no nodes are served, only the skills' legs are probed.
-
-    Args:
-        root: Where the tables lie.
-        served: The version to probe.
-        probes: As `served_probes` draws them.
-        encoder: The one that made the tables.
+    Where no nodes are served, only the skills' legs are probed. `encoder` is the one that made the tables.
     """
     if not probes:
         return []

@@ -1,4 +1,4 @@
-"""The sample marketplace's own requests, asked of what is served."""
+"""Asks the requests of the sample marketplace of what is served."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from storage.errors import UnknownDocument, Withheld
-from storage.schemas import Qrel
+from tasks.evaluate.health.as_served import is_shown
+from tasks.evaluate.health.probes import history_row, quality_rows
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_queries
-from tasks.evaluate.measures.ranking import per_query
-from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.evaluate.paging.outcomes import Outcome, summarise
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.served_index import ServedIndex
@@ -23,15 +21,7 @@ _MEASURES = ("hit@1", "hit@10", "mrr@10")
 
 def sample_requests(index: ServedIndex) -> list[EvidenceQuery]:
     """Return the requests whose skills' texts are served; none where the sample was not crawled."""
-    return [q for q in read_queries(REQUESTS) if _is_served(index, q.doc_id)]
-
-
-def _is_served(index: ServedIndex, doc_id: str) -> bool:
-    try:
-        index.find(doc_id)
-    except (UnknownDocument, Withheld):
-        return False
-    return True
+    return [q for q in read_queries(REQUESTS) if is_shown(index, q.doc_id)]
 
 
 def page_sample(index: ServedIndex, requests: Sequence[EvidenceQuery]) -> list[dict[str, Any]]:
@@ -47,11 +37,10 @@ def page_sample(index: ServedIndex, requests: Sequence[EvidenceQuery]) -> list[d
 def paging_rows(paging: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what `page_sample` measured as rows of the evaluation history."""
     return [
-        {
-            "probe": "sample request paged", "leg": row["method"], "queries": row["queries"],
-            "measure": measure, "value": float(row[measure]),
-            "low": row["ci95"][measure][0], "high": row["ci95"][measure][1],
-        }
+        history_row(
+            "sample request paged", row["method"], measure, float(row[measure]), queries=row["queries"],
+            interval=tuple(row["ci95"][measure]),
+        )
         for row in paging
         for measure in _PAGED
     ]  # fmt: skip
@@ -69,16 +58,7 @@ def _outcome(query: EvidenceQuery, answer: dict[str, Any]) -> Outcome:
 
 def route_sample(index: ServedIndex, requests: Sequence[EvidenceQuery]) -> list[dict[str, Any]]:
     """Return rows as the probes have them: does search find the skill that each request was written from?"""
-    rankings = {q.query_id: [r["doc_id"] for r in index.search(q.query)["results"]] for q in requests}
+    rankings = [[found["doc_id"] for found in index.search(q.query)["results"]] for q in requests]
     # A skill that was folded into a copy of itself is found under its survivor's id.
-    qrels = [Qrel(q.query_id, index.find(q.doc_id), 1) for q in requests]
-    rows = []
-    for measure in _MEASURES:
-        values = list(per_query(measure, qrels, rankings).values())
-        low, high = bootstrap_interval(values)
-        value = sum(values) / len(values)
-        rows.append({
-            "probe": "sample request to skill", "leg": "fused", "queries": len(values), "measure": measure,
-            "value": value, "low": low, "high": high,
-        })  # fmt: skip
-    return rows
+    wanted = [index.find(q.doc_id) for q in requests]
+    return quality_rows("sample request to skill", "fused", wanted, rankings, _MEASURES)

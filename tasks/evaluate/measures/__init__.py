@@ -1,1 +1,1 @@
-"""The measures: rankings, evidence, node types, and statistics over them; begin with `ranking`."""
+"""The measures: evidence in contexts, node types, and statistics over queries; begin with `evidence`."""

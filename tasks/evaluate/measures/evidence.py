@@ -1,4 +1,4 @@
-"""Evidence sufficiency: does a context contain what a request needs? Deterministic, without an LLM."""
+"""Evidence that a context holds what a request needs: coverage and sufficiency, without a language model."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ def coverage(context: str, evidence: Sequence[Item]) -> float:
         msg = "coverage needs at least one item of evidence"
         raise ValueError(msg)
     folded = fold_text(context)
-    covered = sum(any(fold_text(span) in folded for span in item) for item in evidence)
-    return covered / len(evidence)
+    return sum(any(fold_text(span) in folded for span in item) for item in evidence) / len(evidence)
 
 
 def spans_in(body: str, span: str) -> list[tuple[int, int]]:
@@ -55,6 +54,7 @@ def spans_in(body: str, span: str) -> list[tuple[int, int]]:
     wanted = fold_text(span).split(" ")
     if wanted == [""]:
         return []
+    # Where each word begins in the folded text, so that a place there leads back to the body.
     starts = [0, *accumulate(len(word) + 1 for word in folded)]
     length = len(" ".join(wanted))
     found = []
@@ -71,10 +71,7 @@ def sufficient(context: str, evidence: Sequence[Item]) -> bool:
 
 
 def read_documents(path: Path) -> dict[str, str]:
-    """Return the text of each document by its id.
-
-    Args:
-        path: Lines `{doc_id, content}`.
+    """Return the text of each document by its id, from lines `{doc_id, content}`.
 
     Raises:
         WrongInput: The file cannot be read, a line is no such object, or an id occurs twice; names the line.
@@ -90,7 +87,7 @@ def read_documents(path: Path) -> dict[str, str]:
 
 
 def read_queries(path: Path) -> list[EvidenceQuery]:
-    """Return the requests in order; arguments and errors as `read_located_queries`."""
+    """Return the requests in order; argument and errors as `read_located_queries`."""
     return [query for _, query in read_located_queries(path)]
 
 

@@ -80,17 +80,13 @@ def accuracy(labels: Sequence[str], answers: Sequence[str]) -> float:
 def by_type(table: Confusion) -> dict[str, dict[str, float]]:
     """Return for each type that occurs how often people and answers name it, precision, recall and F1."""
     found = {}
-    for name in table:
-        said, answered = sum(table[name].values()), sum(row[name] for row in table.values())
+    for name, row in table.items():
+        said, answered, right = sum(row.values()), sum(other[name] for other in table.values()), row[name]
         if said or answered:
-            right = table[name][name]
             found[name] = {
-                "gold": said,
-                "answered": answered,
-                "precision": right / max(answered, 1),
-                "recall": right / max(said, 1),
-                "f1": 2 * right / (said + answered),
-            }
+                "gold": said, "answered": answered, "precision": right / max(answered, 1),
+                "recall": right / max(said, 1), "f1": 2 * right / (said + answered),
+            }  # fmt: skip
     return found
 
 
@@ -114,13 +110,11 @@ def calibration(confidences: Sequence[float], right: Sequence[bool]) -> list[dic
         members.setdefault(min(int(pair[0] * BINS), BINS - 1), []).append(pair)
     return [
         {
-            "from": place / BINS,
-            "n": len(rows),
-            "confidence": fmean(c for c, _ in rows),
+            "from": place / BINS, "n": len(rows), "confidence": fmean(c for c, _ in rows),
             "accuracy": fmean(r for _, r in rows),
         }
         for place, rows in sorted(members.items())
-    ]
+    ]  # fmt: skip
 
 
 def calibration_error(bins: Sequence[Mapping[str, float]]) -> float:
@@ -175,22 +169,13 @@ def threshold_table(
             right[answer.confidence < point.threshold].append(label == answer.node_type)
         kept, sent = (fmean(right[k]) if right[k] else None for k in (False, True))
         expected = (1 - point.sent) * (kept or 0.0) + point.sent * assumed
-        rows.append(
-            {
-                "threshold": point.threshold,
-                "sent": point.sent,
-                "kept_accuracy": kept,
-                "sent_accuracy": sent,
-                "accuracy": expected if llm is None else point.accuracy,
-            }
-        )
+        rows.append({
+            "threshold": point.threshold, "sent": point.sent, "kept_accuracy": kept, "sent_accuracy": sent,
+            "accuracy": expected if llm is None else point.accuracy,
+        })  # fmt: skip
     return rows
 
 
 def _figures(labels: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-    table = confusion(labels, answers)
-    return {
-        "fragments": len(labels),
-        "accuracy": accuracy(labels, answers),
-        "macro_f1": macro_f1(table),
-    }
+    f1 = macro_f1(confusion(labels, answers))
+    return {"fragments": len(labels), "accuracy": accuracy(labels, answers), "macro_f1": f1}

@@ -1,4 +1,8 @@
-"""Percentile bootstrap over queries (Efron, "Bootstrap methods", Annals of Statistics 1979)."""
+"""Statistics over queries: percentile bootstrap intervals, a paired test, p-values of several tests.
+
+The bootstrap is Efron's ("Bootstrap methods", Annals of Statistics 1979): queries are drawn with replacement,
+10,000 times by seed 42, so that the same values always have the same interval.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,13 @@ _BLOCK = 2_000_000
 def bootstrap_interval(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
 ) -> tuple[float, float]:
-    """Return the percentile interval of the mean of `values`.
+    """Return the percentile interval of the mean of `values`, one a query.
 
     Args:
-        values: One value a query.
+        values: At least one.
         level: Share of the resampled means inside the interval, in (0, 1).
-        resamples: How often as many queries are drawn with replacement.
-        seed: Of the draws; the same values and seed give the same interval.
+        resamples: How often as many queries are drawn with replacement, at least 1.
+        seed: Of the draws.
 
     Raises:
         ValueError: There are no values, or `level` or `resamples` is out of range.
@@ -31,62 +35,53 @@ def bootstrap_interval(
 
 
 def bootstrap_ratio_interval(
-    numerators: Sequence[float],
-    denominators: Sequence[float],
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 42,
+    numerators: Sequence[float], denominators: Sequence[float]
 ) -> tuple[float, float]:
-    """Return the percentile interval of `sum(numerators) / sum(denominators)`; arguments as above.
+    """Return the 95 % percentile interval of `sum(numerators) / sum(denominators)`, one of each a query.
 
     Raises:
-        ValueError: As above, or the two differ in length, or a denominator is not positive.
+        ValueError: There are none, the two differ in length, or a denominator is not positive.
     """
     _check_pairs(numerators, denominators)
     if min(denominators, default=1) <= 0:
         msg = f"denominators must be positive, got {min(denominators)}"
         raise ValueError(msg)
-    pairs = np.hstack([_column(numerators), _column(denominators)])
-    sums = _resampled(pairs, level, resamples, seed)
-    return _percentiles(sums[:, 0] / sums[:, 1], level)
+    sums = _resampled(np.hstack([_column(numerators), _column(denominators)]))
+    return _percentiles(sums[:, 0] / sums[:, 1])
 
 
-def clustered_interval(
-    values: Sequence[float],
-    clusters: Sequence[str],
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 42,
-) -> tuple[float, float]:
-    """Return the percentile interval of the mean of `values`, whole clusters drawn with replacement.
+def clustered_interval(values: Sequence[float], clusters: Sequence[str]) -> tuple[float, float]:
+    """Return the 95 % percentile interval of the mean of `values`, whole clusters drawn with replacement.
 
-    Values of one cluster (the queries of one document) are alike, so that this interval is the wider and
-    the more honest one for other documents. Arguments and errors as above; `clusters` names each value's.
+    Values of one cluster (the queries of one document) are alike, so that this interval is wider, and the
+    more honest one for other documents. `clusters` names the cluster of each value.
+
+    Raises:
+        ValueError: As `bootstrap_ratio_interval`.
     """
     _check_pairs(values, clusters)
-    sums: dict[str, list[float]] = {}
+    sums = dict.fromkeys(clusters, 0.0)
+    counts = dict.fromkeys(clusters, 0.0)
     for value, cluster in zip(values, clusters, strict=True):
-        total = sums.setdefault(cluster, [0.0, 0.0])
-        total[0] += value
-        total[1] += 1
-    pairs = np.array(list(sums.values())).reshape(len(sums), 2)
-    drawn = _resampled(pairs, level, resamples, seed)
-    return _percentiles(drawn[:, 0] / drawn[:, 1], level)
+        sums[cluster] += value
+        counts[cluster] += 1
+    return bootstrap_ratio_interval(list(sums.values()), list(counts.values()))
 
 
 def paired_bootstrap(
-    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
+    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000
 ) -> tuple[float, float, float, float]:
     """Return the mean of `a - b` over queries, its percentile interval, and a two-sided p-value.
 
     Queries are drawn with both their values. p is twice the smaller share of resampled differences on
-    either side of 0, at least `1 / resamples` and at most 1. Arguments and errors as above.
+    either side of 0, at least `1 / resamples` and at most 1.
+
+    Raises:
+        ValueError: As `bootstrap_interval`, or the two differ in length.
     """
     _check_pairs(a, b)
     difference = _column(a) - _column(b)
-    means = _resampled(difference, level, resamples, seed)[:, 0] / max(len(a), 1)
+    means = _resampled(difference, level, resamples)[:, 0] / max(len(a), 1)
     low, high = _percentiles(means, level)
     side = min(float((means <= 0).mean()), float((means >= 0).mean()))
     return float(difference.mean()), low, high, min(1.0, max(2 * side, 1 / resamples))
@@ -102,7 +97,7 @@ def _check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
         raise ValueError(msg)
 
 
-def _resampled(columns: Array, level: float, resamples: int, seed: int) -> Array:
+def _resampled(columns: Array, level: float = 0.95, resamples: int = 10_000, seed: int = 42) -> Array:
     """Return the sums of each resample, shape `(resamples, m)`, of `columns` with shape `(n, m)`."""
     if not len(columns):
         msg = "there are no values to resample"
@@ -120,7 +115,7 @@ def _resampled(columns: Array, level: float, resamples: int, seed: int) -> Array
     return sums
 
 
-def _percentiles(statistics: Array, level: float) -> tuple[float, float]:
+def _percentiles(statistics: Array, level: float = 0.95) -> tuple[float, float]:
     low, high = np.quantile(statistics, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -137,9 +132,8 @@ def holm_bonferroni(values: Sequence[float]) -> list[float]:
     if not all(0 <= p <= 1 for p in values):
         msg = f"p-values lie in [0, 1], got {list(values)}"
         raise ValueError(msg)
-    adjusted = [1.0] * len(values)
-    least = 0.0
-    for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        least = max(least, min(1.0, (len(values) - rank) * values[i]))
-        adjusted[i] = least
-    return adjusted
+    order = np.argsort(values, kind="stable")
+    raised = np.asarray(values, dtype=np.float64)[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty(len(values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
+    return [float(p) for p in adjusted]

@@ -13,8 +13,8 @@ from tasks.retrieve.page import DEFAULT_METHOD
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Colours that stay apart for the colour-blind (Okabe and Ito).
-_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Colours that stay apart for the colour-blind (Okabe and Ito), of routing's picture too.
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKS = ("o", "s", "^", "v", "D", "P")
 
 
@@ -29,12 +29,12 @@ def draw_paging(report: PagingReport, path: Path) -> None:
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     axes = figure.add_subplot()
     _paper(axes)
-    for method, colour, mark in zip(CURVES, _COLOURS, _MARKS, strict=True):
+    for method, colour, mark in zip(CURVES, COLOURS, _MARKS, strict=True):
         rows = [r for r in report.rows if r["method"] == method]
         label = f"{method} (fitted on this bench)" if report.fitted and method == DEFAULT_METHOD else method
         _curve(axes, rows, label=label, color=colour, marker=mark)
     if report.held_out:
-        look = {"color": _COLOURS[0], "marker": _MARKS[0], "linestyle": "--", "markerfacecolor": "white"}
+        look = {"color": COLOURS[0], "marker": _MARKS[0], "linestyle": "--", "markerfacecolor": "white"}
         _curve(axes, report.held_out, label=f"{DEFAULT_METHOD}, fitted on other documents", **look)
     axes.set_xlabel("token reduction against the body (%)")
     axes.set_ylabel("sufficient (%)")

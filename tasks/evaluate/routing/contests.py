@@ -9,8 +9,7 @@ import polars as pl
 
 from storage.errors import WrongInput
 from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap
-
-CONTESTED = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
+from tasks.evaluate.routing.bench import GROUP_MEASURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class RoutingContest:
 
 
 def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
-    """Compare every other method with the baseline, in each of `CONTESTED`.
+    """Compare every other method with the baseline, in each of `GROUP_MEASURES`.
 
     Args:
         rows: Those of `measure_method`, of several methods on one bench.
@@ -49,12 +48,14 @@ def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
     if baseline not in methods:
         msg = f"baseline {baseline!r} was not measured; measured were {', '.join(sorted(methods))}"
         raise WrongInput(msg)
-    order = [m for m in rows["method"].unique(maintain_order=True).to_list() if m != baseline]
-    found = []
-    for measure in CONTESTED:
-        values = {m: answers.filter(method=m)[measure].to_list() for m in methods}
-        found += _in_measure(measure, values, order, baseline)
-    return found
+    order = [m for m in rows["method"].unique(maintain_order=True) if m != baseline]
+    return [
+        one
+        for measure in GROUP_MEASURES
+        for one in _in_measure(
+            measure, {m: answers.filter(method=m)[measure].to_list() for m in methods}, order, baseline
+        )
+    ]
 
 
 def _in_measure(

@@ -11,7 +11,6 @@ import polars as pl
 
 from storage.errors import WrongInput
 from storage.schemas import Qrel
-from tasks.evaluate.measures.ranking import full_coverage
 
 DEPTH = 1000
 
@@ -69,7 +68,8 @@ def measure_rankings(qrels: Sequence[Qrel], rankings: Mapping[str, Sequence[str]
     for query_id, doc_id, grade in qrels:
         relevance.setdefault(query_id, {})[doc_id] = grade
     for query_id, ranking in rankings.items():
-        values[query_id]["fc@10"] = full_coverage(ranking, relevance[query_id], 10)
+        relevant = {doc_id for doc_id, grade in relevance[query_id].items() if grade > 0}
+        values[query_id]["fc@10"] = float(bool(relevant) and relevant.issubset(ranking[:10]))
     schema = {"query_id": pl.String, **dict.fromkeys(MEASURES, pl.Float64)}
     return pl.DataFrame(list(values.values()), schema=schema)
 

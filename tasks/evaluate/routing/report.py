@@ -1,4 +1,4 @@
-"""Tables of the report on routing as Markdown: methods, folding, groups, contests, stages, latency."""
+"""The report on routing: tables in Markdown, and a picture of recall and first hits."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.evaluate.paging.picture import COLOURS
 from tasks.evaluate.paging.tables import table
+from tasks.evaluate.routing.bench import GROUP_MEASURES
 from tasks.evaluate.routing.contests import RoutingContest
 from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _SHOWN = (
     "hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "recall@100", "recall@1000", "fc@10",
 )  # fmt: skip
-_GROUPED = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
+# Beyond the colours, lines differ in their dashes.
+_LINES = (*COLOURS, "#000000")
+_DASHES = ("-", "--", ":")
 _FIELDS = (
     ("BM25", "bm25-description", "bm25-full"),
     ("dense", "dense-description", "dense-full"),
@@ -65,11 +72,11 @@ def groups_table(rows: Sequence[dict[str, Any]]) -> str:
         groups |= {f"length: {name}": part for name, part in row["by_length"].items()}
         groups |= {f"distinctive: {name}": part for name, part in row["by_distinctive"].items()}
         found += [
-            [row["method"], name, part["queries"], *(_with_interval(part, m) for m in _GROUPED)]
+            [row["method"], name, part["queries"], *(_with_interval(part, m) for m in GROUP_MEASURES)]
             for name, part in groups.items()
             if part["queries"]
         ]
-    return table(("Method", "Group", "Tasks", *_GROUPED), found)
+    return table(("Method", "Group", "Tasks", *GROUP_MEASURES), found)
 
 
 def stages_table(stages: Sequence[dict[str, Any]]) -> str:
@@ -104,7 +111,7 @@ def _fields(rows: Sequence[dict[str, Any]]) -> str:
     found = []
     for leg, head, full in _FIELDS:
         if head in by_name and full in by_name:
-            for measure in _GROUPED:
+            for measure in GROUP_MEASURES:
                 a, b = by_name[head][measure], by_name[full][measure]
                 found.append([leg, measure, f"{a:.3f}", f"{b:.3f}", f"{b - a:+.3f}"])
     columns = ("Leg", "Measure", "name and description", "full text", "difference")
@@ -122,20 +129,12 @@ def _with_interval(row: dict[str, Any], measure: str) -> str:
     return f"{row[measure]:.3f} [{low:.2f}, {high:.2f}]"
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-# Colours that stay apart for the colour-blind (Okabe and Ito); beyond them, lines differ in their dashes.
-_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DASHES = ("-", "--", ":")
-
-
 def draw_routing(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the picture into a file of whatever kind its suffix names.
+    """Draw recall over the depth of the ranking, and hit@1 and fc@10, a colour a method.
 
     Args:
         rows: A row a method, as `summarise_method` makes them; copies are folded.
-        path: The file.
+        path: The file; its suffix names the kind.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed (`pip install "skillery[draw]"`).
@@ -145,12 +144,12 @@ def draw_routing(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure = Figure(figsize=(12, 5), layout="constrained")
     recalls, firsts = figure.subplots(1, 2)
     for i, row in enumerate(rows):
-        colour, dash = _COLOURS[i % len(_COLOURS)], _DASHES[i // len(_COLOURS) % len(_DASHES)]
+        colour, dash = _LINES[i % len(_LINES)], _DASHES[i // len(_LINES) % len(_DASHES)]
         shares = [100 * row[f"recall@{k}"] for k in RECALLS]
         recalls.plot(
             RECALLS, shares, color=colour, linestyle=dash, marker="o", markersize=3, label=row["method"]
         )
-        _firsts(firsts, row, i, colour)
+        _draw_firsts(firsts, row, i, colour)
     recalls.set_xscale("log")
     recalls.set_xlabel("depth k of the ranking")
     recalls.set_ylabel("recall@k (%)")
@@ -166,7 +165,7 @@ def draw_routing(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _firsts(axes: Axes, row: dict[str, Any], place: int, colour: str) -> None:
+def _draw_firsts(axes: Axes, row: dict[str, Any], place: int, colour: str) -> None:
     for measure, mark, offset in (("hit@1", "o", -0.12), ("fc@10", "s", 0.12)):
         low, high = (100 * bound for bound in row["ci95"][measure])
         axes.plot([low, high], [place + offset] * 2, color=colour, linewidth=1.5)

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.evaluate.measures import statistics
-from tasks.evaluate.measures.statistics import bootstrap_interval, bootstrap_ratio_interval
+from tasks.evaluate.measures.statistics import bootstrap_interval, bootstrap_ratio_interval, holm_bonferroni
 
 HALF = [0.0, 1.0] * 50
+P = st.floats(min_value=0, max_value=1)
 
 
 def test_the_interval_of_a_share_is_near_its_normal_approximation() -> None:
@@ -88,3 +89,34 @@ def test_pairs_of_different_length_are_refused() -> None:
 def test_a_denominator_that_is_not_positive_is_refused() -> None:
     with pytest.raises(ValueError, match="got 0"):
         bootstrap_ratio_interval([1.0], [0.0])
+
+
+def test_each_p_is_multiplied_by_how_many_are_no_smaller() -> None:
+    assert holm_bonferroni([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_no_p_exceeds_one() -> None:
+    assert holm_bonferroni([0.6, 0.9]) == [1.0, 1.0]
+
+
+def test_no_values_give_none() -> None:
+    assert holm_bonferroni([]) == []
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_what_is_no_probability_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="p-values lie in"):
+        holm_bonferroni([0.5, value])
+
+
+@given(st.lists(P, min_size=1, max_size=12))
+def test_order_is_kept_and_adjusting_never_lowers(values: list[float]) -> None:
+    adjusted = holm_bonferroni(values)
+
+    assert all(
+        p <= a <= min(1.0, p * len(values)) or a == pytest.approx(p)
+        for p, a in zip(values, adjusted, strict=True)
+    ) or max(adjusted) >= max(values)
+    pairs = sorted(zip(values, adjusted, strict=True))
+    assert [a for _, a in pairs] == sorted(adjusted)
+    assert adjusted[values.index(min(values))] == min(1.0, min(values) * len(values))

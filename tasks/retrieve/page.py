@@ -1,4 +1,4 @@
-"""Paging: the few parts of one document that a request needs (SkillPager, stage 2)."""
+"""Answers a request with a page of one document: the few parts that it needs (SkillPager, stage 2)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ _RANKINGS: MappingProxyType[str, Ranking] = MappingProxyType(
     }
 )
 METHODS = (DEFAULT_METHOD, *_RANKINGS)
+# The only methods that read a document's edges.
+EDGE_METHODS = frozenset(name for name, setting in SETTINGS.items() if setting.walk or setting.predecessors)
 
 
 def page(
@@ -43,21 +45,20 @@ def page(
 ) -> Page:
     """Return the parts of a document that a query needs.
 
-    Without a budget the method alone decides how much that is. With one, what is likeliest to be needed is
-    taken (of a published method: its whole ranking is gone through from the best on, with no limit on the
-    number of nodes but its early stop), and whatever no longer fits is passed over. The budget is a ceiling
-    for `Page.tokens`, headings and gap marks included. Where not even the best unit fits, it alone is
-    returned, whole and without headings, and `over_budget` is true if it is still too long; for `full` the
-    one unit is the body.
+    Without a budget the method decides how much that is. With a budget, units are taken from the best on (a
+    published method ranks all nodes then, up to its early stop), and a unit that no longer fits is skipped.
+    The budget is a ceiling for `Page.tokens`, headings and gap marks included. If not even the best unit
+    fits, it is returned whole, alone and without headings, and `over_budget` is true if it is too long even
+    so. The only unit of `full` is the body.
 
     Args:
         document: The document to read.
         query: The request; not blank.
-        encoder: The one that made the vectors; encodes the query, and nodes or chunks that have none yet.
+        encoder: The one that made the vectors; encodes the query, and nodes or chunks without vectors.
         tokenizer: Counts tokens.
         method: One of `METHODS`.
         budget: Up to 1 a share of the document's tokens, above 1 a number of tokens.
-        reranker: Has a say in the default method's scores.
+        reranker: Shifts the scores of the default method.
 
     Raises:
         WrongInput: The query is blank, the method unknown or not one to rerank, or the budget not a positive
@@ -80,10 +81,10 @@ def page(
 
 
 def require_reranked(method: str, *, reranked: bool) -> None:
-    """Let a method through that a reranker can go with, and any without one.
+    """Refuse to rerank any method but the default one.
 
     Raises:
-        WrongInput: Only the default method's scores can be reranked.
+        WrongInput: `reranked` is true of another method.
     """
     if reranked and method != DEFAULT_METHOD:
         msg = f"paging method {method!r} is as its paper has it: only {DEFAULT_METHOD!r} can be reranked"

@@ -1,4 +1,4 @@
-"""Answers from what is served: the only door for queries."""
+"""The served index: every query is answered from here, by the version that is served."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import lancedb
@@ -20,9 +19,9 @@ from storage.state import aliases_table, read_sources
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_document
-from tasks.retrieve.index.stored_nodes import indexed_nodes
+from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.page import DEFAULT_METHOD, page
+from tasks.retrieve.page import DEFAULT_METHOD, EDGE_METHODS, page
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.routing.router import Ranked
@@ -30,20 +29,18 @@ from tasks.retrieve.routing.search import Filters
 
 _T = TypeVar("_T")
 _PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
-_ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
-_FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", *_PROVENANCE]
+_ALIAS_STEPS = 8  # a longer chain of folds and renames is a circle
+_FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *_PROVENANCE]
 
 
 class ServedIndex:
-    """Searches and pages what a root serves; a publication in between two answers shows in the second.
-
-    Threads may share one: each answer is of one version.
+    """Searches and pages what a root serves; each answer is of one version. Threads may share it.
 
     Args:
-        root: The root whose `state/served.json` is followed.
-        encoder: The encoder's name in the settings; another one in the index is refused.
+        root: The root whose `state/served.json` is followed, so that each call sees the last publication.
+        encoder: The encoder's name in the settings; an index made with another one is refused.
         classifier: Types the nodes of documents whose nodes have not been indexed.
-        threads: Threads of one query encoding.
+        threads: Threads that encode one query.
         pinned: Answer from this version, whatever is published meanwhile; None follows the pointer.
     """
 
@@ -61,8 +58,8 @@ class ServedIndex:
     ) -> dict[str, Any]:
         """Return the `k` skills that fit a query best, as the command prints them.
 
-        Skills whose licence is denied are not among those that are ranked, nor those that filters leave out.
-        With `explain` each says which parts its score is the sum of.
+        Skills whose licence is denied, and those that filters leave out, are not ranked. With `explain` each
+        result has the parts whose sum is its score.
 
         Raises:
             WrongInput: The query is blank, `k` is not positive, or nothing has what a filter asks for.
@@ -95,7 +92,7 @@ class ServedIndex:
     ) -> dict[str, Any]:
         """Return the parts of a document that a query needs, as the command prints them.
 
-        Where a reranker is to have a say, `reranked` tells whether it had.
+        With a reranker, `reranked` tells whether it shifted any score.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -108,39 +105,34 @@ class ServedIndex:
         _require_text("query", query)
         _require_text("id", doc_id)
         now, (document, row, alias_of) = self._read(lambda now: self._found(now, doc_id))
-        document = self._readied(now, document) if method == DEFAULT_METHOD else document
+        if method == DEFAULT_METHOD:
+            document = _prepared(now, document)
+        elif method in EDGE_METHODS:
+            document = self._with_edges(now, document, row)
         found = page(
             document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget,
             reranker=reranker,
         )  # fmt: skip
         named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
         provenance = _provenance(row, self._failed_sources()) | {"index_version": now.served.version}
-        return {
-            **named, "query": query, **_printed(found), "took_ms": _since(started), **provenance,
-        }  # fmt: skip
+        return {**named, "query": query, **_printed(found), "took_ms": _since(started), **provenance}
 
     def document(self, doc_id: str) -> PagedDocument:
-        """Return a served document with its nodes and their vectors, which are made where none are indexed.
+        """Return a served document with its nodes, their vectors (made if none are indexed) and stored edges.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        now, (document, _, _) = self._read(lambda now: self._found(now, doc_id))
-        if document.vectors is not None:
-            return document
-        return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
-
-    def _failed_sources(self) -> set[str]:
-        """Return the sources that could not be read at all last time.
-
-        Such a night may have published nothing, so that the table's rows do not say it.
-        """
-        return {spec for spec, record in read_sources(self._root).items() if record["state"] == "failed"}
+        now, (document, row, _) = self._read(lambda now: self._found(now, doc_id))
+        if document.vectors is None:
+            vectors = now.encoder.encode([node.text for node in document.nodes])
+            document = replace(document, vectors=vectors)
+        return self._with_edges(now, document, row)
 
     def find(self, doc_id: str) -> str:
-        """Return the id of the served document that an id leads to, by whatever case or alias.
+        """Return the id of the served document that an id of any letter case, or an alias, leads to.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -149,16 +141,17 @@ class ServedIndex:
         """
         return str(self._read(lambda now: self._shown(now, doc_id))[1][0]["doc_id"])
 
-    def _read(self, ask: Callable[[OpenVersion], _T]) -> tuple[OpenVersion, _T]:
-        """Return what is served and what it says, asked again where its version went while it was read.
+    def _failed_sources(self) -> set[str]:
+        """Return the sources that the last run could not read; it may have published nothing that says so."""
+        return {spec for spec, record in read_sources(self._root).items() if record["state"] == "failed"}
 
-        Forgetting a text removes the versions that hold it, also under their readers.
-        """
+    def _read(self, ask: Callable[[OpenVersion], _T]) -> tuple[OpenVersion, _T]:
+        """Return the served version and its answer; ask again if forgetting has removed that version."""
         now: OpenVersion | None = None
         try:
             now = self._open()
             return now, ask(now)
-        except (RuntimeError, StorageError):  # the former is LanceDB's for a file that is gone
+        except (RuntimeError, StorageError):  # RuntimeError is LanceDB's for a file that is gone
             if now is not None and self._pointer() == now.served:
                 raise
             now = self._open()
@@ -169,50 +162,52 @@ class ServedIndex:
 
     def _open(self) -> OpenVersion:
         with self._opening:  # threads that ask at once open a new version once
-            return self._opened()
-
-    def _opened(self) -> OpenVersion:
-        served = self._pointer()
-        last = self._last
-        if last is not None and last.served == served:
+            served, last = self._pointer(), self._last
+            if last is None or last.served != served:
+                db, encoder = connect(self._root), self._encoder(served)
+                nodes = open_at(db, NODES, served.nodes) if served.nodes is not None else None
+                skills = open_at(db, SKILLS, served.skills)
+                last = self._last = OpenVersion(self._root, served, skills, nodes, encoder)
             return last
+
+    def _encoder(self, served: Served) -> OnnxEncoder:
+        """Return the encoder of a version, the one that is loaded already where it is the same.
+
+        Raises:
+            ModelMismatch: The version was made with another encoder, or another revision of it.
+        """
+        wanted = served.model["revision"]
         if served.model["name"] != self._name:
             msg = (
                 f"the index was made with encoder {served.model['name']}, the settings name {self._name}: "
                 "set SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
             )
             raise ModelMismatch(msg)
-        db = connect(self._root)
-        encoder = OnnxEncoder(self._local(served), threads=self._threads) if last is None else last.encoder
-        if encoder.card["revision"] != served.model["revision"]:
-            encoder = OnnxEncoder(self._local(served), threads=self._threads)
-        if encoder.card["revision"] != served.model["revision"]:
+        if self._last is not None and self._last.encoder.card["revision"] == wanted:
+            return self._last.encoder
+        folder = self._root.fetch(served.model["path"])
+        encoder = OnnxEncoder(folder, threads=self._threads)
+        if encoder.card["revision"] != wanted:
             msg = (
-                f"{self._local(served)} holds revision {encoder.card['revision'][:12]} of {self._name}, "
-                f"the index was made with {served.model['revision'][:12]}: run `skillery run` to index anew"
+                f"{folder} holds revision {encoder.card['revision'][:12]} of {self._name}, "
+                f"the index was made with {wanted[:12]}: run `skillery run` to index anew"
             )
             raise ModelMismatch(msg)
-        nodes = open_at(db, NODES, served.nodes) if served.nodes is not None else None
-        self._last = OpenVersion(self._root, served, open_at(db, SKILLS, served.skills), nodes, encoder)
-        return self._last
-
-    def _local(self, served: Served) -> Path:
-        return self._root.fetch(served.model["path"])
+        return encoder
 
     def _find(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
-        """Return the served row for an id and, where the id is an alias, the document it is an alias of."""
-        wanted, steps = doc_id, 0
-        while steps < _ALIAS_STEPS:
+        """Return the served row for an id and, if the id is an alias, the document it is an alias of."""
+        wanted = doc_id
+        for step in range(_ALIAS_STEPS):
             where = f"doc_key IN ({quoted([wanted.casefold()])})"
             found = now.skills.search().where(where).limit(1).select(_FOUND_COLUMNS).to_arrow().to_pylist()
             if found:
-                return found[0], found[0]["doc_id"] if steps else None
-            aliases = aliases_table(self._root)
-            known = aliases.of(wanted).select("doc_id", "survivor").iter_rows()
+                return found[0], found[0]["doc_id"] if step else None
+            known = aliases_table(self._root).of(wanted).select("doc_id", "survivor").iter_rows()
             survivor = next((s for d, s in known if d.casefold() == wanted.casefold()), None)
             if survivor is None:
                 break
-            wanted, steps = survivor, steps + 1
+            wanted = survivor
         near = _nearest(now.skills, doc_id)
         said = f"; near it are {', '.join(near)}" if near else ""
         msg = f"no served document has the id {doc_id!r}{said}: `skillery search` prints ids"
@@ -236,19 +231,11 @@ class ServedIndex:
         row, alias_of = self._shown(now, doc_id)
         return self._document(now, row), row, alias_of
 
-    def _readied(self, now: OpenVersion, document: PagedDocument) -> PagedDocument:
-        """Return a document ready for the default method, kept for the next request."""
-        if document.nodes and document.ready is None:
-            ready = ready_for(document, encoder=now.encoder, tokenizer=now.encoder)
-            document = replace(document, ready=ready)
-            now.keep(document)
-        return document
-
     def _document(self, now: OpenVersion, row: dict[str, Any]) -> PagedDocument:
         if (kept := now.kept(row["doc_id"])) is not None:
             return kept
         doc_id, body = row["doc_id"], row["text"][row["body_start"] :]
-        if row["kind"] == "mcp-server":  # described, not instructed: its page is its description
+        if row["kind"] == "mcp-server":  # its body is a description, which has no nodes
             return PagedDocument(doc_id, body, [], n_tokens=row["n_tokens"])
         if now.nodes is None:
             nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)
@@ -256,9 +243,23 @@ class ServedIndex:
         nodes, vectors, states = indexed_nodes(now.nodes, doc_id)
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"], states=states)
 
+    def _with_edges(self, now: OpenVersion, document: PagedDocument, row: dict[str, Any]) -> PagedDocument:
+        if now.nodes is None:  # these nodes were typed for this query, not read
+            return document
+        return replace(document, edges=stored_edges(self._root, document.nodes, row["nodes_digest"]))
+
+
+def _prepared(now: OpenVersion, document: PagedDocument) -> PagedDocument:
+    """Return a document prepared for the default method, kept for the next request."""
+    if document.nodes and document.ready is None:
+        ready = ready_for(document, encoder=now.encoder, tokenizer=now.encoder)
+        document = replace(document, ready=ready)
+        now.keep(document)
+    return document
+
 
 def _nearest(skills: lancedb.table.Table, doc_id: str) -> list[str]:
-    """Return the ids most like one that is not there, at most three."""
+    """Return at most three served ids that look most like an unknown one."""
     ids = {
         d.casefold(): d for d in skills.search().select(["doc_id"]).to_arrow().column("doc_id").to_pylist()
     }
@@ -270,11 +271,6 @@ def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
 
 
 def _require_shown(row: dict[str, Any]) -> None:
-    """Let a document through whose text the licence policy lets be shown.
-
-    Raises:
-        Withheld: Its licence is of another class than `allow`.
-    """
     if row["licence_class"] == "allow":
         return
     by = "UNKNOWN_SERVE" if row["licence"] is None else "ALLOW, ..._DENY and ..._OTHER_SERVE"
@@ -286,7 +282,6 @@ def _require_shown(row: dict[str, Any]) -> None:
 
 
 def _provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
-    """Return where a text comes from, what its licence allows, and whether it may be out of date."""
     return {
         **{c: row[c] for c in (*_PROVENANCE, "licence_class")},
         "stale": row["stale"] or row["source"] in failed,

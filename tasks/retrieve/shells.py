@@ -1,4 +1,4 @@
-"""The index's Prefect tasks: build, check, publish."""
+"""Prefect shells of the index: build, check, publish, retain, compact."""
 
 from __future__ import annotations
 
@@ -15,28 +15,32 @@ from storage.served import require_served
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.index.build import Built, build
-from tasks.retrieve.index.embedding import embed_partitions, plan_embedding
+from tasks.retrieve.index.build import (
+    Built,
+    build,
+    embed_partitions,
+    plan_embedding,
+    rebuild_everything,
+)
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
-from tasks.retrieve.index.rebuild import redo_all
-from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
+from tasks.retrieve.versions.compact import check_compacted, compact_tables, table_files
 from tasks.retrieve.versions.publish import publish
-from tasks.retrieve.versions.version_retention import retain_versions
+from tasks.retrieve.versions.retention import clean_tables, retain_versions
 
 
 @task(name="build-tables", cache_policy=NO_CACHE)
 def build_tables(
     root: str, encoder: str, *, with_nodes: bool, anew: bool = False, corpus: str | None = None
 ) -> dict[str, Any]:
-    """Write to `skills` and `nodes` what changed since the served version, or all of it anew."""
+    """Write what changed since the served version to `skills` and `nodes`, or every row."""
     kept, source = load_kept_encoder(root, encoder), Root(corpus or root)
     return asdict(build(Root(root), encoder=kept, with_nodes=with_nodes, anew=anew, corpus=source))
 
 
 @task(name="plan-embedding", cache_policy=NO_CACHE)
 def plan_embeddings(root: str, encoder: str) -> list[list[int]]:
-    """Decide which partitions hold skills to encode."""
+    """Return batches of partitions that hold skills to encode."""
     return plan_embedding(Root(root), encoder=load_kept_encoder(root, encoder))
 
 
@@ -48,7 +52,7 @@ def embed_batch(root: str, partitions: list[int], encoder: str) -> int:
 
 @task(name="class-licences", cache_policy=NO_CACHE)
 def class_licences(root: str, built: dict[str, Any], policy: dict[str, Any]) -> list[dict[str, Any]]:
-    """Work out what each licence allows, for queries to look up; return the documents by licence."""
+    """Write the class of each licence, for queries to look up; return the documents by licence."""
     return classify_licences(Root(root), built["skills"], LicencePolicy(**policy))
 
 
@@ -56,7 +60,7 @@ def class_licences(root: str, built: dict[str, Any], policy: dict[str, Any]) -> 
 def check_tables(
     root: str, built: dict[str, Any], encoder: str, gate: dict[str, Any], corpus: str | None = None
 ) -> list[dict[str, Any]]:
-    """Run the gate's checks on the versions built; what is served already has passed them."""
+    """Run the gate's checks on the versions built; versions that are served already have passed them."""
     found, place = Built(**built), Root(root)
     if not found.changed:
         return []
@@ -74,7 +78,7 @@ def publish_tables(
     run_id: str,
     now: datetime,
 ) -> str | None:
-    """Serve the versions built, if they are new and passed the gate; return their name, None if not new."""
+    """Serve the versions built if they are new; return their name, None if they are not new."""
     require_passed(checks)
     if not Built(**built).changed:
         return None
@@ -82,25 +86,25 @@ def publish_tables(
 
 
 def made_by(root: str, encoder: str) -> dict[str, Any]:
-    """Return what a version says of its encoder: `card`, and `path` relative to the root."""
+    """Return the encoder of a version: its `card`, and its `path` relative to the root."""
     return {"card": card_of(encoder), "path": Path(encoder).relative_to(Root(root).folder).as_posix()}
 
 
 @task(name="retain-versions", cache_policy=NO_CACHE)
 def keep_versions(root: str, keep: int, *, now: datetime) -> list[str]:
-    """Let go of published versions that are older than the last ones; return their names."""
+    """Drop published versions that are older than the last ones; return their names."""
     return retain_versions(Root(root), keep, now=now)
 
 
 @task(name="redo-everything", cache_policy=NO_CACHE)
 def redo_everything(root: str, *, keep_vectors: bool) -> int:
-    """Have refine, parse and the encoder do all their work again; return how many documents that are."""
-    return redo_all(Root(root), keep_vectors=keep_vectors)
+    """Mark all documents to be refined, parsed and indexed again; return how many are refined again."""
+    return rebuild_everything(Root(root), keep_vectors=keep_vectors)
 
 
 @task(name="compact-tables", cache_policy=NO_CACHE)
 def compact_served(root: str) -> dict[str, Any]:
-    """Merge small files into new versions beside those served; return them and their checks."""
+    """Merge small files into new versions beside the served ones; return them and their checks."""
     place = Root(root)
     files = table_files(place)
     built, tables = compact_tables(place)
@@ -114,12 +118,12 @@ def compact_served(root: str) -> dict[str, Any]:
 
 @task(name="clean-tables", cache_policy=NO_CACHE)
 def clean_files(root: str) -> int:
-    """Remove files that no published version needs; return the bytes of those that are left."""
+    """Remove files that no published version needs; return the number of those that are left."""
     clean_tables(Root(root))
     return table_files(Root(root))
 
 
 @task(name="served-encoder", cache_policy=NO_CACHE)
 def served_encoder(root: str) -> str:
-    """Return the folder of the encoder that made what is served."""
+    """Return the folder of the encoder that made the served version."""
     return str(Root(root).fetch(str(require_served(Root(root)).model["path"])))

@@ -36,7 +36,7 @@ from tasks.retrieve.index.build import build
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.publish import candidate, publish
-from tasks.retrieve.versions.version_retention import retain_versions
+from tasks.retrieve.versions.retention import retain_versions
 
 LOCKED = 75
 # What changes something on disk, in storage/: each is a moment to die at, and so is every rename.

@@ -1,16 +1,15 @@
-"""Compacts the tables that are served and lets go of files that no kept version needs."""
+"""Compacts the served tables: their small files are merged into new versions beside them."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import timedelta
 
 import lancedb
 
-from storage.lance import MARGIN, NODES, SKILLS, TableWriter, connect, open_at, prune, size_of, table_names
+from storage.lance import NODES, SKILLS, TableWriter, connect, open_at, size_of
 from storage.root import Root
-from storage.served import published_versions, require_served
+from storage.served import require_served
 from tasks.retrieve.index.build import INDEXED, Built, nodes_base
 from tasks.retrieve.index.gate import Check
 
@@ -19,7 +18,7 @@ _IDS = {SKILLS: "doc_id", NODES: "node_id"}
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Of one table: rows, files that hold them, and bytes, as served and as compacted."""
+    """The rows of one table, and its files and their bytes before and after compaction."""
 
     table: str
     rows: int
@@ -30,14 +29,14 @@ class Compacted:
 
 
 def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
-    """Merge the small files of the served tables into new versions beside them; nothing served is touched.
+    """Merge the small files of the served tables into new versions; the served versions stay as they are.
 
     Args:
         root: Where they lie; the caller holds its writer lock.
 
     Returns:
-        What the compacted tables are (the served ones, not `changed`, where there was nothing to merge), and
-        of each table what came of it.
+        The compacted tables (if nothing could be merged, the served ones, not `changed`), and a report of
+        each table.
 
     Raises:
         NotPublished: Nothing is served.
@@ -71,10 +70,8 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
 
 
 def check_compacted(root: Root, built: Built) -> list[Check]:
-    """Check that compacted tables hold the same rows as those served, byte for byte, and index all of them.
-
-    Compaction has corrupted tables of others before (LanceDB's issue 3744), so that it is not believed.
-    """
+    """Check that compacted tables hold the served rows, byte for byte, and that indices cover all of them."""
+    # Compaction has corrupted tables before (LanceDB's issue 3744).
     served, db, checks = require_served(root), connect(root), []
     for name, base, version in ((SKILLS, served.skills, built.skills), (NODES, served.nodes, built.nodes)):
         if base is None or version is None or version == base:
@@ -91,7 +88,6 @@ def check_compacted(root: Root, built: Built) -> list[Check]:
 
 
 def _row_digests(table: lancedb.table.Table) -> dict[str, bytes]:
-    """Return a digest of each row by its id."""
     found: dict[str, bytes] = {}
     for batch in table.search().to_batches():
         column = batch.column("vector")
@@ -100,24 +96,6 @@ def _row_digests(table: lancedb.table.Table) -> dict[str, bytes]:
             said = repr(row).encode("utf-8", "surrogatepass") + vector.tobytes()
             found[row[_IDS[table.name]]] = hashlib.blake2b(said, digest_size=16).digest()
     return found
-
-
-def clean_tables(root: Root, margin: timedelta = MARGIN) -> None:
-    """Remove the files of versions that no published version needs: what refused or killed runs left.
-
-    Args:
-        root: Where they lie; the caller holds its writer lock.
-        margin: How much older than all that are published a version must be to go.
-
-    Raises:
-        NotPublished: Nothing is served.
-        StorageError: A table cannot be read.
-    """
-    kept, db = [*published_versions(root), require_served(root)], connect(root)
-    for name in table_names(db):
-        if name in _IDS:
-            at = {v.skills if name == SKILLS else v.nodes for v in kept}
-            prune(db, name, {version for version in at if version is not None}, [], margin)
 
 
 def table_files(root: Root) -> int:

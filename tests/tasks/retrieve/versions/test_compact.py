@@ -8,9 +8,9 @@ import pytest
 
 from storage.lance import NODES, connect, open_at
 from tasks.retrieve.index.build import Built
-from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
+from tasks.retrieve.versions.compact import check_compacted, compact_tables, table_files
 from tasks.retrieve.versions.publish import publish
-from tasks.retrieve.versions.version_retention import retain_versions
+from tasks.retrieve.versions.retention import clean_tables, retain_versions
 from tests.support.hand_written import SKILLS
 from tests.support.skill_root import SkillRoot
 

@@ -14,9 +14,8 @@ from storage.lance import SKILLS as SKILLS_TABLE
 from storage.served import write_served
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.versions import publish
-from tasks.retrieve.versions.compact import clean_tables
 from tasks.retrieve.versions.publish import roll_back
-from tasks.retrieve.versions.version_retention import retain_versions
+from tasks.retrieve.versions.retention import clean_tables, retain_versions
 from tests.support.hand_written import BREAD, SKILLS, skill
 from tests.support.skill_root import SkillRoot
 from tests.support.tables import in_step

@@ -11,7 +11,7 @@ from storage.state import documents_table, refined_table
 from tasks.models.protocols import Vectors
 from tasks.refine.filters import Limits
 from tasks.refine.plan import plan_refine
-from tasks.retrieve.index.rebuild import redo_all
+from tasks.retrieve.index.build import rebuild_everything
 from tasks.retrieve.routing.store import open_routing
 from tests.support import hand_written
 from tests.support.skill_root import SkillRoot
@@ -34,7 +34,7 @@ def contents(root: SkillRoot, name: str, version: int, key: str) -> pl.DataFrame
 def test_after_it_every_document_is_to_be_done_again(root: SkillRoot) -> None:
     assert plan_refine(root.root, Limits()).todo == 0
 
-    assert redo_all(root.root, keep_vectors=True) == len(hand_written.SKILLS)
+    assert rebuild_everything(root.root, keep_vectors=True) == len(hand_written.SKILLS)
 
     assert plan_refine(root.root, Limits()).todo == len(hand_written.SKILLS)
 
@@ -42,7 +42,7 @@ def test_after_it_every_document_is_to_be_done_again(root: SkillRoot) -> None:
 def test_until_it_is_done_again_all_is_served_as_it_was(root: SkillRoot) -> None:
     before = root.ask().search("treat varroa mites")["results"]
 
-    redo_all(root.root, keep_vectors=False)
+    rebuild_everything(root.root, keep_vectors=False)
 
     assert root.ask().search("treat varroa mites")["results"] == before
     assert documents_table(root.root).read().height == len(hand_written.SKILLS)
@@ -51,7 +51,7 @@ def test_until_it_is_done_again_all_is_served_as_it_was(root: SkillRoot) -> None
 
 def test_what_is_built_anew_lies_beside_what_is_served_and_says_the_same(root: SkillRoot) -> None:
     served = root.served()
-    redo_all(root.root, keep_vectors=True)
+    rebuild_everything(root.root, keep_vectors=True)
     root.crawl()
     assert root.parse()["documents"] == len(hand_written.SKILLS)
 
@@ -77,7 +77,7 @@ def vectors(root: SkillRoot) -> dict[str, list[float]]:
 
 
 def test_what_was_to_be_built_anew_is_by_the_next_run_if_the_first_was_killed(root: SkillRoot) -> None:
-    redo_all(root.root, keep_vectors=False)
+    rebuild_everything(root.root, keep_vectors=False)
     root.crawl()
     root.parse()
     root.build(anew=True)  # and killed before it was served
@@ -96,7 +96,7 @@ def test_after_it_routing_ranks_by_the_new_vectors(root: SkillRoot, monkeypatch:
         return -made, states
 
     monkeypatch.setattr(root.encoder, "encode_states", turned)
-    redo_all(root.root, keep_vectors=False)
+    rebuild_everything(root.root, keep_vectors=False)
 
     root.publish()
 
@@ -112,6 +112,6 @@ def test_vectors_are_kept_only_if_asked(root: SkillRoot, keep: bool) -> None:
         folder.mkdir(exist_ok=True)
         (folder / "part.parquet").write_bytes(b"x")
 
-    redo_all(root.root, keep_vectors=keep)
+    rebuild_everything(root.root, keep_vectors=keep)
 
     assert [folder.exists() for folder in folders] == [keep, keep]

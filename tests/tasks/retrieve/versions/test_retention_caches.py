@@ -10,8 +10,8 @@ from storage.vectors import StateStore, VectorStore, state_stores, text_hash, ve
 from tasks.models.cached_encoder import KeptEncoder, kept_states, vectors_of
 from tasks.parse.classify.cascade import LOOKS, looks_of
 from tasks.parse.classify.local import LocalClassifier
-from tasks.retrieve.versions.cache_retention import bound_vectors, texts_in_use
 from tasks.retrieve.versions.forget import forget
+from tasks.retrieve.versions.retention import bound_vectors, texts_in_use
 from tests.support.hand_written import BEES, BREAD, SKILLS
 from tests.support.skill_root import CountingEncoder, SkillRoot
 

@@ -9,7 +9,7 @@ from storage.errors import NotPublished, StorageError
 from storage.lance import NODES, SKILLS, connect, open_at
 from storage.served import Served, published_versions
 from tasks.retrieve.versions.publish import roll_back
-from tasks.retrieve.versions.version_retention import retain_versions
+from tasks.retrieve.versions.retention import retain_versions
 from tests.support.hand_written import BREAD
 from tests.support.skill_root import SkillRoot
 

@@ -68,16 +68,15 @@ def stored_edges(root: Root, nodes: Sequence[Node], digest: str | None) -> list[
     partition, ids = [partition_of(nodes[0].doc_id)], [node.node_id for node in nodes]
     try:
         edges = edges_table(root).read(partition).filter(pl.col("src_id").is_in(ids))
-        typed = nodes_table(root).read(partition, ["doc_id", "node_id", "node_type"])
+        typed = nodes_table(root).read(partition, ["node_id", "node_type"])
         # Parse clears the digest before it writes and sets it last: read last, it covers what was read.
         parsed = parsed_table(root).read(partition)
     except StorageError as error:
         log.warning("edges are inferred, the stored ones cannot be read: %s", error)
         return None
-    of_document = pl.col("doc_id") == nodes[0].doc_id
-    pairs = typed.filter(of_document).select("node_id", "node_type").rows()
-    counts = dict(parsed.filter(of_document).select("digest", "n_edges").iter_rows())
-    same = digest in counts and pairs == [(node.node_id, node.node_type) for node in nodes]
+    counts = dict(parsed.filter(doc_id=nodes[0].doc_id).select("digest", "n_edges").iter_rows())
+    types = [(node.node_id, node.node_type) for node in nodes]
+    same = digest in counts and typed.filter(pl.col("node_id").is_in(ids)).rows() == types
     # A partition that was lost is empty until the next run.
     there = edges.height > 0 or counts.get(digest) == 0
     fits = same and there and edges["dst_id"].is_in(ids).all()

@@ -20,6 +20,7 @@ from tests.support.hand_written import SKILLS
 from tests.support.s3_server import BUCKET
 from tests.support.skill_root import MINILM, Export, SkillRoot
 
+_BREAD = "local/market/bread"
 _QUERY = "how long does the dough rise?"
 
 
@@ -45,7 +46,7 @@ def ask(root: Root) -> ServedIndex:
 
 def bread(root: Root) -> str:
     """Return the whole page of one skill."""
-    page = ask(root).page("local/market/bread", _QUERY, budget=1.0, method="full")
+    page = ask(root).page(_BREAD, _QUERY, budget=1.0, method="full")
     return str(page["context"])
 
 
@@ -63,6 +64,7 @@ def test_it_holds_the_same_as_a_folder_and_another_machine_answers_from_it(
         row["doc_id"] for row in served_bakery.ask().search(_QUERY, 3)["results"]
     ]
     assert bread(other) == bread(served_bakery.root)
+    assert ask(other).document(_BREAD).edges == served_bakery.ask().document(_BREAD).edges is not None
     assert export_here(other.uri, "/elsewhere/models/x") == str(other.folder / "models/x")
 
 
@@ -90,7 +92,7 @@ def test_a_night_without_a_change_publishes_nothing_and_one_with_a_change_can_be
 
     assert now.version == first.version
     assert "ten minutes" in bread(filled.root)
-    report = forget(filled.root, "local/market/bread", run_id="later", now=filled.now)
+    report = forget(filled.root, _BREAD, run_id="later", now=filled.now)
     assert report.served == "v-later"
     held = [f for f in filled.root.files("") if b"Knead the dough" in filled.root.read(f)]
     assert held == []

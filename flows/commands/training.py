@@ -29,7 +29,8 @@ from tasks.models.onnx_export import exported_encoder, resolve
 from tasks.models.protocols import Tokenizer
 from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_cross_encoder
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.train.rows import list_rows, text_form, training_rows
+from tasks.retrieve.train.listwise import list_rows
+from tasks.retrieve.train.rows import text_form, training_rows
 
 _CARD, _BASIS = "training.json", "basis.json"
 

@@ -16,11 +16,18 @@ from tasks.retrieve.routing.bm25f import Lexical, lexical_of
 from tasks.retrieve.routing.postings import Postings, postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
-from tasks.retrieve.train.categories import categories_of, in_turn
 from tasks.retrieve.train.false_negatives import FalseNegatives
 from tasks.retrieve.train.hard_negatives import Mined, Pool, candidate_lists, mine_negatives
 from tasks.retrieve.train.queries import TrainingQuery, make_queries
-from tasks.retrieve.train.split import Rows, Split, families, one_a_family, split_families
+from tasks.retrieve.train.split import (
+    Rows,
+    Split,
+    categories_of,
+    families,
+    in_turn,
+    one_a_family,
+    split_families,
+)
 
 
 class Encoders(NamedTuple):

@@ -1,4 +1,4 @@
-"""What models are trained on: each query with the text of its skill and of skills that do not serve it."""
+"""Rows that models are trained on: a query, the text of its skill, and that of skills not serving it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tasks.retrieve.train.queries import TrainingQuery
 
 TextForm = Literal["description", "flat"]
 TextOf = Callable[[Skill], str]
-_DESCRIPTION_SHARE = 0.5  # of the tokens that a flat text has
+_DESCRIPTION_SHARE = 0.5  # the largest share of a flat text's tokens that the description may take
 
 
 def text_form(form: TextForm, tokens: int, tokenizer: Tokenizer) -> TextOf:
-    """Return how a skill is read: as it is indexed, or as SkillRouter has it, with as much of its body.
+    """Return the function that makes a skill's text: as the index has it, or as SkillRouter does.
 
     Args:
         form: `description` for name and description, `flat` for `name | description | body`.
-        tokens: Of a flat text; half of them at most are the description's.
-        tokenizer: Counts them.
+        tokens: The most tokens of a flat text.
+        tokenizer: Counts tokens.
     """
     if form == "description":
         return lambda skill: TEMPLATE.format(name=skill.name, description=skill.description)
@@ -42,18 +42,18 @@ def training_rows(
     epochs: int,
     draw: np.random.Generator,
 ) -> list[tuple[str, ...]]:
-    """Return rows of query, positive and `drawn` of its negatives; each epoch draws and orders anew.
+    """Return rows of query, positive and `drawn` of its negatives; each epoch draws and orders them again.
 
-    A query without so many negatives has no row.
+    A query with fewer negatives than `drawn` has no row.
 
     Args:
         skills: By row.
-        queries: One a positive.
+        queries: One per positive.
         negatives: Of each query.
-        text: How a skill is read; the positive's body is read without what is asked.
-        drawn: Negatives a row.
+        text: Makes the text of a skill; the positive's body is given without the passages of its query.
+        drawn: Negatives per row.
         epochs: How often each query occurs.
-        draw: Chance.
+        draw: The source of randomness.
     """
     rows = []
     for _ in range(epochs):
@@ -64,22 +64,3 @@ def training_rows(
                 positive = text(query.without_passages(skills[query.row]))
                 rows.append((query.text, positive, *(text(skills[found[i].row]) for i in chosen)))
     return rows
-
-
-def list_rows(
-    skills: Sequence[Skill],
-    queries: Sequence[TrainingQuery],
-    lists: Sequence[Sequence[Negative]],
-    text: TextOf,
-) -> list[tuple[str, ...]]:
-    """Return rows of query, positive and all other candidates; only the longest lists have one."""
-    longest = max(map(len, lists), default=0)
-    return [
-        (
-            query.text,
-            text(query.without_passages(skills[query.row])),
-            *(text(skills[n.row]) for n in candidates),
-        )
-        for query, candidates in zip(queries, lists, strict=True)
-        if len(candidates) == longest
-    ]

@@ -1,32 +1,38 @@
-"""Skills divided for training and measuring, so that no text stands on both sides."""
+"""Splits skills for training and measuring: by family, so that no text is on both sides, and by category."""
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.cluster.vq import kmeans2
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
 
 Rows = npt.NDArray[np.int64]
+_SAMPLE = 5000  # vectors that the centres of clusters are found with
 
 
 class Split(NamedTuple):
-    """Rows of the skills to train with, and of those held out; one of each held-out family."""
+    """Rows of the skills to train with, and of those held out: one of each held-out family."""
 
     train: Rows
     held_out: Rows
 
 
 def families(skills: Sequence[Skill]) -> Rows:
-    """Return the family of each skill, shape `(n,)`: skills of one name or one body are of one family.
+    """Return the family of each skill, shape `(n,)`.
 
-    So are those that a chain of equal names and bodies joins: copies keep the one or the other.
+    Skills with the same name or the same body are of one family, and so are those that a chain of equal names
+    and bodies joins: a copy may have changed either.
     """
     keys: dict[tuple[str, str], int] = {}
     ends = [
@@ -47,7 +53,7 @@ def split_families(of: Rows, share: float, seed: int) -> Split:
 
     Args:
         of: Each row's family, shape `(n,)`.
-        share: Of the families, how many are held out, between 0 and 1.
+        share: The share of families that is held out, 0 to 1.
         seed: Decides which.
     """
     names, first = np.unique(of, return_index=True)
@@ -62,3 +68,41 @@ def one_a_family(of: Rows, rows: Rows, draw: np.random.Generator) -> Rows:
     return np.asarray(
         shuffled[draw.permutation(np.unique(of[shuffled], return_index=True)[1])], dtype=np.int64
     )
+
+
+def categories_of(given: Sequence[str | None], vectors: Vectors, clusters: int, seed: int) -> list[str]:
+    """Return the category of each skill: the one given, else the cluster that its vector lies in.
+
+    Args:
+        given: Of each skill, None or blank if no listing gives one.
+        vectors: Unit vectors of name and description, shape `(n, d)`.
+        clusters: The most clusters; k-means, started by k-means++ (Arthur and Vassilvitskii, 2007).
+        seed: Decides the start of k-means.
+    """
+    missing = np.array([not (name or "").strip() for name in given], dtype=np.bool_)
+    numbers = iter(_clusters(vectors[missing], clusters, seed).tolist())
+    return [f"cluster {next(numbers)}" if lacks else str(n) for n, lacks in zip(given, missing, strict=True)]
+
+
+def in_turn(rows: Rows, categories: Sequence[str]) -> Rows:
+    """Return rows reordered so that categories take turns, each in its own order: any prefix is balanced."""
+    counts: Counter[str] = Counter()
+    turns = []
+    for row in rows.tolist():
+        turns.append(counts[categories[row]])
+        counts[categories[row]] += 1
+    return np.asarray(rows[np.argsort(np.array(turns, dtype=np.int64), kind="stable")], dtype=np.int64)
+
+
+def _clusters(vectors: Vectors, clusters: int, seed: int) -> Rows:
+    if not len(vectors):
+        return np.zeros(0, dtype=np.int64)
+    draw = np.random.default_rng(seed)
+    sample = vectors[draw.permutation(len(vectors))[:_SAMPLE]]
+    # k-means++ fails if it is asked for more centres than there are distinct vectors.
+    distinct = len(np.unique(sample, axis=0))
+    with warnings.catch_warnings():
+        # An empty cluster keeps its old centre, and is no skill's category.
+        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
+        centres, _ = kmeans2(sample, min(clusters, distinct), minit="++", rng=draw)
+    return np.asarray((vectors @ centres.T - (centres**2).sum(axis=1) / 2).argmax(axis=1), dtype=np.int64)

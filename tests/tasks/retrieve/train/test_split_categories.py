@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.retrieve.train.categories import categories_of, in_turn
+from tasks.retrieve.train.split import categories_of, in_turn
 
 _NORTH, _EAST = np.eye(4, dtype=np.float32)[:2]
 

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 
 from storage.schemas import Node
 
-# Inches.
+# All lengths are inches: the height of a row, the margin, from a node to its label, a character's width, and
+# the room for arcs to the left of a column.
 ROW, MARGIN, LABEL_GAP = 0.2, 0.35, 0.12
-_CHARACTER = 0.062
-# The fewest rows of a column, and how much taller than wide a picture of many nodes may be.
+_CHARACTER, _ARCS = 0.062, 0.75
+# A column has at least 24 rows, and 2.6 times the square root of all rows: a long skill is about square.
 _FEWEST_ROWS, _ROWS_PER_ROOT = 24, 2.6
-# Room for arcs to the left of a column.
-_ARCS = 0.75
+# Characters of a label, by the number of columns; with more columns than three, the last number.
 _MOST_CHARACTERS = {1: 96, 2: 56, 3: 48}
 _FEWEST_CHARACTERS = 38
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the picture, at `x`, `y` inches: a node, or a heading where `node` is None."""
+    """A line of the picture, at `x`, `y` inches: a node, or a heading if `node` is None."""
 
     label: str
     x: float
@@ -42,7 +42,7 @@ class Layout:
 
 
 def lay_out(nodes: Sequence[Node]) -> Layout:
-    """Return where nodes and headings stand, in columns of equal height that no label reaches out of."""
+    """Return the places of nodes and headings, in columns of equal height; labels are cut to their width."""
     lines = _lines(nodes)
     per_column = max(_FEWEST_ROWS, math.ceil(_ROWS_PER_ROOT * math.sqrt(len(lines))))
     columns = max(1, math.ceil(len(lines) / per_column))
@@ -63,7 +63,7 @@ def lay_out(nodes: Sequence[Node]) -> Layout:
 
 
 def _lines(nodes: Sequence[Node]) -> list[tuple[str, Node | None]]:
-    """Return each node's text, and above the first node of each section the headings that are new there."""
+    """Return the text of each node, and before the first of a section the headings that are new there."""
     lines: list[tuple[str, Node | None]] = []
     before: tuple[str, ...] = ()
     for node in nodes:
@@ -79,7 +79,7 @@ def _lines(nodes: Sequence[Node]) -> list[tuple[str, Node | None]]:
 
 
 def one_line(text: str, characters: int) -> str:
-    """Return a text on one line, of printable characters alone, cut where it is wider than so many."""
+    """Return a text on one line, printable characters only, cut to the width of so many Latin characters."""
     words = " ".join("".join(c if c.isprintable() else " " for c in text[:1000]).split())
     ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in words))
     if not ends or ends[-1] <= characters:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png", "pdf")
-# The colours of Okabe and Ito: they can be told apart whatever colours the reader sees.
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 NODE_COLOURS = {
     "step": "#0072B2", "example": "#56B4E9", "param": "#E69F00", "precondition": "#CC79A7",
     "error_handling": "#D55E00", "concept": "#8A8A8A",
@@ -30,8 +30,8 @@ EDGE_STYLES: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 _HEAD, _FOOT = 0.95, 0.25  # inches above and below the columns
 _LEAST_WIDTH = 8.0
-_ACROSS = 0.4  # opacity of edges between columns: they cross labels
-_BULGE = 0.55  # inches that an arc stands out from its chord at most
+_ACROSS = 0.4  # opacity of edges between columns, which cross labels
+_BULGE = 0.55  # the largest distance of an arc from its chord, in inches
 _SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "skillery",
@@ -41,12 +41,12 @@ _SETTINGS: Any = {
 
 
 def draw(graph: SkillGraph, form: str) -> bytes:
-    """Return the picture of a graph: nodes in document order, coloured by type, edges by theirs, a legend.
+    """Return the picture of a graph: nodes in document order and edges, coloured by type, and a legend.
 
-    The same graph gives the same bytes. Text stands in an SVG as text.
+    The same graph gives the same bytes. Text of an SVG stays text.
 
     Args:
-        graph: What is drawn.
+        graph: The graph.
         form: One of `FORMATS`.
 
     Raises:
@@ -70,7 +70,7 @@ def draw(graph: SkillGraph, form: str) -> bytes:
 
 @contextmanager
 def _matplotlib() -> Iterator[type[Figure]]:
-    """Give the class of figures, with our settings, and without a word on glyphs that its font lacks."""
+    """Yield the class of figures, with our settings, and without warnings of glyphs that the font lacks."""
     try:
         import matplotlib as mpl  # noqa: PLC0415 (seconds; only pictures need it)
         from matplotlib.figure import Figure  # noqa: PLC0415
@@ -79,7 +79,7 @@ def _matplotlib() -> Iterator[type[Figure]]:
         raise TerminalError(msg) from error
 
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        # In an SVG the reader's program has the font; elsewhere a box stands for the character.
+        # The program that shows an SVG has its own fonts; other formats print a box for the character.
         warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph.*", category=UserWarning)
         yield Figure
 
@@ -113,11 +113,11 @@ def _draw_edges(axes: Axes, graph: SkillGraph, layout: Layout) -> None:
 
 
 def _bend(edge: Edge, source: Row, target: Row) -> float:
-    """Return an arc's curvature: to the left of its column, out of the labels' way; none for a sequence."""
+    """Return an arc's curvature: to the left of its column, away from the labels; 0 for a sequence."""
     if edge.edge_type == "sequence":
         return 0.0
     length = math.dist((source.x, source.y), (target.x, target.y))
-    # An arc stands out by half its curvature times its chord.
+    # The distance of an arc from its chord is half its curvature times the chord.
     bend = min(0.6, 2 * _BULGE / max(length, 1e-6))
     return -bend if source.y < target.y else bend
 

@@ -89,7 +89,7 @@ def build(
     present = _present(skills)
     state = desired_rows(source, model).join(present, on="doc_id", how="full", coalesce=True)
     nodes: TableWriter | None = None
-    made, base = 0, nodes_base(db, served) if served else None
+    made, base = 0, nodes_base(db, served)
     if with_nodes:
         nodes = TableWriter(db, NODES, nodes_schema(nodes_identity(encoder.card)), base)
         state, made = _load_nodes(source, nodes, state, encoder)
@@ -109,15 +109,15 @@ def build(
     )
 
 
-def nodes_base(db: lancedb.DBConnection, served: Served) -> int | None:
-    """Return the version of `nodes` that the served skills' rows belong to; None: nodes are made anew.
+def nodes_base(db: lancedb.DBConnection, served: Served | None) -> int | None:
+    """Return the version of `nodes` that the next build continues from; None: it starts empty.
 
-    Of no other version may be gone on from, be it newer: the rows say which nodes need not be written again.
-    One that is not served may be gone, after a bad disk: the next build alone needs it.
+    Only the version that the served skills refer to will do: their rows tell which nodes are up to date.
     """
-    if served.nodes is not None:
-        return served.nodes
-    return served.nodes_base if served.nodes_base in versions_of(db, NODES) else None
+    if served is None:
+        return None
+    # A version of `nodes` that is not served may be lost, and no query would have noticed.
+    return served.nodes or (served.nodes_base if served.nodes_base in versions_of(db, NODES) else None)
 
 
 def _finish(writer: TableWriter, name: str) -> int:

@@ -1,4 +1,4 @@
-"""The licence policy at serving time: classes worked out by runs, so that queries only look them up."""
+"""Licence classes for serving: a run derives them from the policy, so that queries only look them up."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from storage.root import Root
 from storage.served import CLASSES, Licences, read_licences, read_served, write_licences
 from tasks.refine.licences.policy import LicencePolicy, licence_class
 
-_LISTED = 20  # licences that the table for a person names
+_LISTED = 20  # licences that the printed table names
 
 
 def classify_licences(root: Root, skills: int, policy: LicencePolicy) -> list[dict[str, Any]]:
     """Write the class of every licence to `state/licences.json`; return the documents by licence.
 
-    No text is encoded and no table written, so that a night in which only the policy changed costs this
-    alone. The file also covers what is served until the version built takes its place, and whatever it
-    covered before, which a rollback may bring back.
+    A change of policy needs this file alone: no text is encoded and no table is written. It covers the
+    version built, the version served meanwhile, and all it covered before: a rollback may serve that again.
 
     Args:
         root: Where the tables lie; the caller holds its writer lock.
         skills: The version of `skills` that was built.
-        policy: Which licence is of which class when serving.
+        policy: The class of each licence when serving.
 
     Returns:
-        A row a licence of the version built, `{class, licence, documents}`, most documents first.
+        One row per licence of the version built, `{class, licence, documents}`, most documents first.
     """
     built, served = _licences_at(root, skills), read_served(root)
-    named = {licence for licence in built if licence is not None} | _before(root)
+    named = {*built, *_covered(root)}
     if served is not None and served.skills != skills:
-        named |= {licence for licence in _licences_at(root, served.skills) if licence is not None}
-    classes = {licence: licence_class(licence, policy) for licence in sorted(named)}
+        named |= _licences_at(root, served.skills).keys()
+    classes = {licence: licence_class(licence, policy) for licence in sorted(filter(None, named))}
     licences = Licences(classes, policy.unknown)
     write_licences(root, licences)
     ranked = sorted(built.items(), key=lambda item: (-item[1], item[0] or ""))
@@ -45,11 +44,10 @@ def classify_licences(root: Root, skills: int, policy: LicencePolicy) -> list[di
     ]
 
 
-def _before(root: Root) -> set[str]:
-    """Return the licences of the file as it is; a damaged one is written anew and holds none."""
+def _covered(root: Root) -> set[str]:
     try:
         known = read_licences(root)
-    except StorageError:
+    except StorageError:  # the damaged file is about to be replaced
         return set()
     return set(known.classes) if known else set()
 
@@ -61,16 +59,12 @@ def _licences_at(root: Root, skills: int) -> Counter[str | None]:
 
 
 def by_class(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Return how many documents are of each class, every class among them.
-
-    Args:
-        rows: As `classify_licences` returns them.
-    """
+    """Return the number of documents of every class; `rows` as `classify_licences` returns them."""
     return {name: sum(row["documents"] for row in rows if row["class"] == name) for name in CLASSES}
 
 
 def licence_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows a person reads: a total a class, the 20 most frequent licences, the rest in one."""
+    """Return the rows of the printed table: a total per class, the 20 most frequent licences, the rest."""
     totals = [{"class": name, "licence": "all", "documents": n} for name, n in by_class(rows).items()]
     rest = rows[_LISTED:]
     named = f"{len(rest)} more licences"

@@ -1,1 +1,1 @@
-"""Training data for routing: a corpus comes in, pairs with hard negatives go out."""
+"""Training data for routing: a corpus comes in, rows with hard negatives go out; begin with `rows`."""

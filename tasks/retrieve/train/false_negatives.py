@@ -1,4 +1,4 @@
-"""Tells false negatives from hard ones: skills that serve a query as well as the one it was made from."""
+"""Finds false negatives: skills that serve a query as well as the skill it was made from."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CHAIN = np.uint64(0xD6E8FEB86659FD93)
 
 @dataclass(frozen=True, slots=True)
 class FalseNegativeSettings:
-    """From what similarity on a negative counts as a second positive.
+    """The similarity from which on a negative counts as a second positive, 0 to 1.
 
-    `body` is the Jaccard similarity of word trigrams, `embedding` the cosine of name and description;
-    SkillRouter's own thresholds are not given. Half of all trigrams shared is a version of the same text.
+    `body` is the Jaccard similarity of word trigrams, `embedding` the cosine of name and description.
+    SkillRouter does not give its thresholds; texts that share half of their trigrams are versions of one.
     """
 
     body: float = 0.5
@@ -32,10 +32,10 @@ class FalseNegativeSettings:
 
 
 class FalseNegatives:
-    """SkillRouter's filter in three layers (section 4.2).
+    """SkillRouter's filter of false negatives in three layers (section 4.2).
 
     Args:
-        skills: All of them, by row.
+        skills: By row.
         vectors: Unit vectors of name and description by row, shape `(n, d)`.
         settings: The thresholds.
     """
@@ -45,7 +45,7 @@ class FalseNegatives:
         self._trigrams: dict[int, Hashes] = {}
 
     def layer(self, positive: int, candidate: int) -> Layer | None:
-        """Return the first layer by which a candidate serves like the positive, None for a true negative."""
+        """Return the first layer that takes a candidate for a second positive, None for a true negative."""
         if plain_name(self._skills[positive].name) == plain_name(self._skills[candidate].name):
             return "name"
         if jaccard(self._of(positive), self._of(candidate)) >= self._settings.body:

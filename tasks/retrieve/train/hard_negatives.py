@@ -1,4 +1,4 @@
-"""Hard negatives for training, from SkillRouter's four sources (section 4.2)."""
+"""Mines hard negatives for training from SkillRouter's four sources (section 4.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Source = Literal["semantic", "lexical", "category", "random", "ranked", "filled"
 
 @dataclass(frozen=True, slots=True)
 class MiningSettings:
-    """How many negatives each source gives; the first two draw from the `depth` nearest skills."""
+    """The number of negatives from each source; the first two choose from the `depth` nearest skills."""
 
     depth: int = 50
     semantic: int = 4
@@ -30,7 +30,7 @@ class MiningSettings:
 
     @property
     def total(self) -> int:
-        """Negatives a query."""
+        """Return the number of negatives per query."""
         return self.semantic + self.lexical + self.category + self.random
 
 
@@ -43,7 +43,7 @@ class Negative(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """The negatives of each query, by source; false ones removed by layer, each pair counted once."""
+    """The negatives of each query, counted by source; false ones removed, each pair counted once by layer."""
 
     negatives: list[list[Negative]]
     found: Counter[str] = field(default_factory=Counter)
@@ -52,10 +52,7 @@ class Mined:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What negatives are drawn from: the rows of skills, their vectors, inverted index and categories.
-
-    `rows` has shape `(p,)` and numbers the skills that queries name; everything else is by position in it.
-    """
+    """The skills that negatives are drawn from: `rows` has shape `(p,)`, the rest is by position in it."""
 
     rows: Rows
     vectors: Vectors
@@ -63,8 +60,8 @@ class Pool:
     categories: Sequence[str]
 
 
-class _Taking:
-    """Takes negatives of one query, no skill twice, and no false negative."""
+class _NegativesOfQuery:
+    """Collects the negatives of one query: no skill twice, and no false negative."""
 
     def __init__(self, positive: int, false: FalseNegatives, mined: Mined) -> None:
         self._positive, self._false, self._mined = positive, false, mined
@@ -72,7 +69,7 @@ class _Taking:
         self.taken: dict[int, Negative] = {}
 
     def take(self, rows: Iterable[int], most: int, source: Source) -> None:
-        """Take the first `most` rows that will do; all that will where there are fewer."""
+        """Take the first `most` rows that are true negatives."""
         left = most
         for row in rows:
             if left <= 0:
@@ -81,6 +78,11 @@ class _Taking:
                 self.taken[row] = Negative(row, source)
                 self._mined.found[source] += 1
                 left -= 1
+
+    def fill(self, rows: Rows, most: int, draw: np.random.Generator) -> None:
+        """Take rows at random until there are `most` negatives, as far as there are true ones."""
+        drawn = (int(rows[at]) for at in _drawn(len(rows), draw))
+        self.take(drawn, most - len(self.taken), "filled")
 
     def _true(self, row: int) -> bool:
         if row not in self._known:
@@ -99,20 +101,20 @@ def mine_negatives(
     draw: np.random.Generator,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Mined:
-    """Return negatives for each query: so many a source, in the order semantic, lexical, category, random.
+    """Return the negatives of each query, in the order semantic, lexical, category, random.
 
-    Semantic ones are drawn from the skills nearest to the query, lexical ones are those of them with the best
-    BM25F; category ones share the positive's category, the random one does not. Where a source has too few,
-    which false negatives removed may cause, the rest is filled up at random from the whole pool.
+    Semantic ones are drawn from the skills nearest to the query, lexical ones are the best of these by BM25F,
+    category ones share the positive's category, random ones do not. If a source has too few, also because
+    false negatives were removed, the rest is drawn from the whole pool.
 
     Args:
         queries: Their positives lie in the pool.
-        asked: Their unit vectors, shape `(q, d)`.
-        pool: Where negatives are looked for.
-        false: Tells which are none.
-        settings: Shares and depth.
-        draw: Chance.
-        report: Called with the queries done and their total.
+        asked: The queries' unit vectors, shape `(q, d)`.
+        pool: Where negatives are drawn from.
+        false: Tells which of them are false.
+        settings: The numbers of negatives, and the depth.
+        draw: The source of randomness.
+        report: Called with the number of queries done and their total.
     """
     mined = Mined([])
     by_category: dict[str, Rows] = {
@@ -120,20 +122,19 @@ def mine_negatives(
     }
     place = {row: at for at, row in enumerate(pool.rows.tolist())}
     for done, (query, vector) in enumerate(zip(queries, asked, strict=True), start=1):
-        taking = _Taking(query.row, false, mined)
+        negatives = _NegativesOfQuery(query.row, false, mined)
         near = _nearest(pool.vectors @ vector, settings.depth, place[query.row])
         scores = pool.lexical.scores(query.text)[near]
         category = pool.categories[place[query.row]]
         same = by_category[category]
-        taking.take(pool.rows[draw.permutation(near)].tolist(), settings.semantic, "semantic")
+        negatives.take(pool.rows[draw.permutation(near)].tolist(), settings.semantic, "semantic")
         best = near[np.argsort(-scores, kind="stable")][: int((scores > 0).sum())]
-        taking.take(pool.rows[best].tolist(), settings.lexical, "lexical")
-        taking.take(pool.rows[draw.permutation(same)].tolist(), settings.category, "category")
+        negatives.take(pool.rows[best].tolist(), settings.lexical, "lexical")
+        negatives.take(pool.rows[draw.permutation(same)].tolist(), settings.category, "category")
         other = (at for at in _drawn(len(pool.rows), draw) if pool.categories[at] != category)
-        taking.take((int(pool.rows[at]) for at in other), settings.random, "random")
-        rest = (int(pool.rows[at]) for at in _drawn(len(pool.rows), draw))
-        taking.take(rest, settings.total - len(taking.taken), "filled")
-        mined.negatives.append(list(taking.taken.values()))
+        negatives.take((int(pool.rows[at]) for at in other), settings.random, "random")
+        negatives.fill(pool.rows, settings.total, draw)
+        mined.negatives.append(list(negatives.taken.values()))
         report(done, len(queries))
     return mined
 
@@ -146,23 +147,22 @@ def candidate_lists(
     most: int,
     draw: np.random.Generator,
 ) -> Mined:
-    """Return the candidates beside its positive that a reranker learns to put below it (section 4.3).
+    """Return for each query the candidates that a reranker learns to rank below its positive (section 4.3).
 
     Args:
-        queries: One a list.
+        queries: One per list.
         ranked: The rows that the first stage found for each query, best first.
-        among: The rows that lists are filled up from, at random, where false negatives left them too short.
-        false: Tells which candidates are none.
-        most: Candidates a list.
-        draw: Chance.
+        among: The rows that fill up lists at random, if false negatives left them too short.
+        false: Tells which candidates are false negatives.
+        most: Candidates per list.
+        draw: The source of randomness.
     """
     mined = Mined([])
     for query, rows in zip(queries, ranked, strict=True):
-        taking = _Taking(query.row, false, mined)
-        taking.take(rows, most, "ranked")
-        rest = (int(among[at]) for at in _drawn(len(among), draw))
-        taking.take(rest, most - len(taking.taken), "filled")
-        mined.negatives.append(list(taking.taken.values()))
+        negatives = _NegativesOfQuery(query.row, false, mined)
+        negatives.take(rows, most, "ranked")
+        negatives.fill(among, most, draw)
+        mined.negatives.append(list(negatives.taken.values()))
     return mined
 
 
@@ -176,6 +176,7 @@ def _nearest(cosines: Vectors, depth: int, positive: int) -> Rows:
 
 
 def _drawn(size: int, draw: np.random.Generator) -> Iterator[int]:
-    """Yield each position once in random order, a few at a time: mostly the first will do."""
+    """Yield each position once in random order."""
+    # Mostly one of the first will do, and a permutation of the whole pool costs more than all else.
     yield from dict.fromkeys(draw.integers(size, size=16).tolist())
     yield from draw.permutation(size).tolist()

@@ -1,4 +1,4 @@
-"""Queries made from skills without an LLM: sentences of the body that name and description do not say."""
+"""Makes queries from skills without an LLM: of sentences whose content name and description lack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import term_sequence
 from tasks.retrieve.train.split import Rows
 
-_READ = 20_000  # characters of a body; what comes later is seldom what it is for
+_READ = 20_000  # characters of a body that are read: later ones seldom say what a skill is for
 _MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SIGNS = re.compile(r"[*_`]+")
@@ -25,7 +25,7 @@ _CODE = re.compile(r"https?://|[{}<>|=\\$]|\w/\w|--\w|\w\.\w+\(|\(\)")
 
 
 class Sentence(NamedTuple):
-    """A sentence as it is asked with, and as it stands in the body."""
+    """A sentence as a query has it (`text`), and as it stands in the body (`raw`)."""
 
     text: str
     raw: str
@@ -41,7 +41,7 @@ class TrainingQuery:
     passages: tuple[str, ...]
 
     def without_passages(self, skill: Skill) -> Skill:
-        """Return its skill with a body that no longer holds what is asked: else looking for it is enough."""
+        """Return its skill without these passages: else an exact match would find the positive."""
         body = skill.body
         for passage in self.passages:
             body = body.replace(passage, "")
@@ -50,9 +50,9 @@ class TrainingQuery:
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """What sentences make a query: 1 to `sentences` of `words` words each.
+    """A query has 1 to `sentences` sentences of `words` words each, least and most.
 
-    Of a sentence's word trigrams at most the share `copied` may stand in name and description.
+    `copied` is the largest share of a sentence's word trigrams, 0 to 1, that name and description may hold.
     """
 
     sentences: int = 3
@@ -61,10 +61,10 @@ class QuerySettings:
 
 
 def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
-    """Return the sentences and list items of a skill's body that can be asked with, each once, in order.
+    """Return the sentences and list items of a skill's body that can make a query, each once, in order.
 
-    They are prose without markup, name neither the skill nor code, and are absent from name and description
-    by `copied`.
+    They are prose without markup, name neither the skill nor code, and repeat at most `copied` of name and
+    description.
     """
     head = term_sequence(f"{skill.name}\n{skill.description}")
     known = set(zip(head, head[1:], head[2:], strict=False))
@@ -82,14 +82,14 @@ def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
 def make_queries(
     skills: Sequence[Skill], rows: Rows, most: int, settings: QuerySettings, draw: np.random.Generator
 ) -> list[TrainingQuery]:
-    """Return a query a skill, for the first `most` of `rows` that have sentences to make one of.
+    """Return one query per skill, for the first `most` of `rows` with sentences that can make one.
 
     Args:
-        skills: All of them.
-        rows: Positions of those that may be asked for, in order.
-        most: Queries at most.
-        settings: What makes a query.
-        draw: Which sentences, and how many of them.
+        skills: By row.
+        rows: The skills that may be asked for, in order.
+        most: The most queries.
+        settings: Which sentences can make a query, and how many.
+        draw: Chooses sentences and their number.
     """
     found: list[TrainingQuery] = []
     for row in rows.tolist():
@@ -115,7 +115,7 @@ def _prose(body: str) -> Iterator[Sentence]:
 
 
 def _names(piece: str, skill: Skill) -> bool:
-    """Tell whether a sentence names its skill: word for word."""
+    """Tell whether a sentence holds the name of its skill, word for word."""
     name = plain_name(skill.name)
     words = "-".join(_NAMED.findall(piece.casefold()))
     return bool(name) and f"-{name}-" in f"-{words}-"

@@ -17,19 +17,21 @@ from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
 
 Rows = npt.NDArray[np.int64]
+_SAMPLE = 5000  # vectors that the centres of clusters are found with
 
 
 class Split(NamedTuple):
-    """Rows of the skills to train with, and of those held out; one of each held-out family."""
+    """Rows of the skills to train with, and of those held out: one of each held-out family."""
 
     train: Rows
     held_out: Rows
 
 
 def families(skills: Sequence[Skill]) -> Rows:
-    """Return the family of each skill, shape `(n,)`: skills of one name or one body are of one family.
+    """Return the family of each skill, shape `(n,)`.
 
-    So are those that a chain of equal names and bodies joins: copies keep the one or the other.
+    Skills with the same name or the same body are of one family, and so are those that a chain of equal names
+    and bodies joins: a copy may have changed either.
     """
     keys: dict[tuple[str, str], int] = {}
     ends = [
@@ -50,7 +52,7 @@ def split_families(of: Rows, share: float, seed: int) -> Split:
 
     Args:
         of: Each row's family, shape `(n,)`.
-        share: Of the families, how many are held out, between 0 and 1.
+        share: The share of families that is held out, 0 to 1.
         seed: Decides which.
     """
     names, first = np.unique(of, return_index=True)

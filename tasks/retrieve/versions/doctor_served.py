@@ -22,16 +22,16 @@ from storage.served import (
     write_served,
 )
 from tasks.retrieve.routing.store import FOLDER, damaged_routing, drop_routing
-from tasks.retrieve.versions.integrity import require_sound
+from tasks.retrieve.versions.integrity import require_intact
 
 _LAST = 2**64 - 1
-# A bucket that fails now and then is none the worse for it: how often a table is tried, and seconds between.
+# A bucket may fail for a moment: how often a version is tried, and the seconds in between.
 _TRIES, _PAUSE = 4, 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """What was found, where (relative to the root), what was done, and whether that mended it."""
+class Defect:
+    """A defect: what was found, where (relative to the root), what was done, and whether that mended it."""
 
     found: str
     where: str
@@ -39,11 +39,11 @@ class Damage:
     mended: bool
 
 
-def examine_served(root: Root) -> Iterator[Damage]:
-    """Look at what is served and at what can be gone back to; yield what was found, and mend it.
+def examine_served(root: Root) -> Iterator[Defect]:
+    """Read the served version and the records of all published ones; mend and yield the defects found.
 
     Raises:
-        SchemaMismatch: A newer version of this program wrote a table: nothing of it is damaged.
+        SchemaMismatch: A newer version of this program wrote a table; it is not damaged.
         Unreachable: The bucket does not answer.
     """
     versions, damaged = _published(root)
@@ -60,9 +60,9 @@ def examine_served(root: Root) -> Iterator[Damage]:
         path = str(served.model.get("path"))
         if not root.exists(path):
             found = f"the encoder of {served.version} is gone"
-            yield Damage(found, path, "left: the next run exports it anew", mended=True)
+            yield Defect(found, path, "left: the next run exports it anew", mended=True)
             return
-        why = _unsound(root, served)
+        why = _why_unreadable(root, served)
         if why is None:
             yield from _routing(root, served)
             yield from _tags(root)
@@ -70,11 +70,8 @@ def examine_served(root: Root) -> Iterator[Damage]:
     yield _serve_another(root, why or f"{SERVED} is missing", [v for v in versions if v != served])
 
 
-def _manifests(root: Root, versions: list[Served]) -> Iterator[Damage]:
-    """Remove versions of tables that cannot be opened, newest first: one of them keeps all of a table shut.
-
-    That is where the bytes of its own file are wrong; a version may not open for another reason that passes.
-    """
+def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
+    """Remove damaged manifests, newest first: one of them keeps every version of its table from opening."""
     db = connect(root)
     for name in table_names(db):
         for file in root.files(f"lance/{name}.lance/_versions", ".manifest"):
@@ -85,36 +82,36 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Damage]:
                 raise
             except StorageError as error:
                 if manifest_reads(file, root.read(file)):
-                    continue
+                    continue  # something else failed, which may pass
                 root.delete(file)
                 gone = {v.version for v in versions if (v.skills if name == SKILLS else v.nodes) == number}
                 for version in gone:
                     drop_published(root, version)
                 said = f"; {', '.join(sorted(gone))} can be gone back to no more" if gone else ""
-                yield Damage(str(error), file, f"removed{said}", mended=True)
+                yield Defect(str(error), file, f"removed{said}", mended=True)
 
 
 def _number(file: str) -> int:
-    """Return the version that a manifest is of: Lance counts them down, so that the newest comes first."""
+    """Return the version of a manifest; Lance names it by counting down, so that the newest sorts first."""
     number = int(PurePosixPath(file).stem)
     return _LAST - number if number > _LAST // 2 else number
 
 
-def _tags(root: Root) -> Iterator[Damage]:
+def _tags(root: Root) -> Iterator[Defect]:
     for name, label in drop_stray_tags(root):
         found = f"version {label} is tagged, and was never published or is gone"
-        yield Damage(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
+        yield Defect(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
 
 
-def _routing(root: Root, served: Served) -> Iterator[Damage]:
+def _routing(root: Root, served: Served) -> Iterator[Defect]:
     if why := damaged_routing(root, served):
         folder = drop_routing(root, served)
         done = "removed: each process makes it for itself until the next version is published"
-        yield Damage(why, folder, done, mended=True)
+        yield Defect(why, folder, done, mended=True)
 
 
-def _published(root: Root) -> tuple[list[Served], list[Damage]]:
-    """Return the versions published, after removing records of them that cannot be read."""
+def _published(root: Root) -> tuple[list[Served], list[Defect]]:
+    """Return the published versions, and the defects of those whose record is damaged and removed."""
     damaged = []
     for file in root.files(PUBLISHED, ".json"):
         try:
@@ -122,19 +119,19 @@ def _published(root: Root) -> tuple[list[Served], list[Damage]]:
         except StorageError as error:
             root.delete(file)
             done = "removed: that version can be gone back to no more"
-            damaged.append(Damage(str(error), file, done, mended=True))
+            damaged.append(Defect(str(error), file, done, mended=True))
     return published_versions(root), damaged
 
 
-def _unsound(root: Root, served: Served) -> str | None:
-    """Tell why a version cannot be served, None where it can; what a bucket fails at is tried again."""
+def _why_unreadable(root: Root, served: Served) -> str | None:
+    """Return why a version cannot be served, None if it can."""
     why = None
     for attempt in range(_TRIES if root.uri.startswith("s3://") else 1):
         if attempt:
             time.sleep(_PAUSE)
-            root.files(PUBLISHED)  # Unreachable says that it is the bucket
+            root.files(PUBLISHED)  # raises Unreachable if the bucket is down: no version is at fault
         try:
-            require_sound(root, served)
+            require_intact(root, served)
         except SchemaMismatch:
             raise
         except StorageError as error:
@@ -144,13 +141,13 @@ def _unsound(root: Root, served: Served) -> str | None:
     return why
 
 
-def _serve_another(root: Root, why: str, others: list[Served]) -> Damage:
+def _serve_another(root: Root, why: str, others: list[Served]) -> Defect:
     for other in others:
-        if _unsound(root, other) is None:
+        if _why_unreadable(root, other) is None:
             write_served(root, other)
-            return Damage(why, SERVED, f"{other.version} is served again", mended=True)
-    # All of it can be made anew of the corpus and of vectors that are kept beside it.
+            return Defect(why, SERVED, f"{other.version} is served again", mended=True)
+    # The next run rebuilds all of it from the corpus and from cached vectors.
     for place in (SERVED, PUBLISHED, FOLDER, "lance"):
         root.delete(place)
     done = "no version published can be read: the index is removed, the next run builds and serves it anew"
-    return Damage(why, SERVED, done, mended=True)
+    return Defect(why, SERVED, done, mended=True)

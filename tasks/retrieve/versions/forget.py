@@ -1,4 +1,4 @@
-"""Forgets a document or a repository: its text goes from everywhere, a tombstone stays."""
+"""Forgets a document or a repository: its text is removed everywhere, a tombstone stays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import read_served
 from storage.tombstones import Forgotten, add_tombstones, mark_purged
-from tasks.retrieve.versions.forget_targets import find
+from tasks.retrieve.versions.forget_targets import find_targets
 from tasks.retrieve.versions.purge import purge
 
 
@@ -18,9 +18,9 @@ from tasks.retrieve.versions.purge import purge
 class ForgetReport:
     """What was forgotten.
 
-    `scope` is `document` or `repository`; `doc_ids` are those that the target names, `copies` those that went
-    with it because they held the same text; `removed` counts rows by folder or table, and is empty where all
-    was gone already; `served` is the version that is served now, None where nothing is.
+    `scope` is `document` or `repository`. `doc_ids` are named by the target, `copies` held the same text.
+    `removed` counts rows by folder or table, and is empty if all were removed before. `served` is the version
+    that is served now, None if none is.
     """
 
     target: str
@@ -34,9 +34,9 @@ class ForgetReport:
 def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
     """Remove every text of `target` from all files and table versions; leave tombstones that hold no text.
 
-    Tombstones come first, so that from then on no crawl or backfill brings it back; killed anywhere and asked
-    again, it ends the same. Older versions of the tables go, and with them the way back to them. Readers of
-    the old version fail from then on, and find the new one when they read `state/served.json` again.
+    Tombstones are written first: from then on no crawl or backfill brings the text back, and a call that was
+    killed is finished by calling again. Older versions of the tables are removed, and rollback to them with
+    that. Readers that hold one fail, and find the new version when they read `state/served.json` again.
 
     Args:
         root: Where it lies; the caller holds its writer lock.
@@ -45,15 +45,15 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
         now: The tombstones' time.
 
     Raises:
-        UnknownDocument: Nothing has this id, nor ever had, nor lies below it.
+        UnknownDocument: Nothing has or had this id, or lies below it.
         Locked: A backfill is being written; nothing has been removed yet.
         StorageError: A file or table cannot be read; all others have been cleaned.
     """
-    found = find(root, target, Forgotten.load(root))
+    found = find_targets(root, target, Forgotten.load(root))
     with ExitStack() as locks:
         forgotten = add_tombstones(root, found.tombstones, now)
-        for place in _backfills(root):
-            locks.enter_context(writer_lock(place))
+        for day in sorted({"/".join(file.split("/")[:2]) for file in root.files("backfill")}):
+            locks.enter_context(writer_lock(Root(root.at(day))))
         removed = purge(root, forgotten, run_id=run_id)
         mark_purged(root, now)
     served = read_served(root)
@@ -65,8 +65,3 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
         removed=dict(sorted(removed.items())),
         served=served.version if served else None,
     )
-
-
-def _backfills(root: Root) -> list[Root]:
-    days = {"/".join(file.split("/")[:2]) for file in root.files("backfill")}
-    return [Root(root.at(day)) for day in sorted(days)]

@@ -18,14 +18,14 @@ from storage.tombstones import FOLDER, Forgotten, Tombstone
 
 _COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
-_SURVEY = pl.Schema({**dict.fromkeys(_COLUMNS, pl.String), "current": pl.Boolean})
-# An id of one of these kinds had the text of the document that it leads to.
+_TEXTS = pl.Schema({**dict.fromkeys(_COLUMNS, pl.String), "current": pl.Boolean})
+# Kinds of aliases whose id had the text of the document that it leads to.
 _SAME_TEXT = ("retired", "renamed")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a target stands for: its ids, and the ids of documents that hold the same text now."""
+class Targets:
+    """The ids that a request names, those of documents with the same text now, and the tombstones of both."""
 
     scope: str
     doc_ids: tuple[str, ...]
@@ -38,16 +38,16 @@ def parquet_files(root: Root) -> list[str]:
     return [file for file in root.files("", ".parquet") if not file.startswith(_NOT_OURS)]
 
 
-def find(root: Root, target: str, forgotten: Forgotten) -> Found:
-    """Return what `target` names: an id or alias in any letter case, or a repository with all below it.
+def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
+    """Return what `target` names: an id or alias in any letter case, or a repository and all below it.
 
-    A text that other documents hold now is forgotten with the target if the target holds it too; one that
-    the target alone held before is kept from coming back under any id.
+    Other documents are forgotten too if they hold a text now that the target holds now. A text that only the
+    target held before is kept from coming back under any id.
 
     Raises:
-        UnknownDocument: Nothing has this id, had it before, or lies below it.
+        UnknownDocument: Nothing has or had this id, or lies below it.
     """
-    rows = survey(root)
+    rows = _known_texts(root)
     aliases = aliases_table(root).read().select("doc_id", "survivor", "kind")
     key = target.strip().strip("/").casefold()
     before = forgotten.of(key).filter(pl.col("scope") == "document")
@@ -61,30 +61,29 @@ def find(root: Root, target: str, forgotten: Forgotten) -> Found:
         named = {d for d in known if f"{d.casefold()}/".startswith(f"{key}/")} | set(in_repository)
     if not named:
         near = difflib.get_close_matches(key, {d.casefold(): d for d in known}, n=3)
-        msg = f"no document or repository has the id {target!r}" + (
-            f": near {', '.join(near)}" if near else ""
-        )
+        said = f": near {', '.join(near)}" if near else ""
+        msg = f"no document or repository has the id {target!r}{said}"
         raise UnknownDocument(msg)
     ids = _with_aliases(named | set(before.filter(~pl.col("copy"))["doc_id"]), aliases)
-    copies, tombstones = _texts(rows, ids, key)
+    copies, tombstones = _tombstones(rows, ids, key)
     if scope == "repository":
         tombstones.append(Tombstone(key, "repository", key))
     copies |= set(before.filter("copy")["doc_id"])
-    return Found(scope, tuple(sorted(ids)), tuple(sorted(copies - ids)), tuple(tombstones))
+    return Targets(scope, tuple(sorted(ids)), tuple(sorted(copies - ids)), tuple(tombstones))
 
 
-def survey(root: Root) -> pl.DataFrame:
-    """Return doc_id, raw_hash, body_hash, repo, and whether it is held now, of every text below the root."""
+def _known_texts(root: Root) -> pl.DataFrame:
+    """Return `_TEXTS` of every text below the root; `current` tells whether its document holds it now."""
     held = set(seen_table(root).read(columns=["doc_id", "raw_part"]).iter_rows())
-    return pl.concat([pl.DataFrame(schema=_SURVEY), *_surveyed(root, held), _served(root)]).unique()
+    return pl.concat([pl.DataFrame(schema=_TEXTS), *_in_files(root, held), _in_served(root)]).unique()
 
 
-def _surveyed(root: Root, held: set[tuple[str, str]]) -> Iterator[pl.DataFrame]:
+def _in_files(root: Root, held: set[tuple[str, str]]) -> Iterator[pl.DataFrame]:
     for file in parquet_files(root):
         try:
             frame = read_columns(root, file, _COLUMNS)
         except StorageError:
-            continue  # the purge comes to it too, cleans all others first and names it
+            continue  # the purge reads it too, and names it after it has cleaned all others
         if "doc_id" not in frame.columns:
             continue
         if file.startswith("raw/"):
@@ -93,20 +92,20 @@ def _surveyed(root: Root, held: set[tuple[str, str]]) -> Iterator[pl.DataFrame]:
             current = pl.repeat(file.startswith(("documents/", "state/folded/")), frame.height, eager=True)
         frame = frame.with_columns(current=current)
         missing = [pl.lit(None, pl.String).alias(c) for c in _COLUMNS if c not in frame.columns]
-        yield frame.with_columns(missing).select(_SURVEY.names()).cast(_SURVEY).unique()
+        yield frame.with_columns(missing).select(_TEXTS.names()).cast(_TEXTS).unique()
 
 
-def _served(root: Root) -> pl.DataFrame:
+def _in_served(root: Root) -> pl.DataFrame:
     served = read_served(root)
     if served is None:
-        return pl.DataFrame(schema=_SURVEY)
+        return pl.DataFrame(schema=_TEXTS)
     table = open_at(connect(root), SKILLS, served.skills)
     rows = table.search().select(["doc_id", "body_hash", "repo"]).to_arrow().to_pylist()
-    return pl.DataFrame([{**row, "raw_hash": None, "current": True} for row in rows], schema=_SURVEY)
+    return pl.DataFrame([{**row, "raw_hash": None, "current": True} for row in rows], schema=_TEXTS)
 
 
 def _scope(key: str, known: Collection[str]) -> str:
-    """Tell an id from a repository's name by its form; where that does not tell, by what lies below it."""
+    """Tell an id from a repository's name by its form, or, if that may be either, by what lies below it."""
     parts, folded = key.split("/"), {d.casefold() for d in known}
     if parts[0] != "mcp" and len(parts) == (3 if "." in parts[0] else 2):
         return "repository"
@@ -115,7 +114,7 @@ def _scope(key: str, known: Collection[str]) -> str:
 
 
 def _with_aliases(named: set[str], aliases: pl.DataFrame) -> set[str]:
-    """Add what these ids lead to, and every id that led to one of them."""
+    """Return these ids with those that they lead to, and every id that led to one of them."""
     same = aliases.filter(pl.col("kind").is_in(_SAME_TEXT))
     ids, size = set(named), 0
     while len(ids) != size:
@@ -126,8 +125,8 @@ def _with_aliases(named: set[str], aliases: pl.DataFrame) -> set[str]:
     return ids
 
 
-def _texts(rows: pl.DataFrame, ids: set[str], key: str) -> tuple[set[str], list[Tombstone]]:
-    """Return the other documents that hold a text which these hold now, and a tombstone an id and text."""
+def _tombstones(rows: pl.DataFrame, ids: set[str], key: str) -> tuple[set[str], list[Tombstone]]:
+    """Return the other documents with a text that these ids hold now, and a tombstone per id and text."""
     of_target = pl.col("doc_id").is_in(list(ids))
     own, others = rows.filter(of_target), rows.filter(~of_target)
     now = _hashes(own.filter("current"))
@@ -135,6 +134,7 @@ def _texts(rows: pl.DataFrame, ids: set[str], key: str) -> tuple[set[str], list[
         "current", pl.col("raw_hash").is_in(list(now)) | pl.col("body_hash").is_in(list(now))
     )
     copies = set(holding["doc_id"])
+    # A text that a document keeps must not be blocked: the next crawl would drop that document.
     standing = _hashes(others.filter("current", ~pl.col("doc_id").is_in(list(copies))))
     blocked = now | _hashes(holding) | (_hashes(own) - standing)
     tombstones = [

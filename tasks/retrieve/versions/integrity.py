@@ -20,7 +20,7 @@ from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
 
 
-def require_opens(root: Root, version: Served) -> dict[str, lancedb.table.Table]:
+def open_tables(root: Root, version: Served) -> dict[str, lancedb.table.Table]:
     """Return a version's tables by name.
 
     Raises:
@@ -38,62 +38,60 @@ def require_opens(root: Root, version: Served) -> dict[str, lancedb.table.Table]
     return tables
 
 
-def require_sound(root: Root, version: Served) -> None:
-    """Read every row of a version's tables, in batches, check what can be checked, and ask each index once.
-
-    Of nodes that is whether each stands in the body that is served with it: they are written by themselves.
+def require_intact(root: Root, version: Served) -> None:
+    """Read and check every row of a version's tables, batch by batch, and query each index once.
 
     Raises:
-        StorageError: Something of it is gone or cannot be read.
+        StorageError: A part of it is gone, is damaged, or contradicts the rest.
     """
-    tables = require_opens(root, version)
+    tables = open_tables(root, version)
     for name, table in tables.items():
         try:
-            _read(name, table, tables[SKILLS])
+            _read_rows(name, table, tables[SKILLS])
+            for first in table.search().limit(1).to_arrow().to_pylist():
+                _query_indices(name, table, first)
         except (RuntimeError, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             msg = f"{version.version} cannot be read: table {name} at version {table.version} ({reason})"
             raise StorageError(msg) from error
 
 
-def _require_values(name: str, batch: pa.RecordBatch) -> None:
-    """Raise `ValueError` if the disk changed a row: a body's hash, a vector's length, or states are wrong."""
-    column = batch.column("vector")
-    vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
-    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
-        msg = "a vector is not of unit length"
-        raise ValueError(msg)
-    if "states" in batch.schema.names:
-        require_packed(pc.binary_length(batch.column("states")).drop_null().to_pylist())
+def _read_rows(name: str, table: lancedb.table.Table, skills: lancedb.table.Table) -> None:
+    rows = _checked(name, table)
     if name == SKILLS:
-        rows = zip(
-            *(batch.column(c).to_pylist() for c in ("doc_id", "text", "body_start", "body_hash")), strict=True
-        )
-        for doc_id, text, start, body_hash in rows:
-            if hashlib.sha256(text[start:].encode("utf-8", "surrogatepass")).hexdigest() != body_hash:
-                msg = f"the text of {doc_id} is not what its hash says"
-                raise ValueError(msg)
+        for _ in rows:
+            pass
+        return
+    # Skills and nodes are written apart: each node must stand in the body that is served with it.
+    for node_id in misplaced(skills, rows):
+        msg = f"node {node_id} is not what stands in the text of its skill"
+        raise ValueError(msg)
 
 
-def _sound(name: str, table: lancedb.table.Table) -> Iterator[pa.RecordBatch]:
+def _checked(name: str, table: lancedb.table.Table) -> Iterator[pa.RecordBatch]:
+    """Yield a table's rows, if bodies have their hashes, vectors unit length, and states their full size."""
     for batch in table.search().to_batches():
-        _require_values(name, batch)
+        column = batch.column("vector")
+        vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+        if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+            msg = "a vector is not of unit length"
+            raise ValueError(msg)
+        if "states" in batch.schema.names:
+            require_packed(pc.binary_length(batch.column("states")).drop_null().to_pylist())
+        if name == SKILLS:
+            _require_bodies(batch)
         yield batch
 
 
-def _read(name: str, table: lancedb.table.Table, skills: lancedb.table.Table) -> None:
-    if name == NODES:
-        for node_id in misplaced(skills, _sound(name, table)):
-            msg = f"node {node_id} is not what stands in the text of its skill"
+def _require_bodies(skills: pa.RecordBatch) -> None:
+    columns = (skills.column(c).to_pylist() for c in ("doc_id", "text", "body_start", "body_hash"))
+    for doc_id, text, start, body_hash in zip(*columns, strict=True):
+        if hashlib.sha256(text[start:].encode("utf-8", "surrogatepass")).hexdigest() != body_hash:
+            msg = f"the text of {doc_id} is not what its hash says"
             raise ValueError(msg)
-    else:
-        for _ in _sound(name, table):
-            pass
-    for first in table.search().limit(1).to_arrow().to_pylist():
-        _ask(name, table, first)
 
 
-def _ask(name: str, table: lancedb.table.Table, row: dict[str, Any]) -> None:
+def _query_indices(name: str, table: lancedb.table.Table, row: dict[str, Any]) -> None:
     found = table.search().where(f"doc_id IN ({quoted([row['doc_id']])})").select(["doc_id"]).to_arrow()
     if not found.num_rows:
         msg = f"the index of ids does not find {row['doc_id']}"

@@ -13,7 +13,7 @@ from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
-from tasks.retrieve.versions.integrity import require_opens
+from tasks.retrieve.versions.integrity import open_tables
 from tasks.retrieve.versions.retention import bound_looks, bound_vectors
 
 
@@ -41,7 +41,8 @@ def publish(
     """
     served, db = candidate(root, built, card=card, path=path, run_id=run_id, now=now), connect(root)
     tag(db, SKILLS, served.version, built.skills)
-    if built.nodes_base is not None:  # left for later, or not: the next build goes on from it
+    # The next build continues from these nodes, served or not: cleanup must leave them.
+    if built.nodes_base is not None:
         tag(db, NODES, served.version, built.nodes_base)
     prepare_routing(root, served)
     write_served(root, served)
@@ -56,10 +57,10 @@ def publish(
 
 
 def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:
-    """Serve an earlier version again; return what was served, and what is served now.
+    """Serve an earlier version again; return the version served before, and the one served now.
 
-    Nothing is built or removed, so that going forward again is the same call with the other name. The next
-    run that changes anything publishes anew, from the version served then.
+    Nothing is built or removed: going forward again is the same call with the other name. The next run that
+    changes anything publishes a new version, built on the one served then.
 
     Args:
         root: Where it lies; the caller holds its writer lock.
@@ -67,12 +68,12 @@ def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:
 
     Raises:
         NotPublished: Nothing is served.
-        WrongInput: No such version is kept, or none before the one served; those there are get named.
-        StorageError: Its tables or its encoder cannot be opened; what is served stays served.
+        WrongInput: No such version is kept, or none before the one served; the message names those kept.
+        StorageError: Its tables or its encoder cannot be opened; the served version stays served.
     """
     served, kept = require_served(root), published_versions(root)
     target = _named(kept, version) if version else _before(kept, served)
-    require_opens(root, target)
+    open_tables(root, target)
     prepare_routing(root, target)
     write_served(root, target)
     return served, target

@@ -11,6 +11,7 @@ from typing import Any
 import lancedb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.answers import forget_answers
 from storage.errors import StorageError
@@ -27,15 +28,15 @@ from tasks.retrieve.versions.forget_targets import parquet_files
 from tasks.retrieve.versions.retention import drop_unused_vectors
 
 _ORDINAL = re.compile(r"#\d+$")
-# Archives hold other files of a repository too; the sample is made anew from the package, looks from texts.
+# Archives hold other files of a repository too, the sample is unpacked again, second looks are recomputed.
 _CACHES = ("state/crawl/archives", "state/sample", LOOKS)
 
 
 def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
     """Remove what tombstones cover from files and tables; return the rows removed, by folder.
 
-    What was purged before and has not come back costs a look at the files; otherwise the tables are written
-    anew and every older version goes, rollback with it. Doing it again finishes what a killed purge began.
+    If any row is covered, the tables are rewritten and every older version is removed, and rollback with it.
+    Otherwise files and tables are only read. A purge that was killed is finished by calling again.
 
     Args:
         root: Where it lies; the caller holds its writer lock.
@@ -46,7 +47,7 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
         StorageError: A file or table cannot be read; all others have been cleaned.
     """
     root.delete_unfinished()
-    # Pages quote sentences of skills; the next evaluation writes them again, of what is left.
+    # Reports quote sentences of skills; the next evaluation writes them again.
     for place in (*_CACHES, *root.files("reports", ".html")):
         root.delete(place)
     removed, unreadable = _purge_files(root, forgotten)
@@ -60,11 +61,9 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
 
 
 def covered_rows(forgotten: Forgotten, frame: pl.DataFrame) -> pl.Series:
-    """Return for each row of any table whether one of its columns names what has been forgotten.
+    """Return for each row of any table whether one of its columns in `KEYS` names what has been forgotten.
 
-    Args:
-        forgotten: The tombstones.
-        frame: Any of the columns in `KEYS`; a row of a list is known by `source_id` and `url`.
+    A row of a list names its document by `source_id` and `url` together.
     """
     mask = pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True)
     tests = _tests(forgotten)
@@ -80,6 +79,8 @@ def covered_rows(forgotten: Forgotten, frame: pl.DataFrame) -> pl.Series:
 
 
 def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
+    """Return by column how a value is tested for being forgotten."""
+
     def node(value: str) -> bool:
         return forgotten.covers(_ORDINAL.sub("", value))
 
@@ -97,7 +98,7 @@ def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
     }
 
 
-KEYS = (*_tests(Forgotten.none()), "url")  # the columns that name a document, whatever table they stand in
+KEYS = (*_tests(Forgotten.none()), "url")  # the columns that name a document, in any table
 
 
 def _purge_files(root: Root, forgotten: Forgotten) -> tuple[Counter[str], list[str]]:
@@ -122,13 +123,11 @@ def _purge_files(root: Root, forgotten: Forgotten) -> tuple[Counter[str], list[s
 def _purge_file(root: Root, file: str, forgotten: Forgotten) -> int:
     frame = read_columns(root, file, (*KEYS, "reason", "detail"))
     if {"reason", "detail", "doc_id"} <= set(frame.columns):
-        # That something was dropped, and why, stays known; what was found in it does not.
-        said = covered_rows(forgotten, frame.select("doc_id")) & (frame["detail"] != REASON).fill_null(
-            value=True
-        )
-        if said.any():
-            rewrite_rows(root, file, lambda table: _without_detail(table, said))
-        return int(said.sum())
+        # A dropped row stays, with its reason; its detail may quote the text.
+        quotes = covered_rows(forgotten, frame.select("doc_id")) & frame["detail"].ne_missing(REASON)
+        if quotes.any():
+            rewrite_rows(root, file, lambda table: _without_detail(table, quotes))
+        return int(quotes.sum())
     gone = covered_rows(forgotten, frame)
     if gone.any():
         kept = pa.array((~gone).to_list(), pa.bool_())
@@ -136,19 +135,18 @@ def _purge_file(root: Root, file: str, forgotten: Forgotten) -> int:
     return int(gone.sum())
 
 
-def _without_detail(table: pa.Table, said: pl.Series) -> pa.Table:
-    details = [REASON if s else d for s, d in zip(said, table.column("detail").to_pylist(), strict=True)]
+def _without_detail(table: pa.Table, quotes: pl.Series) -> pa.Table:
     place = table.schema.get_field_index("detail")
-    return table.set_column(
-        place, table.schema.field(place), pa.array(details, table.schema.field(place).type)
-    )
+    field = table.schema.field(place)
+    details = pc.if_else(pa.array(quotes.to_list()), pa.scalar(REASON, field.type), table.column(place))
+    return table.set_column(place, field, details)
 
 
 def _bases(db: lancedb.DBConnection, served: Served | None) -> dict[str, int | None]:
-    """Return the tables there are, each with the version that the next build goes on from."""
-    bases = {SKILLS: served.skills, NODES: nodes_base(db, served)} if served else {}
+    """Return the tables that exist, each with the version that the next build continues from."""
+    bases = {SKILLS: served.skills if served else None, NODES: nodes_base(db, served)}
     present = table_names(db)
-    return {name: bases.get(name) for name in INDEXED if name in present}
+    return {name: base for name, base in bases.items() if name in present}
 
 
 def _tables_hold(root: Root, forgotten: Forgotten) -> bool:
@@ -169,8 +167,7 @@ def _doc_ids(db: lancedb.DBConnection, name: str, version: int) -> pl.DataFrame:
 def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> Counter[str]:
     """Serve the tables without what is forgotten, as a new version, and remove all other versions.
 
-    What a killed run left that was never served goes altogether. The time of publication stays: nothing in
-    the tables is fresher than it was.
+    A table that was never served is dropped. The time of publication stays: no row is fresher than it was.
     """
     if not root.exists("lance"):
         return Counter()
@@ -183,7 +180,7 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
             db.drop_table(name)
             continue
         held = _doc_ids(db, name, base)
-        # A skill may be known by its text alone; its nodes are known by its id.
+        # A skill may be covered by its text alone: its nodes are found by its id, hence skills come first.
         gone |= set(held.filter(covered_rows(forgotten, held))["doc_id"])
         removed[f"lance/{name}"] = int(held["doc_id"].is_in(list(gone)).sum())
         versions[name] = _rewrite(db, name, base, gone)

@@ -11,13 +11,12 @@ from storage.root import Root
 from storage.schemas import NODE_TYPES
 from storage.vectors import VectorStore, text_hash
 from tasks.parse.classify.context_model import (
-    Probabilities,
     packaged_context_model,
     packaged_identity,
     texts_read,
 )
 from tasks.parse.classify.local import SUREST, LocalClassifier, LocalModel, packaged_model, softmax
-from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed
+from tasks.parse.classify.protocol import Classifier, FragmentInContext, Probabilities, Typed
 
 # Below this confidence of the first look (see the card): a quarter of all fragments, half of the errors.
 UNSURE = 0.6

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,13 +77,6 @@ _USED = ("embeddings.word", "embeddings.position_e", "embeddings.token", "embedd
 _SCALE = ".scale"
 _AT_ONCE = 4096  # fragments whose windows are held at a time
 Floats = npt.NDArray[np.floating[Any]]
-
-
-class Probabilities(Protocol):
-    """Tells how likely each of `NODE_TYPES` is."""
-
-    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
-        """Return them, shape `(len(fragments), 6)`."""
 
 
 class ContextModel:

@@ -14,6 +14,7 @@ from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_cl
 from tasks.refine.text.canonical import control_share
 from tasks.refine.text.language import MIN_LETTERS, Language
 from tasks.refine.text.rules import rules_data
+from tasks.refine.text.scripts import UNSPACED_CLASS
 
 _RULE = frozenset("-=_*")
 _WRAPPING = " \t\n>*_`\"'“”<>[](){}-+#:!."
@@ -164,7 +165,7 @@ _LINK = re.compile(
 _HEAD_CHARS = 500
 _WORD = re.compile(r"[^\W_]+")
 # Scripts without spaces: two of their characters pass for a word.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_UNSPACED = re.compile(UNSPACED_CLASS)
 
 
 def _only_headings(lines: list[str], *, or_links: bool = False) -> bool:

@@ -18,6 +18,7 @@ from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.index.build import Built, build, embed_partitions, plan_embedding, redo_all
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.routing.store import prepare_routing
 from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions
@@ -75,6 +76,8 @@ def publish_tables(
     """Serve the versions built, if they are new and passed the gate; return their name, None if not new."""
     require_passed(checks)
     if not Built(**built).changed:
+        # A newer release may cut terms differently; without its index, every reader would make its own.
+        prepare_routing(Root(root), require_served(Root(root)))
         return None
     return publish(Root(root), Built(**built), **made_by(root, encoder), run_id=run_id, now=now).version
 

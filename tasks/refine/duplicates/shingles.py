@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tasks.refine.text.scripts import UNSPACED
+
 Hashes = npt.NDArray[np.uint64]
 SHINGLE_WORDS = 5
 # Raised whenever the same text would give other hashes: what was computed before is then computed again.
@@ -20,11 +22,6 @@ _SLOTS = 2**18
 _SEPARATOR, _WORD, _ALONE = 0, 1, 2
 # No letter stands beyond.
 _ASSIGNED = 0x40000
-# Scripts that put no spaces between words: kana, Han, Thai and Lao, Myanmar, Khmer.
-_UNSPACED = (
-    (0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF), (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0xFF66, 0xFF9D),
-)  # fmt: skip
 _BASE, _CHAIN = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
 
@@ -121,6 +118,6 @@ def _kinds() -> npt.NDArray[np.uint8]:
     others = np.flatnonzero(kinds[:_ASSIGNED] == _SEPARATOR).tolist()
     kinds[[code for code in others if unicodedata.category(chr(code)) in ("Mn", "Mc")]] = _WORD
     kinds[0xFE00:0xFE10] = _SEPARATOR  # selects an emoji's looks
-    for first, last in _UNSPACED:
+    for first, last in UNSPACED:
         kinds[first : last + 1][kinds[first : last + 1] == _WORD] = _ALONE
     return kinds

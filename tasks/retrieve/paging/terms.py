@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tasks.refine.text.scripts import UNSPACED_CLASS
+
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
 # How much longer than a term's stem a word may be; a short term stands alone or in the plural.
@@ -19,7 +21,7 @@ _SHORT = 3
 _SHORT_SUFFIX = 1
 # A capital inside a name begins a word, and so does a digit.
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|\d+")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_UNSPACED = re.compile(UNSPACED_CLASS)
 
 
 @dataclass(frozen=True, slots=True)

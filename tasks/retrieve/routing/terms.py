@@ -12,16 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import Stemmer
 
+from tasks.refine.text.scripts import UNSPACED_CLASS
+
 TermHashes = npt.NDArray[np.uint64]
-TERMS_VERSION = 1  # raised only when the same text gives other terms
+TERMS_VERSION = 2  # raised only when the same text gives other terms
 # A longer run of letters is an encoded blob, which nobody looks for.
 _LONGEST = 40
 _MOST_CACHED = 1_000_000
 _WORD = re.compile(r"[^\W_]+")
-# Scripts written without spaces: Chinese, Japanese kana, Thai, Lao, Khmer, Burmese.
-_UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
-)
+_UNSPACED = re.compile(f"{UNSPACED_CLASS}+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _FUNCTION_WORDS = """
 a an the this that these those it its i me my we us our you your he him his she her they them their who which

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tasks.retrieve.index.build import Built
 from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
+from tasks.retrieve.shells import publish_tables
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
 
@@ -125,3 +129,21 @@ def test_files_of_versions_long_gone_are_deleted(root: SkillRoot) -> None:
         night(root)
     assert len(folders(root)) == 3
     assert f"{root.served().version}.{root.served().skills}" in folders(root)
+
+
+def test_an_index_with_the_terms_of_another_release_is_made_again_by_a_night_without_a_change(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = root.served()
+    card = f"{FOLDER}/{folders(root)[0]}/index.json"
+    now = root.root.read_json(card)
+    assert now
+    root.root.write_json(card, {**now, "terms": now["terms"] - 1})
+
+    same = Built(served.skills, served.nodes, 2, 0, 0, changed=False)
+    publish_tables.fn(root.root.uri, asdict(same), [], "", run_id="quiet", now=datetime.now(UTC))
+
+    assert root.served() == served
+    assert root.root.read_json(card) == now
+    assert best(root, "crust") == "bread"
+    assert "has no routing index" not in caplog.text

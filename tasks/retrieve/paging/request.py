@@ -24,6 +24,8 @@ _CUT = re.compile(
 )
 _ENCODED = re.compile(r"[^\W_]{2,}")
 _EDGE = " ,.;"
+# The scorer of units was fitted on terms without these suffixes and words. Routing stems with Snowball and
+# has fewer function words; with those the features would shift: who changes these fits the scorer again.
 _SUFFIXES = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly", "s", "e")
 _STOP = frozenset(
     """

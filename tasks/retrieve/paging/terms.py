@@ -21,6 +21,7 @@ _SHORT = 3
 _SHORT_SUFFIX = 1
 # A capital inside a name begins a word, and so does a digit.
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|\d+")
+# The bench that the scorer was fitted on is English: these scripts have no part in its weights.
 _UNSPACED = re.compile(UNSPACED_CLASS)
 
 

@@ -14,7 +14,7 @@ UNSPACED = {
     "Han": "揉面团十分钟",
     "rare Han": "𠀀𠀁𠀂𠀃𠀄𠀅",
     "kana": "パンをやくとき",
-    "half-width kana": "ﾊﾟﾝｦﾔｸ",
+    "half-width kana": "ﾃﾆｦﾔｸﾓ",
 }
 SPACED = {"Latin": "sourdough", "Hangul": "반죽하세요", "Greek": "ζυμώνουμε", "Cyrillic": "замешивать"}
 

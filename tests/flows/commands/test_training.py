@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tasks.retrieve.paging.terms import words_of
 from tests.support.command import Ask, lines_of
+from tests.support.models.tiny_models import save_bi_encoder
 from tests.support.models.training_material import trades
 from tests.support.roots.hand_written import skill
 
@@ -20,13 +22,23 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train as little as can be."""
-    for name, value in {"TOKENS": 16, "BATCH": 4, "HELD_OUT": 0.3, "CLUSTERS": 3, "CANDIDATES": 4}.items():
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Train as little as can be, beginning with a tiny encoder."""
+    monkeypatch.setenv(
+        "SKILLERY_ENCODER",
+        str(save_bi_encoder(tmp_path / "tiny", words_of(" ".join(s.body for s in trades())))),
+    )
+    for name, value in {
+        "TOKENS": 16,
+        "BATCH": 4,
+        "HELD_OUT": 0.3,
+        "CLUSTERS": 3,
+        "CANDIDATES": 4,
+        "FALSE_EMBEDDING": 1,
+    }.items():
         monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
 
 
-@pytest.mark.slow
 def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_twice(
     ask: Ask, root: str, corpus: Path, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

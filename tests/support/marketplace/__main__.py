@@ -32,12 +32,13 @@ def main() -> None:
     populate(world, options.repositories, options.skills, options.seed)
     if options.changed:
         change(world, options.changed)
-    with Marketplace(world, Faults(options.fault_rate), port_base=options.port_base) as market:
+    market = Marketplace(world, Faults(options.fault_rate), port_base=options.port_base)
+    # Ctrl-C may come while the settings are still being printed.
+    with contextlib.suppress(KeyboardInterrupt), market:
         for name, value in market.environment().items():
             sys.stdout.write(f"{name}={value}\n")
         sys.stdout.flush()
-        with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+        threading.Event().wait()
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ def test_what_is_unpacked_points_where_the_pairs_of_states_did(states: np.ndarra
 
     pairs = [unit(states[at : at + GROUP]).sum(axis=0) for at in range(0, len(states), GROUP)]
     assert found.shape == (-(-len(states) // GROUP), DIMENSIONS)
-    assert (found * project(np.stack(pairs))).sum(axis=1) == pytest.approx(1, abs=0.03)
+    # Values beyond 2.7 root mean squares are cut, so that vectors with outliers turn a little.
+    assert (found * project(np.stack(pairs))).sum(axis=1) == pytest.approx(1, abs=0.1)
 
 
 def test_texts_unpacked_together_are_those_unpacked_alone() -> None:

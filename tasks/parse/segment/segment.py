@@ -1,4 +1,4 @@
-"""Segments a Markdown body into the fragments to be typed, and the headings between them."""
+"""Segments a Markdown body into the fragments to be typed and the headings between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasks.parse.segment.blocks import Item, Leaf, read_blocks
 from tasks.parse.segment.headings import Heading, read_heading
 from tasks.parse.segment.sentences import opens, sentence_spans
 
-# Each fragment carries them, so that a hostile text could make them the bulk of the index.
+# Characters. Each fragment carries both, so that a hostile text could make them the bulk of the index.
 _LONGEST_TITLE = 300
 _LONGEST_LEAD_IN = 1000
 _BLANK_LINES = re.compile(r"(?:[^\S\r\n]*(?:\r\n?|\n))*")
@@ -18,9 +18,9 @@ _BLANK_LINES = re.compile(r"(?:[^\S\r\n]*(?:\r\n?|\n))*")
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece of a body before it is typed: `text == body[start:end]`, in document order by `ordinal` from 0.
+    """A piece of a body before it is typed: `text` is `body[start:end]`, `ordinal` its place from 0.
 
-    `heading_path` holds the titles of the enclosing headings, outermost first, each cut at 300 characters;
+    `heading_path` holds the titles of the enclosing headings, outermost first, at most 300 characters each.
     `lead_in` is the text that announces this fragment's list, code, table or HTML, its last 1,000 characters.
     """
 
@@ -35,7 +35,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Segmentation:
-    """A body taken apart: every non-blank character lies in exactly one fragment or heading."""
+    """The parts of a body: every non-blank character lies in exactly one fragment or heading."""
 
     fragments: tuple[Fragment, ...]
     headings: tuple[Heading, ...]
@@ -53,7 +53,11 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Composer:
-    """Takes leaf blocks in order; `last` and `opener` never reach back over a heading."""
+    """Turns leaf blocks, in order, into drafts of fragments; headings reset `last` and `opener`.
+
+    `opener` is the last draft if it announces what follows; `held` the span of a rule or quote marker that
+    waits for the text after it; `lead_ins` what announced each list, by `Item.siblings`.
+    """
 
     body: str
     drafts: list[_Draft] = field(default_factory=list)
@@ -72,7 +76,7 @@ class _Composer:
     def add(
         self, block: Block, start: int, end: int, item: Item | None = None, lead: str | None = None
     ) -> _Draft:
-        """Append a draft; a rule or quote marker that waits for text becomes its beginning."""
+        """Append a draft; a held rule or quote marker becomes its beginning."""
         if self.held:
             start, self.held = self.held[0], None
         draft = _Draft(block, start, end, self.path, lead, item)
@@ -81,23 +85,23 @@ class _Composer:
         return draft
 
     def flush(self) -> None:
-        """Give a rule or quote marker that no text follows a fragment of its own."""
+        """Make a draft of a held rule or quote marker that no text follows."""
         if self.held:
             self.add("prose", *self.held)
 
     def announce(self, draft: _Draft) -> None:
-        """Remember a draft that announces what follows."""
+        """Make the draft the opener if it announces what follows."""
         self.opener = draft if opens(self.body[max(draft.start, draft.end - 60) : draft.end]) else None
 
     def lead_in(self, item: Item | None) -> str | None:
-        """Return what announces a block at this place: the text just before, else what announces its list."""
+        """Return what announces a block here: the text just before it, else what announces its list."""
         outer = self.list_lead_in(item) if item else None
         if self.opener is None:
             return outer
         return self.body[max(self.opener.start, self.opener.end - _LONGEST_LEAD_IN) : self.opener.end]
 
     def list_lead_in(self, item: Item) -> str | None:
-        """Return what announced the list of an item, settled when its first block is met."""
+        """Return what announced the list of an item, as it was at the list's first block."""
         if item.siblings not in self.lead_ins:
             self.lead_ins[item.siblings] = self.lead_in(item.parent)
         return self.lead_ins[item.siblings]
@@ -131,7 +135,7 @@ class _Composer:
             self.announce(self.last)
 
     def prose(self, leaf: Leaf) -> None:
-        """Add a paragraph's sentences; one that announces takes in the sentence after it."""
+        """Add a paragraph's sentences; an opener takes in the sentence after it."""
         for start, end in sentence_spans(self.body[leaf.start : leaf.end]):
             opener = self.opener
             if opener and opener is self.last and opener.block == "prose" and not self.held:
@@ -162,11 +166,11 @@ class _Composer:
 
 
 def segment(body: str) -> Segmentation:
-    """Take a Markdown body apart, as SkillPager's section 3.1 splits fragments; any text is accepted.
+    """Split a Markdown body into fragments as in SkillPager, section 3.1; any text is accepted.
 
-    Prose is cut into sentences; each list item is one fragment, up to its first nested block, and so is what
-    follows that block; code, tables and HTML stay whole. A sentence that ends in a colon or a conditional
-    opener takes in the prose that follows, and before anything else is that block's lead-in. A thematic break
+    Prose is split into sentences. A list item is one fragment up to its first nested block, and so is the
+    text after that block. Code, tables and HTML stay whole. A sentence that ends in a colon or a conditional
+    opener includes the prose after it; before any other block it is that block's lead-in. A thematic break
     belongs to the text before it. Time is linear in the length of the body.
     """
     composer = _Composer(body)

@@ -89,6 +89,7 @@ def test_a_thousand_fragments_are_all_typed_and_a_second_run_is_free(
     assert command.rows() == rows
 
 
+@pytest.mark.slow
 def test_what_was_killed_is_typed_to_the_end_without_asking_again(
     command: Command, server: LlmServer, tmp_path: Path
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_model_that_misbehaves_is_gone_without_and_what_was_missed_is_told(
     assert json.loads(printed)["llm"]["fallbacks"]["flow-relevant-1: malformed"] == 4
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(
     ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_training_is_the_same_for_the_same_seed(bi_encoder: str, tmp_path: Path)
     assert not same(tmp_path / "one", tmp_path / "third")
 
 
+@pytest.mark.slow
 def test_training_that_was_cut_off_goes_on_where_it_was(bi_encoder: str, tmp_path: Path) -> None:
     whole = train_bi_encoder(bi_encoder, ROWS, HOW, tmp_path / "whole")
 
@@ -127,6 +128,7 @@ def test_training_that_was_cut_off_goes_on_where_it_was(bi_encoder: str, tmp_pat
     assert [step for step, _ in again.losses] == [step for step, _ in whole.losses]
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_learns_which_of_a_list_belongs_to_the_query(tmp_path: Path) -> None:
     base = str(save_cross_encoder(tmp_path / "base"))
 

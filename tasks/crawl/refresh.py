@@ -109,7 +109,7 @@ class ListedRepository(RepositorySource):
     def read(self) -> Iterator[Item]:
         """Yield the listed skills that the repository holds; raises as `SkillsMPSource.read`."""
         for look in drain(lambda: self._looks(self._units())):
-            yield from self._repositories.bringer.items(look)
+            yield from self._repositories.changes.items(look)
         self._repositories.require_reached()
 
     def _units(self) -> list[Unit]:

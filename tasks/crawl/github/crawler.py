@@ -78,7 +78,7 @@ class Repositories:
         self.spec, self.root, self.network, self.now = spec, root, network, now
         self._limits, self._token = limits, credential(GITHUB_TOKEN)
         etag_key = self._token.fingerprint() if self._token else "anonymous"
-        self.bringer = ChangeReader(spec, now, limits, etag_key, Claims(root, spec))
+        self.changes = ChangeReader(spec, now, limits, etag_key, Claims(root, spec))
         self._etag_key, self._unreached = etag_key, list[Fetched]()
         self._archives_in_use: Counter[Path] = Counter()
         self._archives = f"{ARCHIVES}/{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
@@ -151,7 +151,7 @@ class Repositories:
 
     def settled(self) -> None:
         """Remember what was yielded, and remove archives that are read."""
-        kept, self.bringer.remembered = self.bringer.remembered, Remembered()
+        kept, self.changes.remembered = self.changes.remembered, Remembered()
         upsert(listed_table(self.root), _frame(kept.listed, LISTED))
         if kept.renamed:
             rows = [

@@ -58,7 +58,7 @@ class GitHubSource(RepositorySource):
         """
         for look in drain(lambda: self._looks([self._unit()])):
             found = 0
-            for item in self._repositories.bringer.items(look):
+            for item in self._repositories.changes.items(look):
                 found += not isinstance(item, Gone)
                 if look.error is None or isinstance(item, Gone):
                     yield item

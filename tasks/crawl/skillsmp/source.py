@@ -83,7 +83,7 @@ class SkillsMPSource(RepositorySource):
                 yield from (row for row in piece.rows if isinstance(row, Listing))
                 yield from not_taken(piece.rows, self.spec)
             elif isinstance(piece, Fetched):
-                yield from self._repositories.bringer.items(piece)
+                yield from self._repositories.changes.items(piece)
             else:
                 yield from as_listed(piece, self.spec)
         if isinstance(self._trouble, HttpTerminal) and self._trouble.reason == "html":

@@ -13,7 +13,6 @@ from storage.schemas import Listing
 from storage.state import listed_table, repositories_table, seen_table
 from tasks.crawl.github.due import Unit, units_of
 from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.http.stream import drain
 from tasks.crawl.seen import Covers
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
@@ -108,9 +107,9 @@ class ListedRepository(RepositorySource):
 
     def read(self) -> Iterator[Item]:
         """Yield the listed skills that the repository holds; raises as `SkillsMPSource.read`."""
-        for look in drain(lambda: self._looks(self._units())):
-            yield from self._repositories.changes.items(look)
-        self._repositories.require_reached()
+        for look in self._look_at(self._units()):
+            yield from self._changes.items(look)
+        self._require_reached()
 
     def _units(self) -> list[Unit]:
         """Return its units; a list may still name it as it was called before."""

@@ -8,14 +8,13 @@ import re
 import stat
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.archive_limits import (
     ArchiveLimits,
     ArchiveRefused,
@@ -25,8 +24,7 @@ from tasks.crawl.github.archive_limits import (
     has_control,
     shown,
 )
-from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import DocumentLimits, read_skill
+from tasks.crawl.source.bundle import SourceEntry
 
 _COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
 _PIECE = 1 << 16
@@ -149,31 +147,3 @@ def _kind(info: ZipInfo) -> Literal["file", "link", "unreadable"]:
     if stat.S_ISLNK(mode):
         return "link"
     return "file" if stat.S_IFMT(mode) in {0, stat.S_IFREG} else "unreadable"
-
-
-def read_archive(
-    archive: Archive,
-    repository: str,
-    source: str,
-    limits: DocumentLimits,
-    wanted: Callable[[BundledSkill], bool] | None = None,
-) -> Iterator[RawDocument | Dropped]:
-    """Yield an archive's skills in the order of their paths, and what is not taken.
-
-    Each is read when it is asked for; ref, commit, tree, URL and author are left to the caller.
-
-    Args:
-        archive: The open archive.
-        repository: The name that its doc_ids begin with.
-        source: The spec that its rows carry.
-        limits: What is taken of one document at most.
-        wanted: Says of a skill whether it is to be read; None for all.
-
-    Raises:
-        ArchiveRefused: `archive-size`; what was yielded before is sound.
-    """
-    for row in plan(archive.entries(), repository, source):
-        if isinstance(row, Dropped):
-            yield row
-        elif wanted is None or wanted(row):
-            yield read_skill(row, archive.read, limits, source)

@@ -6,18 +6,19 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from storage.schemas import Dropped, Finding, RawDocument
-from tasks.crawl.github.archive import Archive, read_archive
+from tasks.crawl.github.archive import Archive
 from tasks.crawl.github.archive_limits import ArchiveRefused
 from tasks.crawl.github.due import Unit
 from tasks.crawl.github.fetch import Fetched, Part, skill_digest
 from tasks.crawl.github.retirement import FOUND, Claims, fate_of
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import BundledSkill, SourceEntry
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
 from tasks.crawl.source.content import DocumentLimits, read_skill
 from tasks.crawl.source.protocol import Gone, Item, Missed, Unchanged
 
@@ -179,17 +180,14 @@ class ChangeReader:
             yield Dropped(doc_id, self._spec, "not-in-archive", detail)
 
     def _read(self, part: Part, archive: Archive | None) -> Iterator[RawDocument | Dropped]:
-        if archive is not None:
-            name = part.metadata.full_name
-            yield from read_archive(
-                archive, name, self._spec, self._limits, lambda s: s.doc_id in part.changed
-            )
-            return
-        for row in part.rows:
-            if isinstance(row, BundledSkill) and row.doc_id in part.changed:
-                yield read_skill(row, lambda entry: _fetched_file(part, entry), self._limits, self._spec)
+        rows = plan(archive.entries(), part.metadata.full_name, self._spec) if archive else part.rows
+        read = archive.read if archive else partial(_fetched_file, part)
+        for row in rows:
+            if isinstance(row, BundledSkill):
+                if row.doc_id in part.changed:
+                    yield read_skill(row, read, self._limits, self._spec)
             # A tree does not tell where a link leads; an archive does.
-            elif isinstance(row, Dropped) and row.reason != "symlink":
+            elif archive or row.reason != "symlink":
                 yield row
 
     def _complete(

@@ -13,7 +13,6 @@ from storage.state import listed_table, repositories_table
 from tasks.crawl.github.due import Unit, digest
 from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.http.stream import drain
 from tasks.crawl.source.protocol import Gone, Item
 from tasks.crawl.source.remote import SourceOptions
 
@@ -56,9 +55,9 @@ class GitHubSource(RepositorySource):
             SourceError: It is missing, denied, withdrawn, too large or refused, or holds no skill.
             SourceUnavailable: It could not be looked at this time.
         """
-        for look in drain(lambda: self._looks([self._unit()])):
+        for look in self._look_at([self._unit()]):
             found = 0
-            for item in self._repositories.changes.items(look):
+            for item in self._changes.items(look):
                 found += not isinstance(item, Gone)
                 if look.error is None or isinstance(item, Gone):
                     yield item

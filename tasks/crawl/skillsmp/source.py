@@ -83,14 +83,14 @@ class SkillsMPSource(RepositorySource):
                 yield from (row for row in piece.rows if isinstance(row, Listing))
                 yield from not_taken(piece.rows, self.spec)
             elif isinstance(piece, Fetched):
-                yield from self._repositories.changes.items(piece)
+                yield from self._changes.items(piece)
             else:
                 yield from as_listed(piece, self.spec)
         if isinstance(self._trouble, HttpTerminal) and self._trouble.reason == "html":
             raise SourceError(self.spec, "blocked", str(self._trouble)) from self._trouble
         if self._trouble is not None:
             raise self._error(self._trouble) from self._trouble
-        self._repositories.require_reached()
+        self._require_reached()
 
     async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Fetched, None]:
         url = self._network.skillsmp_url
@@ -101,7 +101,7 @@ class SkillsMPSource(RepositorySource):
             todo, rest = self._units(self._state.merge())
             for unit in rest:
                 yield unit
-            async for look in self._repositories.looks(http, todo):
+            async for look in self._looks(http, todo):
                 yield look
 
     async def _pages(self, client: SkillsMP) -> AsyncGenerator[ListingPage, None]:

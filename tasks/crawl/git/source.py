@@ -15,6 +15,7 @@ from tasks.crawl.git.client import PROTOCOLS, GitClient
 from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
 from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, read_skill, wanted
 from tasks.crawl.source.identity import (
+    GIT_REF,
     author_of,
     hide_credentials,
     parse_remote,
@@ -25,7 +26,6 @@ from tasks.crawl.source.identity import (
 from tasks.crawl.source.protocol import WholeSource
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
-_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _BATCH = 100  # documents whose blobs are fetched together
 _LINK_BYTES = 4_096
 
@@ -125,7 +125,7 @@ def split_ref(address: str) -> tuple[str, str]:
     if ref is None:
         return address, ""
     # A REF goes to git as an argument: a leading `-` would be an option.
-    if not _REF.fullmatch(ref):
+    if not GIT_REF.fullmatch(ref):
         raise WrongInput(f"{hide_credentials(ref)!r} is no git ref; give a branch, a tag or a full commit id")
     return address.removesuffix(f"@{ref}"), ref
 

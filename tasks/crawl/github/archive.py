@@ -29,23 +29,18 @@ from tasks.crawl.source.bundle import SourceEntry
 _COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
 _PIECE = 1 << 16
 _LINK_BYTES = 4_096
-# What zipfile and zlib say of bytes that are not what the directory promised.
+# Raised by zipfile and zlib for bytes that are not what the directory promised.
 _DAMAGE = (BadZipFile, EOFError, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError)
 
 
 class Archive:
-    """A repository's files in a zip archive; use it in a `with` statement.
+    """A repository's files in a zip archive, for a `with` statement; memory stays below about 100 MB.
 
-    Args:
-        path: The archive.
-        limits: What it may hold at most; memory stays below about 100 MB whatever it says.
-
-    Attributes:
-        root: The folder that everything lies in, as the archive has it; empty where there is no entry.
-        commit: The commit that git wrote into the archive's comment, if it did.
+    `root` is the folder that all entries lie in, empty if there are none; `commit` is the commit that git
+    wrote into the archive's comment, or None.
 
     Raises:
-        ArchiveRefused: Something in it is not to be read; `reason` and `detail` say what.
+        ArchiveRefused: The archive is damaged or exceeds `limits`.
         OSError: There is no such file.
     """
 
@@ -76,8 +71,8 @@ class Archive:
     def entries(self) -> list[SourceEntry]:
         """Return every file, link and submodule below the root, in the archive's order.
 
-        The key is its name in the archive, a link's note where it leads. What is no regular file, or has a
-        control character in its name, is `unreadable`.
+        An entry's key is its name in the archive; a link's note is its target. Other kinds of files, and
+        names with a control character, are `unreadable`.
 
         Raises:
             ArchiveRefused: `archive-size`, where the links unpack to too much.
@@ -91,12 +86,12 @@ class Archive:
         """Yield a file's bytes in pieces of at most 64 KB.
 
         Raises:
-            OSError: It is damaged, or unpacks to more or fewer bytes than it says.
-            ArchiveRefused: `archive-size`, where more has been unpacked in all than an archive may hold.
+            OSError: It is damaged, or unpacks to more or fewer bytes than declared.
+            ArchiveRefused: `archive-size`: more was unpacked in all than `limits.unpacked_bytes`.
         """
         info = copy.copy(self._zip.getinfo(entry.key))
         declared, unpacked = info.file_size, 0
-        info.file_size += 1  # zipfile stops where a file should end, and would not say that it goes on
+        info.file_size += 1  # zipfile stops at the declared size, and would hide that the file goes on
         try:
             with self._zip.open(info) as file:
                 while piece := file.read(_PIECE):
@@ -116,7 +111,7 @@ class Archive:
             raise ArchiveRefused("archive-size", f"{shown(entry.path)}: too much has been unpacked in all")
 
     def _entry(self, info: ZipInfo) -> SourceEntry | None:
-        """Return what a member without members of its own is; None for a folder that says nothing."""
+        """Return a member as an entry; None for an empty folder."""
         name = entry_name(info)
         path = name[len(self.root) + 1 :].removesuffix("/")
         if has_control(path):

@@ -57,14 +57,9 @@ class _Progress:
 
 
 class ChangeReader:
-    """Turns looks at repositories into the items that a source yields, and notes what to remember of them.
+    """Turns looks at repositories into the items of a source, and notes what to remember of them.
 
-    Args:
-        spec: The spec of the source.
-        now: The time at which the reading began.
-        limits: The largest document that is taken.
-        etag_key: Identifies the API's credential; an ETag holds for one credential only.
-        claims: The rows of the list by the document that they lead to.
+    The reading began at `now`; an ETag holds only for the credential that `etag_key` identifies.
     """
 
     def __init__(
@@ -269,7 +264,7 @@ class ChangeReader:
 
 
 def as_listed(unit: Unit, spec: str) -> Iterator[Item]:
-    """Yield what the last look found of a unit's rows; what could not be had then counts as missed."""
+    """Yield what the last look found of a unit's rows; documents that it could not reach are missed."""
     state = unit.known.get("state")
     if state in (None, OK):
         yield from _as_found(unit, spec)

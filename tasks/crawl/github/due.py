@@ -16,47 +16,32 @@ from storage.state import LISTED
 
 Why: TypeAlias = Literal["changed", "again", "recheck"]
 _ORDER: dict[Why, int] = {"changed": 0, "again": 1, "recheck": 2}
-# States in which the last look did not tell how the repository is.
+# States after a look that did not reach the repository.
 OPEN = ("failed", "missing", "denied")
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A repository at one ref, with the rows that list its skills: what is looked at in one go.
+    """A repository at one ref with the rows that list its skills; it is looked at as a whole."""
 
-    Args:
-        source: The spec of the source.
-        repository: `owner/repo`, as the list writes it.
-        ref: First part of the ref that the list names; empty for the default branch.
-        listed: Rows of LISTED.
-        row: What is known of it, a row of REPOSITORIES, None before the first look.
-        digest: Of the rows listed: a list that says something new has another.
-        whole: Every skill of the repository is meant; the rows are what was there at the last look.
-        ceded: The doc_ids that the list names at another ref too, which comes before this one.
-    """
-
-    source: str
-    repository: str
-    ref: str
-    listed: tuple[dict[str, Any], ...]
-    row: dict[str, Any] | None
-    digest: str
+    source: str  # the spec of the source
+    repository: str  # `owner/repo`, as the list writes it
+    ref: str  # the first part of the ref that the list names; empty: the default branch
+    listed: tuple[dict[str, Any], ...]  # rows of LISTED
+    row: dict[str, Any] | None  # the row of REPOSITORIES; None before the first look
+    digest: str  # of the listed rows; it changes when the list does
+    # Every skill of the repository is meant; `listed` are those of the last look.
     whole: bool = False
-    ceded: frozenset[str] = frozenset()
+    ceded: frozenset[str] = frozenset()  # doc_ids that an earlier ref of the list has too
 
     @property
     def known(self) -> dict[str, Any]:
-        """What is known of it; nothing before the first look."""
+        """The row of REPOSITORIES; empty before the first look."""
         return self.row or {}
 
 
 def units_of(listed: pl.DataFrame, repositories: pl.DataFrame) -> list[Unit]:
-    """Return the units of one source's rows, sorted by repository and ref.
-
-    Args:
-        listed: Rows of LISTED of one source.
-        repositories: Rows of REPOSITORIES of that source.
-    """
+    """Return the units of one source's rows of LISTED and REPOSITORIES, sorted by repository and ref."""
     rows = {(r["repository"], r["ref"]): r for r in repositories.to_dicts()}
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in listed.select(LISTED.names()).sort("repository", "ref", "rest").to_dicts():
@@ -72,16 +57,15 @@ def units_of(listed: pl.DataFrame, repositories: pl.DataFrame) -> list[Unit]:
 
 
 def digest(listed: Iterable[dict[str, Any]]) -> str:
-    """Return the digest of what a list says of a repository: which skills, and when each was updated."""
+    """Return the digest of a repository's rows: their skills, and when each was updated."""
     said = [[r["rest"], r["updated_at"] and r["updated_at"].isoformat()] for r in listed]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:24]
 
 
 def due(units: Iterable[Unit], now: datetime, recheck_days: float) -> list[Unit]:
-    """Return the units that are to be looked at now, what the list says changed first.
+    """Return the units to look at now: first those whose rows changed, then those that failed last time.
 
-    That is what is listed otherwise than at the last look, what could not be looked at then, and, longest
-    ago first, what was not looked at for `recheck_days`: a repository may change without its list saying so.
+    Last, longest ago first, come those not looked at for `recheck_days`: a list may not tell of a change.
     """
     reasons = [(unit, why) for unit in units if (why := _why(unit, now, recheck_days))]
     return [unit for unit, why in sorted(reasons, key=lambda pair: _place(*pair))]
@@ -94,7 +78,7 @@ def _why(unit: Unit, now: datetime, recheck_days: float) -> Why | None:
     if row["state"] in OPEN:
         return "again"
     oldest, checked = now - timedelta(days=recheck_days), row["checked_at"]
-    # What was looked at after now was looked at by a clock that has been set back since.
+    # A look in the future was timed by a clock that has been set back since.
     return "recheck" if checked is None or not oldest <= checked <= now else None
 
 

@@ -13,6 +13,8 @@ _URL = re.compile(
 )
 _SCP = re.compile(r"^(?:(?P<user>[^@:/]+)@)?(?P<host>\[[^\]]+\]|[^@:/]+):(?P<path>(?!:|//).+)$", re.S)
 _USER_INFO = re.compile(r"(?<=://)(?:[^/\s:]*:\S*|[^/\s]*)@")  # generous: a password may hold a slash
+# A name that git takes for a branch, a tag or a commit.
+GIT_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
 
 

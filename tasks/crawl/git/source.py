@@ -94,18 +94,12 @@ class GitSource(WholeSource):
     def _document(
         self, skill: BundledSkill, client: GitClient, commit: str, trees: dict[str, str]
     ) -> RawDocument | Dropped:
+        folder = skill.entry.folder
         return read_skill(
-            skill,
-            lambda entry: client.read(entry.key),
-            self._limits,
-            self.spec,
-            repo=repository_name(self._url),
-            ref=self._ref,
-            commit=commit,
-            tree_sha=trees[skill.entry.folder],
-            url=skill_url(self._url, commit, skill.entry.folder),
-            author=author_of(self._url),
-        )
+            skill, lambda entry: client.read(entry.key), self._limits, self.spec,
+            repo=repository_name(self._url), ref=self._ref, commit=commit, tree_sha=trees[folder],
+            url=skill_url(self._url, commit, folder), author=author_of(self._url),
+        )  # fmt: skip
 
 
 def split_ref(address: str) -> tuple[str, str]:

@@ -133,8 +133,7 @@ class ChangeReader:
     def _changed_documents(self, part: Part, progress: _Progress) -> Iterator[RawDocument | Dropped]:
         """Yield the changed skills of one ref, from its archive if it has one."""
         unit = progress.unit
-        with contextlib.ExitStack() as stack:
-            archive = stack.enter_context(Archive(part.archive)) if part.archive else None
+        with Archive(part.archive) if part.archive else contextlib.nullcontext() as archive:
             # An archive that could only be had by its ref may be of a later commit.
             commit = (archive and archive.commit) or part.commit
             progress.moved |= commit != part.commit

@@ -24,11 +24,7 @@ from tasks.crawl.source.identity import doc_key
 _FEW_FILES = 3  # up to so many files are fetched one by one; more come as one archive
 _LARGE_FEW = 30  # the same, of a repository whose archive is too large
 _MOST_FAILURES = 20  # in a row; then the forge is down or tells us to stop, and is asked no more
-_OF_REPOSITORY = (
-    "missing",
-    "denied",
-    "unauthorised",
-)  # reasons that speak of a repository, if it was asked for
+_OF_REPOSITORY = ("missing", "denied", "unauthorised")  # reasons that speak of the repository itself
 # Git's id of an empty folder, as SHA-1 and as SHA-256.
 _EMPTY_TREES = (
     "4b825dc642cb6eb9a060e54bf8d69288fbee4904",

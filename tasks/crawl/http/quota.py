@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,13 +52,9 @@ class TokenBucket:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TokenBucket:
-        """Return the bucket of a record; raise KeyError, TypeError or ValueError if it is damaged."""
+        """Return the bucket of a record (`asdict`); raise KeyError, TypeError or ValueError if damaged."""
         days = {str(day): int(count) for day, count in dict(record["days"]).items()}
         return cls(days, sorted(float(at) for at in record["minute"]))
-
-    def record(self) -> dict[str, Any]:
-        """Return the record that `of` reads."""
-        return {"days": self.days, "minute": self.minute}
 
     def hold(self, quota: Quota, now: datetime) -> Hold | None:
         """Return why a request must wait, the day's quota before the minute's; None: it need not."""
@@ -153,7 +149,7 @@ class QuotaFile:
 
     def record(self) -> dict[str, Any]:
         """Return the record that the constructor reads."""
-        buckets = {key: bucket.record() for key, bucket in self._buckets.items()}
+        buckets = {key: asdict(bucket) for key, bucket in self._buckets.items()}
         return {"buckets": buckets, "pauses": self.pauses, "sent": self.sent}
 
     def bucket(self, client: Client) -> TokenBucket:

@@ -30,8 +30,7 @@ def open_session(
 ) -> aiohttp.ClientSession:
     """Return a session that keeps no cookies, unpacks no bodies, and sends a request once.
 
-    Times are in seconds, `timeout` with the body. `sent` is called with a request's `trace_request_ctx`, if it
-    has one, when its headers have left.
+    Times are in seconds. `sent` is called with a request's `trace_request_ctx`, if any, when it has left.
     """
 
     async def on_sent(

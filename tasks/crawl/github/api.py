@@ -158,12 +158,7 @@ class GitHub:
         return (await self._http.get(url, max_bytes=max_bytes)).body
 
     async def _ask(
-        self,
-        repository: str,
-        route: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        etag: str | None = None,
+        self, repository: str, route: str, *, params: Mapping[str, str] | None = None, etag: str | None = None
     ) -> Answer:
         url = f"{self._api}/repos/{_path(repository)}/{route}".rstrip("/")
         return await self._http.get(url, params=params, headers=_HEADERS, token=self._token, etag=etag)

@@ -87,10 +87,8 @@ def run_git(
 ) -> bytes:
     """Run one git command, for at most `timeout` seconds, and return its output.
 
-    Errors carry `source`, the spec, and never the credentials of `url`.
-
     Raises:
-        SourceError: It failed for good; without git the reason is `no-git`.
+        SourceError: It failed for good; the message hides the credentials of `url`.
         SourceUnavailable: It failed, or took too long, and may succeed later.
     """
     output = BytesIO()
@@ -110,7 +108,7 @@ def run_git(
 
 
 def _error(source: str, command: str, words: str, timeout: float | None) -> SourceError | SourceUnavailable:
-    """Return the error for a git command that wrote `words`, credentials hidden, to standard error."""
+    """Return the error of a git command that wrote `words`, credentials hidden, to standard error."""
     if "Timeout: the command" in words:
         detail = f"git {command} took over {timeout:g} s; try again, or raise the limit"
         return SourceUnavailable(source, "timeout", detail)

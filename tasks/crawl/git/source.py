@@ -103,11 +103,7 @@ class GitSource(WholeSource):
 
 
 def split_ref(address: str) -> tuple[str, str]:
-    """Split `URL[@REF]` into URL and REF (empty for none); an @ in the user info begins no REF.
-
-    Raises:
-        WrongInput: The URL, its transport, or the REF cannot be used.
-    """
+    """Split `URL[@REF]` into URL and REF (empty: none); raise WrongInput if one of them cannot be used."""
     if address.startswith(("/", "./", "../", "~")):
         address = f"file://{os.path.abspath(os.path.expanduser(address))}".replace("%", "%25")
     if helper := re.match(r"[a-z0-9][a-z0-9+.-]*::", address, re.IGNORECASE):
@@ -115,6 +111,7 @@ def split_ref(address: str) -> tuple[str, str]:
     remote = parse_remote(address)
     if remote.scheme not in {*PROTOCOLS, "scp"}:
         raise WrongInput(f"git over {remote.scheme} is refused; use one of {', '.join(PROTOCOLS)}")
+    # Only of the path: an @ in the user info begins no REF.
     ref = _local_ref(remote.path) if remote.scheme == "file" else _ref(remote.path)
     if ref is None:
         return address, ""

@@ -18,7 +18,6 @@ from tasks.crawl.github.responses import (
 )
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal
-from tasks.crawl.http.network import Network
 from tasks.crawl.http.responses import Answer
 from tasks.crawl.http.secrets import Secret
 
@@ -30,16 +29,8 @@ class GitHub:
     """A client of GitHub, or of a mirror with its routes at the three base URLs.
 
     Every method raises HttpTerminal and HttpTransient as Http does; reason `shape` names the field that an
-    answer lacks. Repositories are named `owner/repo`; redirects of renamed ones are followed.
-
-    Args:
-        http: Sends the requests.
-        token: Sent to the API only.
-        api_url: Stands for `https://api.github.com`.
-        archive_url: Stands for `https://codeload.github.com`.
-        raw_url: Stands for `https://raw.githubusercontent.com`.
-        archive_bytes: The largest archive that is downloaded.
-        tree_requests: The most requests for one tree, if it is too large for one answer.
+    answer lacks. Repositories are named `owner/repo`; redirects of renamed ones are followed. The token is
+    sent to the API only. A tree that is too large for one answer may take `tree_requests`.
     """
 
     def __init__(
@@ -70,14 +61,14 @@ class GitHub:
             try:
                 # A page of one file, since the list of changed files may be megabytes long.
                 question = {"per_page": "1"}
-                answer = await self._ask(repository, f"commits/{_path(ref)}", params=question, etag=etag)
+                answer = await self._ask(repository, f"commits/{quote(ref)}", params=question, etag=etag)
             except HttpTerminal as error:
                 if error.reason != "missing" or self._has_commits:
                     raise _of_ref(error, ref) from None
             else:
                 self._has_commits = True
                 return NotModified() if answer.status == 304 else read_commit(answer)
-        answer = await self._ask(repository, f"git/trees/{_path(ref)}", etag=etag)
+        answer = await self._ask(repository, f"git/trees/{quote(ref)}", etag=etag)
         self._has_commits = False
         if answer.status == 304:
             return NotModified()
@@ -94,7 +85,7 @@ class GitHub:
         Raises:
             HttpTerminal: Also `too-large`, if it takes more than `tree_requests`.
         """
-        answer = await self._ask(repository, f"git/trees/{_path(sha)}", params={"recursive": "1"})
+        answer = await self._ask(repository, f"git/trees/{quote(sha)}", params={"recursive": "1"})
         tree, truncated = read_tree(answer)
         return await self._walk(repository, tree.sha) if truncated else tree
 
@@ -104,7 +95,7 @@ class GitHub:
         for _ in range(self._tree_requests):
             folder, key, recursive = pending.pop()
             question = {"recursive": "1"} if recursive else {}
-            answer = await self._ask(repository, f"git/trees/{_path(key)}", params=question)
+            answer = await self._ask(repository, f"git/trees/{quote(key)}", params=question)
             part, truncated = read_tree(answer, folder)
             if truncated and not recursive:
                 break  # GitHub never lists all of so large a folder
@@ -124,7 +115,7 @@ class GitHub:
         """Return the names of branches and tags that begin with `prefix`, branches first."""
         names: list[str] = []
         for kind in ("heads", "tags"):
-            names += read_refs(await self._ask(repository, f"git/matching-refs/{kind}/{_path(prefix)}"))
+            names += read_refs(await self._ask(repository, f"git/matching-refs/{kind}/{quote(prefix)}"))
         return names
 
     async def archive(self, repository: str, commit: str, ref: str, path: Path) -> Path:
@@ -136,8 +127,8 @@ class GitHub:
         Raises:
             HttpTerminal: Also `too-large`; if all three fail, the API's error.
         """
-        name = _path(repository)
-        by_commit, by_ref = (f"{self._archives}/{name}/zip/{_path(version)}" for version in (commit, ref))
+        name = quote(repository)
+        by_commit, by_ref = (f"{self._archives}/{name}/zip/{quote(version)}" for version in (commit, ref))
         for url in dict.fromkeys((by_commit, by_ref)):
             try:
                 await self._http.download(url, path, max_bytes=self._archive_bytes)
@@ -146,7 +137,7 @@ class GitHub:
                     raise
             else:
                 return path
-        url = f"{self._api}/repos/{name}/zipball/{_path(ref)}"
+        url = f"{self._api}/repos/{name}/zipball/{quote(ref)}"
         await self._http.download(
             url, path, headers=_HEADERS, token=self._token, max_bytes=self._archive_bytes
         )
@@ -154,18 +145,14 @@ class GitHub:
 
     async def raw(self, repository: str, commit: str, path: str, max_bytes: int) -> bytes:
         """Return one file of a commit, which costs no quota."""
-        url = f"{self._raw}/{_path(repository)}/{_path(commit)}/{_path(path)}"
+        url = f"{self._raw}/{quote(repository)}/{quote(commit)}/{quote(path)}"
         return (await self._http.get(url, max_bytes=max_bytes)).body
 
     async def _ask(
         self, repository: str, route: str, *, params: Mapping[str, str] | None = None, etag: str | None = None
     ) -> Answer:
-        url = f"{self._api}/repos/{_path(repository)}/{route}".rstrip("/")
+        url = f"{self._api}/repos/{quote(repository)}/{route}".rstrip("/")
         return await self._http.get(url, params=params, headers=_HEADERS, token=self._token, etag=etag)
-
-
-def _path(text: str) -> str:
-    return quote(text, safe="/")
 
 
 def _of_ref(error: HttpTerminal, ref: str) -> HttpTerminal:
@@ -177,9 +164,3 @@ def _of_ref(error: HttpTerminal, ref: str) -> HttpTerminal:
     return HttpTerminal(
         reason, error.url, detail, status=error.status, body=error.body, headers=error.headers
     )
-
-
-def open_github(http: Http, token: Secret, network: Network) -> GitHub:
-    """Return the client of GitHub's API, or of the mirror that the network settings name."""
-    urls = network.github_api_url, network.github_archive_url, network.github_raw_url
-    return GitHub(http, token, *urls, archive_bytes=network.archive_bytes)

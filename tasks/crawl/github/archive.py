@@ -95,7 +95,10 @@ class Archive:
         try:
             with self._zip.open(info) as file:
                 while piece := file.read(_PIECE):
-                    self._spend(len(piece), entry)
+                    self._left -= len(piece)
+                    if self._left < 0:
+                        detail = f"{shown(entry.path)}: too much has been unpacked in all"
+                        raise ArchiveRefused("archive-size", detail)
                     unpacked += len(piece)
                     if unpacked > declared:
                         break
@@ -104,11 +107,6 @@ class Archive:
             raise OSError(f"it is damaged in the archive: {error}") from error
         if unpacked != declared:
             raise OSError(f"it does not unpack to the {declared:,} bytes that the archive says")
-
-    def _spend(self, size: int, entry: SourceEntry) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise ArchiveRefused("archive-size", f"{shown(entry.path)}: too much has been unpacked in all")
 
     def _entry(self, info: ZipInfo) -> SourceEntry | None:
         """Return a member as an entry; None for an empty folder."""
@@ -123,9 +121,8 @@ class Archive:
         kind = _kind(info)
         if kind == "link":
             return self._link(SourceEntry(path, "link", info.filename), info.file_size)
-        return SourceEntry(
-            path, kind, info.filename, note="not a regular file" if kind == "unreadable" else ""
-        )
+        note = "not a regular file" if kind == "unreadable" else ""
+        return SourceEntry(path, kind, info.filename, note)
 
     def _link(self, link: SourceEntry, size: int) -> SourceEntry:
         if size > _LINK_BYTES:

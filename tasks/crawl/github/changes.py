@@ -131,7 +131,6 @@ class ChangeReader:
         return replace(unit, ceded=unit.ceded | brought) if name == unit.repository.lower() else unit
 
     def _changed_documents(self, part: Part, progress: _Progress) -> Iterator[RawDocument | Dropped]:
-        """Yield the changed skills of one ref, from its archive if it has one."""
         unit = progress.unit
         with Archive(part.archive) if part.archive else contextlib.nullcontext() as archive:
             # An archive that could only be had by its ref may be of a later commit.

@@ -1,4 +1,4 @@
-"""Finds which repositories of a listing are due to be fetched, and why."""
+"""Finds which repositories of a listing are due to be looked at."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import polars as pl
 
 from storage.state import LISTED
 
-Why: TypeAlias = Literal["changed", "again", "recheck"]
-_ORDER: dict[Why, int] = {"changed": 0, "again": 1, "recheck": 2}
 # States after a look that did not reach the repository.
 OPEN = ("failed", "missing", "denied")
 
@@ -43,15 +43,13 @@ class Unit:
 def units_of(listed: pl.DataFrame, repositories: pl.DataFrame) -> list[Unit]:
     """Return the units of one source's rows of LISTED and REPOSITORIES, sorted by repository and ref."""
     rows = {(r["repository"], r["ref"]): r for r in repositories.to_dicts()}
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in listed.select(LISTED.names()).sort("repository", "ref", "rest").to_dicts():
-        groups.setdefault((row["repository"], row["ref"]), []).append(row)
+    ordered = listed.select(LISTED.names()).sort("repository", "ref", "rest").to_dicts()
     held: dict[str, frozenset[str]] = defaultdict(frozenset)
     units = []
-    for (name, ref), group in groups.items():
-        source, written = group[0]["source"], group[0]["written"]
-        known, said = rows.get((name, ref)), digest(group)
-        units.append(Unit(source, written, ref, tuple(group), known, said, ceded=held[name]))
+    for (name, ref), found in groupby(ordered, itemgetter("repository", "ref")):
+        group = tuple(found)
+        source, written, known = group[0]["source"], group[0]["written"], rows.get((name, ref))
+        units.append(Unit(source, written, ref, group, known, digest(group), ceded=held[name]))
         held[name] |= {r["doc_id"] for r in group if r["outcome"] == "ok"}
     return units
 
@@ -67,21 +65,18 @@ def due(units: Iterable[Unit], now: datetime, recheck_days: float) -> list[Unit]
 
     Last, longest ago first, come those not looked at for `recheck_days`: a list may not tell of a change.
     """
-    reasons = [(unit, why) for unit in units if (why := _why(unit, now, recheck_days))]
-    return [unit for unit, why in sorted(reasons, key=lambda pair: _place(*pair))]
+    ranked = [(rank, unit) for unit in units if (rank := _rank(unit, now, recheck_days))]
+    return [unit for _, unit in sorted(ranked, key=itemgetter(0))]
 
 
-def _why(unit: Unit, now: datetime, recheck_days: float) -> Why | None:
-    row = unit.row
+def _rank(unit: Unit, now: datetime, recheck_days: float) -> tuple[int, float, str, str] | None:
+    row, name = unit.row, (unit.repository.lower(), unit.ref)
     if row is None or row["listed"] != unit.digest:
-        return "changed"
+        return (0, 0.0, *name)
     if row["state"] in OPEN:
-        return "again"
+        return (1, 0.0, *name)
     oldest, checked = now - timedelta(days=recheck_days), row["checked_at"]
     # A look in the future was timed by a clock that has been set back since.
-    return "recheck" if checked is None or not oldest <= checked <= now else None
-
-
-def _place(unit: Unit, why: Why) -> tuple[int, float, str, str]:
-    checked = unit.row["checked_at"].timestamp() if why == "recheck" and unit.row else 0.0
-    return _ORDER[why], checked, unit.repository.lower(), unit.ref
+    if checked is not None and oldest <= checked <= now:
+        return None
+    return (2, checked.timestamp() if checked else 0.0, *name)

@@ -21,7 +21,7 @@ from storage.state import (
     repositories_table,
     upsert,
 )
-from tasks.crawl.github.api import open_github
+from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.changes import ChangeReader, Remembered
 from tasks.crawl.github.due import Unit
 from tasks.crawl.github.fetch import Fetched, Fetcher
@@ -67,8 +67,9 @@ class RepositorySource(RemoteSource):
         Raises:
             SourceError: GitHub refuses the token.
         """
-        github = open_github(http, self._token, self._network)
-        folder = self._root.folder / self._archives
+        net, folder = self._network, self._root.folder / self._archives
+        urls = net.github_api_url, net.github_archive_url, net.github_raw_url
+        github = GitHub(http, self._token, *urls, archive_bytes=net.archive_bytes)
         fetcher = Fetcher(github, self.spec, folder, self._limits, self._etag_key)
         self._archives_in_use = fetcher.in_use
         again: list[Unit] = []

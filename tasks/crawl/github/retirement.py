@@ -24,7 +24,7 @@ class Claims:
     """The claims that the rows of a source's list have on documents.
 
     A row claims the document that it leads to. Several rows may claim one document: at other refs, or under
-    other names of its repository. The rows are read from `root` when a claim is first asked about.
+    other names of its repository.
     """
 
     def __init__(self, root: Root, spec: str) -> None:
@@ -54,13 +54,8 @@ def fate_of(reason: str, row: dict[str, Any], now: datetime) -> tuple[Fate, dict
     """Return what becomes of the skills of a repository that could not be had, and the fields to remember.
 
     A repository that is missing or denied may be renamed or private for a day: its skills are retired after
-    `MISSES` misses in a row over at least `MISSED_FOR`. Skills that were withdrawn by law go at once. Any
-    other reason is a failure of the network or the forge, and is not counted as a miss.
-
-    Args:
-        reason: `missing`, `denied`, `withdrawn`, or another code.
-        row: The row of REPOSITORIES before the look; empty at the first.
-        now: The time of the look.
+    `MISSES` misses in a row over at least `MISSED_FOR`, up to `now`. Skills that were withdrawn by law go at
+    once. Any other reason is a failure of the network or the forge, and no miss.
     """
     if reason == "withdrawn":
         return "withdrawn", {"state": "withdrawn"}

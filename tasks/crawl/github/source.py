@@ -68,7 +68,6 @@ class GitHubSource(RepositorySource):
         )
 
     def _require(self, look: Fetched, found: int) -> None:
-        """Raise SourceError or SourceUnavailable if a look failed or brought nothing."""
         if look.error is not None:
             raise self._error(look.error) from look.error
         if not found and not look.unit.listed:

@@ -123,7 +123,7 @@ class Sender:
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
-            self._session = None
+        self._session = None
 
     async def send(self, call: Call, url: URL, *, home: bool) -> Answer:
         """Send one request of a call when its host's turn comes; return its answer, which may be a redirect.
@@ -160,7 +160,6 @@ class Sender:
         return self._book.left(client, self._clock())
 
     async def _admit(self, client: Client, url: URL) -> None:
-        """Wait until the book admits a request to the client's host."""
         while hold := self._book.admit(client, self._clock(), delay=self._limits.delay):
             bounded = hold.reason in {"minute", "spacing"}
             if not bounded and hold.seconds > self._limits.retry.server_wait_max:

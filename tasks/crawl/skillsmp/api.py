@@ -98,13 +98,10 @@ class SkillsMP:
 
 
 def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
-    """Return the rows and the pagination of an answer, in any of the three forms that are in use.
+    """Return the rows and the pagination of an answer, or raise the error that it reports.
 
-    `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...], pagination}`.
-
-    Raises:
-        HttpTerminal: `shape`: it has none of these forms; or the answer reports an error.
-        HttpTransient: The answer reports an error that may pass.
+    It has the form `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...],
+    pagination}`; any other raises HttpTerminal with reason `shape`.
     """
     body = answer.json()
     if isinstance(body, Mapping) and body.get("success") is False:

@@ -61,7 +61,6 @@ class DirectorySource(WholeSource):
 
 
 def _walk(root: Path) -> Iterator[SourceEntry]:
-    """Yield everything below `root` except the folders themselves."""
     pending = [root]
     while pending:
         folder = pending.pop()

@@ -63,7 +63,6 @@ class RemoteSource:
                 self._usage = RequestUsage(http.requests, http.quota_left(url))
 
     def _error(self, error: HttpTerminal | HttpTransient) -> SourceError | SourceUnavailable:
-        """Return a request's error as one of the source."""
         kind = SourceUnavailable if isinstance(error, HttpTransient) else SourceError
         return kind(self.spec, error.reason, str(error))
 

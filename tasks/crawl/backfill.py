@@ -26,11 +26,7 @@ _BEGAN = re.compile(r"(\d{8}T\d{6})-")  # the beginning of a run id that was not
 
 
 def days_crawled(root: Root, start: str, end: str) -> list[str]:
-    """Return the days from `start` to `end` (YYYY-MM-DD) on which something was crawled, in order.
-
-    Raises:
-        WrongInput: One is no date, or the end lies before the start.
-    """
+    """Return the days from `start` to `end` (YYYY-MM-DD, else WrongInput) on which something was crawled."""
     try:
         first, last = date.fromisoformat(start), date.fromisoformat(end)
     except ValueError as error:

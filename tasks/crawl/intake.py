@@ -55,8 +55,7 @@ class Intake:
     def read(self, limit: int | None = None) -> None:
         """Take in the source's items, up to `limit` documents; at its end, retire what it did not yield.
 
-        Raises:
-            SourceError, SourceUnavailable: As the source raises them; what it yielded before is kept.
+        If the source raises, what it yielded before is kept.
         """
         items = iter(self._source.read())
         try:

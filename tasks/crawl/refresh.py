@@ -39,11 +39,7 @@ class Target:
 
 
 def sources_of(root: Root, target: Target) -> list[str]:
-    """Return the sorted specs of the sources that hold a document of the target.
-
-    Raises:
-        WrongInput: No source holds one.
-    """
+    """Return the sorted specs of the sources that hold a document of the target; none raises WrongInput."""
     seen = seen_table(root).read(columns=["doc_id", "source", "retired_at"])
     there = seen.filter(pl.col("retired_at").is_null())
     found = {source for doc_id, source, _ in there.iter_rows() if target.covers(doc_id)}

@@ -26,11 +26,7 @@ ACCEPTED = (
 
 
 def open_source(spec: str, options: SourceOptions) -> Source:
-    """Return the source that a spec names, without touching it.
-
-    Raises:
-        WrongInput: The spec has none of the known forms.
-    """
+    """Return the source that a spec names, without touching it; an unknown form raises WrongInput."""
     kind, _, rest = spec.partition(":")
     limits, timeout = options.limits, options.git_timeout
     makers: dict[str, Callable[[], Source]] = {
@@ -46,11 +42,7 @@ def open_source(spec: str, options: SourceOptions) -> Source:
 
 
 def parse_spec(spec: str, limits: DocumentLimits = DEFAULT_LIMITS, timeout: float = 300.0) -> Source:
-    """Return the source on disk or behind git that an operator's spec names, without touching it.
-
-    Raises:
-        WrongInput: The spec has another form; the message lists the accepted ones.
-    """
+    """Return the source on disk or behind git that a spec names; raise WrongInput with the accepted forms."""
     makers: dict[str, Callable[[str], Source]] = {
         "git+": lambda rest: GitSource(rest, limits=limits, timeout=timeout),
         "dir:": lambda rest: DirectorySource(rest, limits=limits),

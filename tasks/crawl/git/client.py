@@ -197,11 +197,7 @@ class GitClient:
         return entries, trees
 
     def read(self, blob: str) -> Iterator[bytes]:
-        """Yield an object's bytes in pieces; read them to the end before the next object.
-
-        Raises:
-            OSError: The object is not here.
-        """
+        """Yield an object's bytes in pieces, or raise OSError if it is not here; read all before the next."""
         try:
             stream = self._git.stream_object_data(blob)[3]
         except ValueError as error:

@@ -33,11 +33,8 @@ _LINK_BYTES = 4_096
 class GitSource(WholeSource):
     """The skills of one commit of a repository, in the order of their paths.
 
-    The address is `URL[@REF]`; REF is a branch, a tag or a full commit id, the remote's HEAD by default. One
-    git command may take `timeout` seconds.
-
-    Raises:
-        WrongInput: The address is no git URL, or its transport is none that is allowed.
+    The address is `URL[@REF]`; REF is a branch, a tag or a full commit id, the remote's HEAD by default; any
+    other address raises WrongInput. One git command may take `timeout` seconds.
     """
 
     def __init__(

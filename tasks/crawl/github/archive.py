@@ -72,10 +72,7 @@ class Archive:
         """Return every file, link and submodule below the root, in the archive's order.
 
         An entry's key is its name in the archive; a link's note is its target. Other kinds of files, and
-        names with a control character, are `unreadable`.
-
-        Raises:
-            ArchiveRefused: `archive-size`, where the links unpack to too much.
+        names with a control character, are `unreadable`. Raises as `read`, since links are read.
         """
         infos = self._zip.infolist()
         parents = {posixpath.dirname(info.filename.rstrip("/")) for info in infos}

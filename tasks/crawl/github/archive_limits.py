@@ -53,9 +53,8 @@ def check_directory(file: BinaryIO, limits: ArchiveLimits) -> None:
     """
     start, size = _directory_span(file)
     if size > limits.directory_bytes:
-        raise ArchiveRefused(
-            "archive-files", f"its directory has {size:,} bytes, more than {limits.directory_bytes:,}"
-        )
+        detail = f"its directory has {size:,} bytes, more than {limits.directory_bytes:,}"
+        raise ArchiveRefused("archive-files", detail)
     file.seek(start)
     directory = file.read(size)
     at = entries = 0
@@ -111,11 +110,7 @@ def _damaged(detail: str) -> ArchiveRefused:
 
 
 def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits) -> str:
-    """Check every entry of a loaded directory and return the one folder that all lie in; empty for none.
-
-    Raises:
-        ArchiveRefused: Any reason but `archive-damaged`; the detail names the entry.
-    """
+    """Return the one folder that all entries lie in (empty: no entry), or raise ArchiveRefused."""
     root, unpacked = "", 0
     names: Counter[str] = Counter()
     for entry in entries:
@@ -128,10 +123,8 @@ def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits) -> str:
         root = first
         unpacked += entry.file_size
         if unpacked > limits.unpacked_bytes:
-            raise ArchiveRefused(
-                "archive-size",
-                f"{shown(name)} brings it over the limit of {limits.unpacked_bytes:,} bytes unpacked",
-            )
+            limit = f"the limit of {limits.unpacked_bytes:,} bytes unpacked"
+            raise ArchiveRefused("archive-size", f"{shown(name)} brings it over {limit}")
         names[entry.filename.rstrip("/")] += 1
     if repeated := next((name for name, times in names.items() if times > 1), None):
         raise ArchiveRefused("archive-duplicate", f"{shown(repeated)} is in it twice")

@@ -62,11 +62,7 @@ class RepositorySource(RemoteSource):
         return drain(looks)
 
     async def _looks(self, http: Http, units: list[Unit]) -> AsyncGenerator[Fetched, None]:
-        """Yield a look at each unit; one that failed for now is repeated once after all others.
-
-        Raises:
-            SourceError: GitHub refuses the token.
-        """
+        """Yield a look at each unit; one that failed for now is repeated once after all others."""
         net, folder = self._network, self._root.folder / self._archives
         urls = net.github_api_url, net.github_archive_url, net.github_raw_url
         github = GitHub(http, self._token, *urls, archive_bytes=net.archive_bytes)

@@ -19,11 +19,7 @@ _NAME = re.compile(r"([A-Za-z0-9][\w-]{0,38}/(?!\.{1,2}(?:@|$))[\w.-]{1,100}?)(?
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Return repository and ref (empty: the default branch) of `OWNER/REPO[@REF]`.
-
-    Raises:
-        WrongInput: It has another form.
-    """
+    """Return repository and ref (empty: the default branch) of `OWNER/REPO[@REF]`, or raise WrongInput."""
     match = _NAME.fullmatch(text)
     if match is None or (match[2] and not GIT_REF.fullmatch(match[2])):
         raise WrongInput(f"github:{text} is no repository: give github:OWNER/REPO or github:OWNER/REPO@REF")
@@ -31,11 +27,7 @@ def split_name(text: str) -> tuple[str, str]:
 
 
 class GitHubSource(RepositorySource):
-    """The skills of one repository, `OWNER/REPO[@REF]`, in the order of their paths.
-
-    Raises:
-        WrongInput: The name has another form.
-    """
+    """The skills of one repository, `OWNER/REPO[@REF]` (else WrongInput), in the order of their paths."""
 
     exhaustive, gives_listings = True, False
 

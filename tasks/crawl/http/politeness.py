@@ -21,11 +21,7 @@ _NO_QUOTA = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Politeness:
-    """The limits that requests keep to; all times in seconds.
-
-    Raises:
-        WrongInput: A number is out of its range.
-    """
+    """The limits that requests keep to, times in seconds; a number out of its range raises WrongInput."""
 
     delay: float = 1.0  # least time between the starts of two requests to one host; 0: none
     concurrency: int = 4  # most requests under way to one host, from 1
@@ -40,11 +36,10 @@ class Politeness:
 
     def __post_init__(self) -> None:
         if self.delay < 0 or self.concurrency < 1 or min(self.connect_timeout, self.timeout) <= 0:
-            msg = (
+            raise WrongInput(
                 f"delay {self.delay} must be at least 0, concurrency {self.concurrency} at least 1, "
                 f"time-outs {self.connect_timeout} and {self.timeout} above 0"
             )
-            raise WrongInput(msg)
 
     def client(self, host: str, fingerprint: str | None) -> Client:
         """Return the client of `host` that uses the token with that fingerprint, or no token."""
@@ -67,10 +62,8 @@ class QuotaBook:
     def admit(self, client: Client, now: datetime, *, delay: float = 0.0) -> Hold | None:
         """Record a request and return None, or record nothing and return why it must wait.
 
-        `delay` is the least time since the last request to the host, in seconds.
-
-        Raises:
-            StorageError: The book is damaged, or cannot be written.
+        `delay` is the least time since the last request to the host, in seconds. As all methods, it raises
+        StorageError if the book is damaged or cannot be written.
         """
         with self._open() as book:
             bucket = book.bucket(client)

@@ -15,11 +15,7 @@ _DAYS_KEPT = 7
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The number of requests that a host allows, at least 1; None: it sets no limit.
-
-    Raises:
-        WrongInput: A limit is below 1.
-    """
+    """The number of requests that a host allows, at least 1 (else WrongInput); None: it sets no limit."""
 
     per_minute: int | None = None  # in any 60 seconds
     per_day: int | None = None  # from midnight to midnight UTC
@@ -133,10 +129,8 @@ class Client:
 class QuotaFile:
     """The content of the quota book: buckets and pauses by key, and the last request's time by host.
 
-    Times are seconds since the epoch.
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: `record` is not what `record()` returned.
+    Times are seconds since the epoch. A damaged `record` raises one of AttributeError, KeyError, TypeError
+    and ValueError.
     """
 
     def __init__(self, record: Mapping[str, Any]) -> None:

@@ -18,11 +18,7 @@ def host_of(url: URL) -> str:
 
 
 def web_url(url: str) -> URL:
-    """Return an absolute http or https URL without a fragment.
-
-    Raises:
-        HttpTerminal: `refused`: it is none, or contains a user or a password.
-    """
+    """Return an absolute http or https URL without a fragment; one with credentials raises HttpTerminal."""
     try:
         found = URL(url).with_fragment(None)
         usable = found.scheme in {"http", "https"} and bool(found.host) and found.port is not None

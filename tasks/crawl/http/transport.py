@@ -22,39 +22,8 @@ from tasks.crawl.http.redirects import REDIRECTS, host_of
 from tasks.crawl.http.responses import ERROR_BYTES, Answer, RateLimits, error_code, failure_of, read_limits
 from tasks.crawl.http.secrets import Secret
 
-_BUFFER = 1 << 16
-
-
-def open_session(
-    *, user_agent: str, connect_timeout: float, timeout: float, sent: Callable[[str], None]
-) -> aiohttp.ClientSession:
-    """Return a session that keeps no cookies, unpacks no bodies, and sends a request once.
-
-    Times are in seconds. `sent` is called with a request's `trace_request_ctx`, if any, when it has left.
-    """
-
-    async def on_sent(
-        _session: aiohttp.ClientSession,
-        context: types.SimpleNamespace,
-        _parameters: aiohttp.TraceRequestHeadersSentParams,
-    ) -> None:
-        if context.trace_request_ctx is not None:
-            sent(context.trace_request_ctx)
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(on_sent)
-    return aiohttp.ClientSession(
-        headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
-        timeout=aiohttp.ClientTimeout(total=timeout, connect=connect_timeout),
-        # The sender's semaphores limit the connections of each host.
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        read_bufsize=_BUFFER,
-        trace_configs=[trace],
-        middlewares=(_once,),
-        requote_redirect_url=False,
-    )
+_BUFFER = 1 << 16  # bytes
+_TICK = 0.001  # seconds, the least wait: after rounding, a shorter one might not let the clock go on
 
 
 async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
@@ -64,9 +33,6 @@ async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientRespon
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         said = getattr(error, "strerror", None) or type(error).__name__
         raise HttpTransient("connection", request.url, f"the connection failed ({said})") from None
-
-
-_TICK = 0.001  # seconds, the least wait: after rounding, a shorter one might not let the clock go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +77,30 @@ class Sender:
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
-        """Open the session, within a running event loop."""
-        self._session = open_session(
-            user_agent=f"skillery/{version('skillery')}",
-            connect_timeout=self._limits.connect_timeout,
-            timeout=self._limits.timeout,
-            sent=lambda host: self._book.sent(host, self._clock()),
+        """Open a session within a running event loop: without cookies, and sending each request once."""
+
+        async def on_sent(
+            _session: aiohttp.ClientSession,
+            context: types.SimpleNamespace,
+            _parameters: aiohttp.TraceRequestHeadersSentParams,
+        ) -> None:
+            if context.trace_request_ctx is not None:
+                self._book.sent(context.trace_request_ctx, self._clock())
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(on_sent)
+        total, connect = self._limits.timeout, self._limits.connect_timeout
+        self._session = aiohttp.ClientSession(
+            headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": "gzip"},
+            timeout=aiohttp.ClientTimeout(total=total, connect=connect),
+            # The semaphores limit the connections of each host.
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            read_bufsize=_BUFFER,
+            trace_configs=[trace],
+            middlewares=(_once,),
+            requote_redirect_url=False,
         )
 
     async def close(self) -> None:
@@ -136,8 +120,10 @@ class Sender:
             HttpTransient: Asking again may help, after `wait` seconds if the server said so.
             QuotaExhausted: The host allows no more for now.
         """
-        session, host = self._open_session(), host_of(url)
-        token = call.token if home else Secret()
+        session = self._session
+        if session is None:
+            raise RuntimeError("Http is used within `async with` only")
+        host, token = host_of(url), call.token if home else Secret()
         client = self._limits.client(host, token.fingerprint() if token else None)
         self._clients[host] = client
         slots = self._slots.setdefault(host, asyncio.Semaphore(self._limits.concurrency))
@@ -165,11 +151,6 @@ class Sender:
             if not bounded and hold.seconds > self._limits.retry.server_wait_max:
                 raise _held(hold, url)
             await self._sleep(max(hold.seconds, _TICK))
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            raise RuntimeError("Http is used within `async with` only")
-        return self._session
 
     async def _exchange(
         self, session: aiohttp.ClientSession, call: Call, url: URL, client: Client, *, home: bool

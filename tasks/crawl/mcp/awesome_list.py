@@ -23,10 +23,7 @@ _RAW_HOST = "raw.githubusercontent.com"
 class AwesomeListSource(RemoteSource):
     """The servers of a list, each entry a document of kind `mcp-server`; one that leaves the list is gone.
 
-    `location` is a local path, or an http(s) URL of the Markdown itself.
-
-    Raises:
-        WrongInput: The URL has another scheme.
+    `location` is a local path, or an http(s) URL of the Markdown itself; another scheme raises WrongInput.
     """
 
     exhaustive = True

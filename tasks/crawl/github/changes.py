@@ -41,7 +41,7 @@ class Remembered:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _UnitState:
     """State of reading one unit: its rows of LISTED as they are now.
 
     `moved` is set when an archive holds a later commit than the tree that was looked at.
@@ -114,39 +114,39 @@ class ChangeReader:
         self._remember(look.unit, {**FOUND, "state": OK, "etag": look.etag, "etag_key": self._etag_key})
 
     def _read_parts(self, look: Fetched) -> Iterator[Item]:
-        progress = _Progress(self._ceding(look.unit))
+        state = _UnitState(self._ceding(look.unit))
         for part in look.parts:
             if part.refused:
                 yield Dropped(part.metadata.full_name, self._spec, "archive-too-large", part.refused)
             outcomes: dict[str, str] = {}
-            for item in self._changed_documents(part, progress):
+            for item in self._changed_documents(part, state):
                 outcomes[item.doc_id] = OK if isinstance(item, RawDocument) else item.reason
                 yield item
-            yield from self._compare(part, outcomes, progress)
-        self._remember_found(look, progress)
+            yield from self._compare(part, outcomes, state)
+        self._remember_found(look, state)
 
     def _ceding(self, unit: Unit) -> Unit:
         """Return the unit, ceding what an earlier ref of its repository has just brought."""
         name, brought = self._last_read
         return replace(unit, ceded=unit.ceded | brought) if name == unit.repository.lower() else unit
 
-    def _changed_documents(self, part: Part, progress: _Progress) -> Iterator[RawDocument | Dropped]:
-        unit = progress.unit
+    def _changed_documents(self, part: Part, state: _UnitState) -> Iterator[RawDocument | Dropped]:
+        unit = state.unit
         with Archive(part.archive) if part.archive else contextlib.nullcontext() as archive:
             # An archive that could only be had by its ref may be of a later commit.
             commit = (archive and archive.commit) or part.commit
-            progress.moved |= commit != part.commit
+            state.moved |= commit != part.commit
             own = replace(part, commit=commit, changed=part.changed - unit.ceded)
             yield from self._documents(unit, own, archive)
 
-    def _remember_found(self, look: Fetched, progress: _Progress) -> None:
-        unit, rows, first = progress.unit, progress.rows, look.parts[0]
-        self.remembered.listed += [{**row, "digest": None} for row in rows] if progress.moved else rows
+    def _remember_found(self, look: Fetched, state: _UnitState) -> None:
+        unit, rows, first = state.unit, state.rows, look.parts[0]
+        self.remembered.listed += [{**row, "digest": None} for row in rows] if state.moved else rows
         held = {r["doc_id"] for r in rows if r["outcome"] == OK}
         self._last_read = unit.repository.lower(), unit.ceded | held
         self._remember_archives(look)
         # A document that is ceded to another ref may fall to this one later, though nothing changes here.
-        unsettled = progress.moved or progress.ceded()
+        unsettled = state.moved or state.ceded()
         changed = {"changed_at": self._now} if any(part.changed for part in look.parts) else {}
         commit = first.commit if len(look.parts) == 1 else None
         settled = {"etag": None, "commit": None} if unsettled else {"etag": look.etag, "commit": commit}
@@ -200,12 +200,12 @@ class ChangeReader:
             repo_licence=meta.licence, findings=(*raw.findings, *found),
         )  # fmt: skip
 
-    def _compare(self, part: Part, outcomes: dict[str, str], progress: _Progress) -> Iterator[Item]:
+    def _compare(self, part: Part, outcomes: dict[str, str], state: _UnitState) -> Iterator[Item]:
         """Yield what is said of rows whose skill was not read again; add every row as it is now."""
-        unit, taken = progress.unit, set[str]()
+        unit, taken = state.unit, set[str]()
         for listed, skill in part.skills:
             if skill is None:
-                yield from self._lost(listed or {}, part, progress)
+                yield from self._lost(listed or {}, part, state)
                 continue
             doc_id, row = skill.doc_id, listed or _row_of(unit, skill)
             yield from self._not_read(doc_id, row, part, unit, again=doc_id in taken)
@@ -213,10 +213,10 @@ class ChangeReader:
             yield from self._renamed(unit, part, row, doc_id)
             digest = skill_digest(skill, part.tree.folders.get(skill.entry.folder, ""))
             known = {"outcome": outcomes.get(doc_id, OK), "doc_id": doc_id}
-            progress.rows.append({**row, **known, "digest": None if doc_id in unit.ceded else digest})
+            state.rows.append({**row, **known, "digest": None if doc_id in unit.ceded else digest})
         if unit.whole:
             gone = [r for r in unit.listed if r["doc_id"] not in taken]
-            progress.rows += [{**r, "outcome": "not-found", "digest": None} for r in gone]
+            state.rows += [{**r, "outcome": "not-found", "digest": None} for r in gone]
 
     def _not_read(
         self, doc_id: str, row: dict[str, Any], part: Part, unit: Unit, *, again: bool
@@ -242,7 +242,7 @@ class ChangeReader:
             yield Gone((old,), "retired", f"renamed to {doc_id}")
             self.remembered.renamed[old] = doc_id
 
-    def _lost(self, row: dict[str, Any], part: Part, progress: _Progress) -> Iterator[Item]:
+    def _lost(self, row: dict[str, Any], part: Part, state: _UnitState) -> Iterator[Item]:
         """Retire a row's document, if no other row leads to it: its folder holds no skill now."""
         detail = f"no SKILL.md in {row['rest'] or 'the root'} of {part.metadata.full_name}@{part.commit}"
         held = [row] if row["outcome"] == OK else []
@@ -251,7 +251,7 @@ class ChangeReader:
             yield Gone((row["doc_id"],), "retired", detail)
         else:
             yield Dropped(provisional_id(row), self._spec, "not-found", detail)
-        progress.rows.append({**row, "outcome": "not-found", "digest": None})
+        state.rows.append({**row, "outcome": "not-found", "digest": None})
 
     def _remember_archives(self, look: Fetched) -> None:
         self.remembered.archives += [p.archive for p in look.parts if p.archive is not None]

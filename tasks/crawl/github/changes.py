@@ -51,7 +51,7 @@ class _UnitState:
     rows: list[dict[str, Any]] = field(default_factory=list)
     moved: bool = False
 
-    def ceded(self) -> bool:
+    def cedes_any(self) -> bool:
         """Return whether the unit cedes one of its documents to another ref."""
         return not self.unit.ceded.isdisjoint(row["doc_id"] for row in self.rows)
 
@@ -146,7 +146,7 @@ class ChangeReader:
         self._last_read = unit.repository.lower(), unit.ceded | held
         self._remember_archives(look)
         # A document that is ceded to another ref may fall to this one later, though nothing changes here.
-        unsettled = state.moved or state.ceded()
+        unsettled = state.moved or state.cedes_any()
         changed = {"changed_at": self._now} if any(part.changed for part in look.parts) else {}
         commit = first.commit if len(look.parts) == 1 else None
         settled = {"etag": None, "commit": None} if unsettled else {"etag": look.etag, "commit": commit}

@@ -1,4 +1,4 @@
-"""Finds what a backfill replays: the documents that had been seen by the end of a day, from raw parts."""
+"""Plans a backfill, and rebuilds from raw parts which documents had been seen by the end of a day."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import SEEN, documents_table, read_run, refined_table, seen_table
 from storage.tombstones import Forgotten
 
-STAGES = ("refine", "parse")  # what a backfill does for each day
+STAGES = ("refine", "parse")  # of a backfill, for each day
 _KEY = ["doc_id", "source"]
 _COLUMNS = ("doc_id", "source", "raw_hash", "fetched_at")
 _GONE = ("retired", "withdrawn")
@@ -26,11 +26,7 @@ _BEGAN = re.compile(r"(\d{8}T\d{6})-")  # the beginning of a run id that was not
 
 
 def days_crawled(root: Root, start: str, end: str) -> list[str]:
-    """Return the days from `start` to `end` on which something was crawled, in order.
-
-    Raises:
-        WrongInput: One is no date, or the end lies before the start.
-    """
+    """Return the days from `start` to `end` (YYYY-MM-DD, else WrongInput) on which something was crawled."""
     try:
         first, last = date.fromisoformat(start), date.fromisoformat(end)
     except ValueError as error:
@@ -42,13 +38,9 @@ def days_crawled(root: Root, start: str, end: str) -> list[str]:
 
 
 def require_whole(stages: Sequence[str]) -> None:
-    """Check that a backfill whose last day is to be served does all `STAGES`, which is what empty means.
-
-    Raises:
-        WrongInput: It leaves out a stage.
-    """
+    """Raise WrongInput if a backfill whose last day is to be served leaves out a stage; empty means all."""
     if stages and set(stages) != set(STAGES):
-        # Texts of one backfill and pieces of another do not fit, and no check of the gate compares them.
+        # Texts of one backfill do not fit pieces of another, and no check of the gate compares them.
         raise WrongInput(
             f"what is served needs {' and '.join(STAGES)}, not {stages[0]} alone: leave out stages or publish"
         )
@@ -57,32 +49,28 @@ def require_whole(stages: Sequence[str]) -> None:
 def replay_plan(root: Root, days: list[str]) -> list[dict[str, Any]]:
     """Return for each day the number of raw parts that its replay reads, and of documents rebuilt before."""
     parts = [day_of(file) for file in root.files("raw/documents", ".parquet")]
-    tables = {day: documents_table(Root(root.at(backfill_of(day)))) for day in days}
-    return [
-        {
-            "day": day,
-            "raw parts": sum(fetched <= day for fetched in parts),
-            "documents rebuilt before": table.read(columns=["doc_id"]).height,
-        }
-        for day, table in tables.items()
-    ]
+    plan = []
+    for day in days:
+        rebuilt = documents_table(Root(root.at(backfill_of(day)))).read(columns=["doc_id"]).height
+        read = sum(fetched <= day for fetched in parts)
+        plan.append({"day": day, "raw parts": read, "documents rebuilt before": rebuilt})
+    return plan
 
 
 def backfill_of(day: str) -> str:
-    """Return the folder, relative to the root, of the tables of a day."""
+    """Return the folder of a day's tables, relative to the root."""
     return f"backfill/date={day}"
 
 
 def day_of(file: str) -> str:
-    """Return the day, YYYY-MM-DD, that a raw part was fetched on."""
+    """Return the day (YYYY-MM-DD) on which a raw part was fetched."""
     return file.partition("/date=")[2].partition("/")[0]
 
 
 def replay_seen(root: Root, day: str, into: Root) -> int:
     """Write `seen` of `into` as it was at the end of a day of `root`, and return its number of documents.
 
-    Forgotten documents are left out, even if a raw part still holds them. So are documents that had left
-    their source by then, as far as that is known (`_without_departed`).
+    Forgotten documents are left out, and those that had left their source (see `_without_departed`).
     """
     frame = _without_departed(root, _newest(root, day), day)
     table = seen_table(into)
@@ -91,10 +79,10 @@ def replay_seen(root: Root, day: str, into: Root) -> int:
 
 
 def recover_seen(root: Root, file: str) -> int:
-    """Rebuild a lost partition of `seen`, the relative path `file`, from the newest raw rows; count its rows.
+    """Rebuild a lost partition of `seen`, the relative path `file`, from raw parts; return its row count.
 
-    Documents that refine does not know are taken for retired. The digests differ from those that the crawl
-    gives, so that each document is fetched and refined once more.
+    Documents that refine does not know count as retired. The digests are not those of the crawl, so that each
+    document is fetched and refined once more.
     """
     table, refined = seen_table(root), refined_table(root)
     partition = int(PurePosixPath(file).stem.rpartition("-")[2])
@@ -109,13 +97,13 @@ def recover_seen(root: Root, file: str) -> int:
 
 
 def _newest(root: Root, day: str) -> pl.DataFrame:
-    """Return rows as of `seen`: each document's newest raw row by source, from the parts until a day."""
+    """Return rows of `seen`: each document's newest raw row by source, from the parts until a day."""
     files = [f for f in root.files("raw/documents", ".parquet") if day_of(f) <= day]
     parts = [read_frame(root, f, RAW_DOCUMENTS, _COLUMNS).with_columns(raw_part=pl.lit(f)) for f in files]
     none = pl.DataFrame(schema={name: RAW_DOCUMENTS[name] for name in _COLUMNS} | {"raw_part": pl.String})
     rows, forgotten = pl.concat([none, *parts]), Forgotten.load(root)
     held = [not forgotten.covers(*row) for row in rows.select("doc_id", "raw_hash").iter_rows()]
-    # By time, not by part: a clock may have been set back. Of equal times the later row counts.
+    # By time, not by part: a clock may have been set back. At equal times the later row counts.
     newest = pl.col("raw_part", "raw_hash").sort_by("fetched_at", maintain_order=True).last()
     times = {"first_seen_at": pl.col("fetched_at").min(), "last_seen_at": pl.col("fetched_at").max()}
     rows = rows.filter(held).group_by(_KEY, maintain_order=True).agg(newest, **times)
@@ -127,10 +115,9 @@ def _newest(root: Root, day: str) -> pl.DataFrame:
 def _without_departed(root: Root, rows: pl.DataFrame, day: str) -> pl.DataFrame:
     """Return the rows of `_newest` without documents that were retired or withdrawn at the end of a day.
 
-    `seen` tells the last departure of a document that is still retired. Earlier departures are told by the
-    runs whose `dropped/` names them, if a run's record or id tells when it began. A return without a change
-    makes no raw row: such a document counts as away until its next raw row, or until it was last seen, if
-    that is sooner. A departure that is over, and that no run names, is not known.
+    The present `seen` has the last departure of documents that are still retired; `dropped/` of the runs has
+    earlier ones. A document that returned unchanged has no new raw row: it counts as away until its next raw
+    row, or until it was last seen, if that is sooner.
     """
     until = datetime.combine(date.fromisoformat(day), time.max, UTC)
     now = seen_table(root).read().select(*_KEY, "retired_at", last="last_seen_at")
@@ -144,7 +131,7 @@ def _without_departed(root: Root, rows: pl.DataFrame, day: str) -> pl.DataFrame:
 
 
 def _departures(root: Root, until: datetime) -> pl.DataFrame:
-    """Return when runs last noted, by `until`, that a document had left a source: the times they began."""
+    """Return the start of the last run, by `until`, that noted a document's departure from a source."""
     frames = [pl.DataFrame(schema={**{name: SEEN[name] for name in _KEY}, "left_at": SEEN["retired_at"]})]
     columns = ("run_id", *_KEY, "reason")
     for file in root.files("dropped", ".parquet"):
@@ -152,8 +139,7 @@ def _departures(root: Root, until: datetime) -> pl.DataFrame:
         for (run_id,), rows in gone.group_by("run_id"):
             began = _began(root, str(run_id))
             if began is not None and began <= until:
-                left_at = pl.lit(began, SEEN["retired_at"])
-                frames.append(rows.select(*_KEY, left_at=left_at))
+                frames.append(rows.select(*_KEY, left_at=pl.lit(began, SEEN["retired_at"])))
     return pl.concat(frames).group_by(_KEY).agg(pl.col("left_at").max())
 
 

@@ -31,9 +31,9 @@ def collect(
 ) -> SourceReport:
     """Read `source` (its first `limit` documents; None: all) and report what came of it.
 
-    New and changed documents go to raw parts before any filter sees them; of unchanged documents only
-    `last_seen_at` is written. If a source cannot be read, or not to its end, the documents it did not yield
-    stay in place, marked stale. `options` tells how documents are read: with others all are read again.
+    New and changed documents go to raw parts before any filter; of unchanged ones only `last_seen_at` is
+    written. If the source cannot be read to its end, documents it did not yield stay, marked stale. With
+    other `options` of reading than the last time, all documents are read again.
     """
     intake = Intake(source, root, run_id, now)
     read_as, remembered = dict(options or {}), read_sources(root).get(source.spec, {})
@@ -41,8 +41,8 @@ def collect(
     try:
         found = source.version()
         as_it_was = found is not None and _covers(remembered, found, limit, read_as)
-        # A run that dies in here may have kept part of what is new: if the source then goes back to its last
-        # version, that version no longer tells what is kept.
+        # If this run dies, part of the new documents is on disk: the last version no longer tells what is
+        # kept, even if the source goes back to it.
         _forget_version(root, source.spec, remembered)
         if as_it_was:
             unchanged = intake.repeat(str(remembered["state"]), remembered["last_read"])
@@ -60,14 +60,12 @@ def collect(
 
 
 def collect_some(source: Source, root: Root, covers: Covers, *, run_id: str, now: datetime) -> SourceReport:
-    """Read the documents of `source` whose ids are covered and report; all others stay as they are.
+    """Read the documents of `source` whose ids are covered, retire those it lacks, and report.
 
-    A covered document that the source no longer holds is retired. The source's remembered version is
-    deleted, so that its next complete reading looks at everything.
+    The remembered version is deleted, so that the next complete reading looks at everything.
     """
     intake = Intake(source, root, run_id, now, covers)
-    # Before anything is kept: if this run dies, a skill that was retired and put back must not count as
-    # unchanged.
+    # Before anything is kept: if this run dies, a skill retired and put back must not count as unchanged.
     _forget_version(root, source.spec, read_sources(root).get(source.spec, {}))
     try:
         intake.read()
@@ -82,19 +80,15 @@ def _forget_version(root: Root, spec: str, remembered: dict[str, Any]) -> None:
 
 
 def require_readable(reports: list[dict[str, Any]]) -> None:
-    """Check that a run read at least one source.
-
-    Raises:
-        NothingReadable: It read none; the message holds each source's.
-    """
+    """Raise NothingReadable, with the message of each source, if a run could read none."""
     if reports and all(report["state"] == "failed" for report in reports):
         raise NothingReadable(reports)
 
 
 def _covers(remembered: dict[str, Any], version: str, limit: int | None, read_as: dict[str, object]) -> bool:
-    """Tell whether the last reading read this version as far as this one is to go, without a failure."""
+    """Return whether the last reading covered this version, to the limit of this one, without a failure."""
     as_it_was = remembered.get("version") == version and remembered.get("options") == read_as
-    # What was forgotten stays out however often it is met; any other reason may have passed.
+    # A forgotten document stays out whenever it is met; any other failure may have passed.
     if set(remembered.get("failed") or {}) - {FORGOTTEN} or not as_it_was:
         return False
     if remembered.get("state") == "complete":

@@ -1,4 +1,4 @@
-"""The intake of what a source yields: documents go to raw parts, what is known of them to `seen`."""
+"""The intake of a source's items: documents go to raw parts, their state to `seen`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ from tasks.crawl.source.tombstones import drop_forgotten
 log = logging.getLogger(__name__)
 BATCH_SECONDS = 30.0
 _PARTS_PER_CHECKPOINT = 10
-_QUOTA = "quota"  # a reading that ended with the day's quota goes on the next day: it has not failed
+_QUOTA = "quota"  # a reading that ends with the day's quota has not failed: it goes on the next day
 
 
 class Intake:
-    """Takes in the items of one source and reports what came of them.
+    """Takes in the items of one source, or of the documents that `covers` accepts, and reports on them.
 
     Parts are written before the rows of `seen` that name them, and the source is told last: a run that dies
     in between repeats work, and loses none.
-
-    Args:
-        covers: Which documents are wanted, if only a part of the source is read.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class Intake:
         self._batches, self._batch_began = 0, time.monotonic()
 
     def repeat(self, state: str, since: str) -> int:
-        """Take in what the reading at `since` (ISO time) met, unchanged, with its state; return how many."""
+        """Count the documents of the reading at `since` (ISO time) as unchanged, with its state."""
         self._state, unchanged = state, self._seen.meet_again(since)
         self._counts.update(listed=unchanged, unchanged=unchanged)
         return unchanged
@@ -58,8 +55,7 @@ class Intake:
     def read(self, limit: int | None = None) -> None:
         """Take in the source's items, up to `limit` documents; at its end, retire what it did not yield.
 
-        Raises:
-            SourceError, SourceUnavailable: As the source raises them; what it yielded before is kept.
+        If the source raises, what it yielded before is kept.
         """
         items = iter(self._source.read())
         try:
@@ -74,7 +70,7 @@ class Intake:
             self._retire_unmet(whole=whole)
 
     def break_off(self, error: SourceError | SourceUnavailable) -> None:
-        """Note why the reading ended before its source did; wanted documents it did not reach are stale."""
+        """Note why the reading ended early; wanted documents that it did not reach become stale."""
         log.warning("%s", error)
         self._error = error
         self._state = "partial" if self._counts["listed"] or error.reason == _QUOTA else "failed"
@@ -88,13 +84,13 @@ class Intake:
         return report_of(self._source, self._state, self._counts, self._dropped, self._error)
 
     def _checkpoint(self) -> None:
-        """Write what is known now, so that a run that dies later need not look at it again."""
+        """Write the rows of `seen`, so that a run that dies later need not repeat them."""
         self._seen.write(self._source.unsettle)
-        # Every caller has written the parts before: what was yielded so far is on disk.
+        # Every caller has written the parts before: all that was yielded is on disk.
         self._source.settled()
 
     def _take(self, items: Iterator[Item], limit: int | None) -> bool:
-        """Take in items until there are none (True), or as many documents as were asked for."""
+        """Take in up to `limit` documents; return whether the items ended before."""
         while limit is None or self._counts["listed"] < limit:
             item = next(items, None)
             if item is None:
@@ -105,7 +101,7 @@ class Intake:
         return False
 
     def _at_end(self, items: Iterator[Item]) -> bool:
-        """Tell whether no document follows; an error means that one may."""
+        """Return whether no document follows; after an error one may."""
         try:
             for item in items:
                 if not isinstance(item, Dropped):
@@ -161,11 +157,11 @@ class Intake:
         for doc_id in item.doc_ids:
             if self._seen.retire(doc_id):
                 self._counts.update(["listed", item.reason])
-                # At once, not at the end: a departure is replayed from this row, and a run may die before.
+                # Written at once: a backfill replays departures from this row, and the run may die.
                 self._append([Dropped(doc_id, self._source.spec, item.reason, item.detail)])
 
     def _retire_unmet(self, *, whole: bool) -> None:
-        """Retire what a source that was read to its end no longer holds; what it could not show is stale."""
+        """Retire what a source read to its end no longer holds; documents it could not read are stale."""
         there = [row for row in self._dropped if row.lost_to is None]
         ids = {row.doc_id for row in there}
         folders = tuple(f"{row.doc_id}/" for row in there if row.reason == "unreadable")

@@ -37,11 +37,11 @@ class RawParts:
             self._bytes += len(item.content or b"") + sum(len(f.text) for f in item.licence_files)
 
     def is_full(self) -> bool:
-        """Tell whether the buffer has reached the size of a part."""
+        """Return whether the buffer has reached the size of a part."""
         return max(len(self._documents), len(self._listings)) >= BATCH_DOCUMENTS or self._bytes >= BATCH_BYTES
 
     def write(self, *, list_documents: bool) -> list[tuple[RawDocument, str]]:
-        """Write what is buffered, as listings too if asked; return each document with the part it is in."""
+        """Write the buffer, documents as listings too if asked; return each document with its part."""
         placed: list[tuple[RawDocument, str]] = []
         constant = {"run_id": self._run_id, "schema_version": SCHEMA_VERSION}
         if self._documents:

@@ -13,14 +13,13 @@ from storage.schemas import Listing
 from storage.state import listed_table, repositories_table, seen_table
 from tasks.crawl.github.due import Unit, units_of
 from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.http.stream import drain
 from tasks.crawl.seen import Covers
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
 
-_LISTS = "skillsmp"  # lists thousands of repositories; one of them can be looked at alone
+_LISTS = "skillsmp"  # of its thousands of repositories one can be looked at alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Target:
     name: str
 
     def covers(self, doc_id: str) -> bool:
-        """Tell whether a document belongs to the target."""
+        """Return whether a document belongs to the target."""
         return f"{doc_key(doc_id)}/".startswith(f"{doc_key(self.name)}/")
 
     @property
@@ -40,11 +39,7 @@ class Target:
 
 
 def sources_of(root: Root, target: Target) -> list[str]:
-    """Return the sorted specs of the sources that hold a document of the target.
-
-    Raises:
-        WrongInput: No source holds one.
-    """
+    """Return the sorted specs of the sources that hold a document of the target; none raises WrongInput."""
     seen = seen_table(root).read(columns=["doc_id", "source", "retired_at"])
     there = seen.filter(pl.col("retired_at").is_null())
     found = {source for doc_id, source, _ in there.iter_rows() if target.covers(doc_id)}
@@ -57,9 +52,9 @@ def sources_of(root: Root, target: Target) -> list[str]:
 
 
 def open_part(spec: str, target: Target, options: SourceOptions) -> tuple[Source, Covers]:
-    """Return a source of what a refresh of the target takes from a spec's source, and the ids it covers.
+    """Return the part of a spec's source that a refresh of the target reads, and the ids that it covers.
 
-    A look at a repository is remembered with the commit it saw, so that it covers all of its documents.
+    Of a repository on GitHub all documents are covered, since its commit is remembered after the look.
     """
     if spec.startswith(_LISTS):
         return ListedRepository(spec, target.repository, options), Target(target.repository).covers
@@ -70,10 +65,9 @@ def open_part(spec: str, target: Target, options: SourceOptions) -> tuple[Source
 
 
 class PartOf:
-    """The documents that are wanted of a source that is read to its end.
+    """The covered documents of a source that is read to its end.
 
-    The source is never told that they were kept: the beginning of its next reading must not pass over the
-    documents that were not wanted now.
+    The source is never told that they were kept: its next reading must not pass over the other documents.
     """
 
     def __init__(self, source: Source, covers: Covers) -> None:
@@ -107,15 +101,15 @@ class ListedRepository(RepositorySource):
         self._repository = repository
 
     def read(self) -> Iterator[Item]:
-        """Yield the listed skills that the repository holds; raises as `SkillsMPSource.read`."""
-        for look in drain(lambda: self._looks(self._units())):
-            yield from self._repositories.bringer.items(look)
-        self._repositories.require_reached()
+        """Yield the repository's listed skills; raises as `SkillsMPSource.read`."""
+        for look in self._look_at(self._units()):
+            yield from self._changes.items(look)
+        self._require_reached()
 
     def _units(self) -> list[Unit]:
-        """Return its units; a list may still name it as it was called before."""
+        """Return its units; a list may still have the repository's former name."""
         tables = listed_table(self._root), repositories_table(self._root)
-        listed, looked = (table.read().filter(pl.col("source") == self.spec) for table in tables)
+        listed, looked = (table.read().filter(source=self.spec) for table in tables)
         doc_id = pl.col("doc_id").str.to_lowercase() + "/"
         ours = (pl.col("repository") == self._repository) | doc_id.str.starts_with(f"{self._repository}/")
         mine = pl.col("repository").is_in(listed.filter(ours)["repository"].unique().implode())

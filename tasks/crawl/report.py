@@ -1,4 +1,4 @@
-"""The report on a crawl of one source: how many documents it met, and why some were dropped."""
+"""The report on a crawl of one source: its numbers of documents, and why some were dropped."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SourceReport:
     """The outcome of crawling one source once."""
 
     source: str
-    # `complete` (read to its end), `limited` (as far as --limit goes), `partial` (it broke off, or the day's
-    # quota ended) or `failed` (nothing could be read).
+    # `complete` (read to its end), `limited` (by --limit), `partial` (it broke off, or the day's quota ended)
+    # or `failed` (nothing could be read).
     state: str = "complete"
     listed: int = 0  # documents looked at, whatever came of them
     new: int = 0

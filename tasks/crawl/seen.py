@@ -20,9 +20,9 @@ Covers: TypeAlias = Callable[[str], bool]
 
 
 def digest_of(raw: RawDocument) -> str:
-    """Return the digest by which a changed document is recognised: of its bytes, bundle, path and licence.
+    """Return the digest of a document's bytes, bundle, path and licence, which tells whether it changed.
 
-    A commit that leaves the document as it was does not change the digest, even where the URL names it.
+    A commit that leaves the document as it was does not change the digest, although the URL names it.
     """
     beside = [asdict(f) for f in raw.files or ()] + [asdict(f) for f in raw.licence_files]
     url = raw.url.replace(raw.commit, "") if raw.url and raw.commit else raw.url
@@ -37,8 +37,8 @@ class SeenRows:
 
     def __init__(self, root: Root, spec: str, now: datetime, covers: Covers) -> None:
         self._table, self._spec, self._now = seen_table(root), spec, now
-        known = self._table.read().filter(pl.col("source") == spec)
-        self._known: dict[str, dict[str, Any]] = {row["doc_id"]: row for row in known.to_dicts()}
+        known = self._table.read().filter(source=spec).to_dicts()
+        self._known: dict[str, dict[str, Any]] = {row["doc_id"]: row for row in known}
         self._covers = covers
         self._changes: dict[str, dict[str, Any]] = {}
         self._met: set[str] = set()
@@ -47,8 +47,8 @@ class SeenRows:
     def meet(self, doc_id: str, digest: str | None) -> Verdict:
         """Note that a document was met; a `new` or `changed` one has to be `put` later.
 
-        A digest of None stands for that of its row: the document is `unknown` if it has no row. A `returned`
-        one was retired and is unchanged; one that is already `met` stays as it is.
+        A digest of None stands for that of its row; without a row the document is `unknown`. `returned`: it
+        was retired and is unchanged; `met`: it was met before in this reading.
         """
         row = self._row(doc_id)
         if doc_id in self._met:
@@ -79,7 +79,7 @@ class SeenRows:
         })  # fmt: skip
 
     def mark_stale(self, doc_ids: Iterable[str] | None = None) -> None:
-        """Note that documents (None: all covered) could not be looked at: unknown is never deleted."""
+        """Note that documents (None: all covered) could not be looked at; they are never deleted for it."""
         for doc_id in filter(self._covers, self._known) if doc_ids is None else doc_ids:
             self._explained.add(doc_id)
             row = self._row(doc_id)
@@ -87,7 +87,7 @@ class SeenRows:
                 self._changes[doc_id] = {**row, "stale_since": row["stale_since"] or self._now}
 
     def retire(self, doc_id: str) -> bool:
-        """Note that a document has left the source; return False if it was met, or was not there before."""
+        """Retire a document; return False if it was met in this reading, or not there before."""
         row = self._row(doc_id)
         if row is None or not _is_held(row) or doc_id in self._met:
             return False
@@ -96,13 +96,13 @@ class SeenRows:
         return True
 
     def unmet(self) -> list[str]:
-        """Return the covered documents that were there before and are neither met, missed nor gone."""
+        """Return the covered documents that are held and were neither met, missed nor gone."""
         explained = self._met | self._explained
         ids = [doc_id for doc_id in self._known if doc_id not in explained and self._covers(doc_id)]
         return [doc_id for doc_id in ids if _is_held(self._row(doc_id))]
 
     def write(self, unsettle: Callable[[list[str]], None]) -> None:
-        """Write the changes; before, tell `unsettle` which documents change their digest or retirement."""
+        """Call `unsettle` with the documents whose digest or retirement changes, then write the changes."""
         if not self._changes:
             return
         unsettle([doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)])

@@ -26,11 +26,7 @@ ACCEPTED = (
 
 
 def open_source(spec: str, options: SourceOptions) -> Source:
-    """Return the source that a spec names, without touching it.
-
-    Raises:
-        WrongInput: The spec has none of the known forms.
-    """
+    """Return the source that a spec names, without touching it; an unknown form raises WrongInput."""
     kind, _, rest = spec.partition(":")
     limits, timeout = options.limits, options.git_timeout
     makers: dict[str, Callable[[], Source]] = {
@@ -46,13 +42,7 @@ def open_source(spec: str, options: SourceOptions) -> Source:
 
 
 def parse_spec(spec: str, limits: DocumentLimits = DEFAULT_LIMITS, timeout: float = 300.0) -> Source:
-    """Return the source on disk or behind git that a spec names, without touching it.
-
-    Only an operator's spec may come here: local paths, `file://` and SSH are allowed.
-
-    Raises:
-        WrongInput: The spec has another form; the message is one line that lists the accepted ones.
-    """
+    """Return the source on disk or behind git that a spec names; raise WrongInput with the accepted forms."""
     makers: dict[str, Callable[[str], Source]] = {
         "git+": lambda rest: GitSource(rest, limits=limits, timeout=timeout),
         "dir:": lambda rest: DirectorySource(rest, limits=limits),
@@ -68,8 +58,7 @@ def normal_spec(spec: str) -> str:
     """Return an operator's spec as it is run, remembered and printed: local paths are absolute.
 
     Raises:
-        WrongInput: The spec has none of the forms in `ACCEPTED`, or contains a password or token, which
-            would appear in parameters and logs.
+        WrongInput: It has none of the forms in `ACCEPTED`, or contains a password, which would be logged.
     """
     kind, _, rest = spec.partition(":")
     if spec in (SAMPLE, "skillsmp", "mcp-registry") or (kind == "skillsmp" and rest.strip()):
@@ -99,6 +88,6 @@ def _normal_local(spec: str) -> str:
     login, _, password = remote.user.partition(":")
     # The name before an SSH host is part of the address; before any other it may be a token.
     if password or (login and remote.scheme not in ("ssh", "scp")):
-        msg = f"{source.spec}: a spec may hold no user or password: put them into ~/.netrc, or use SSH"
-        raise WrongInput(msg)
+        detail = "a spec may hold no user or password: put them into ~/.netrc, or use SSH"
+        raise WrongInput(f"{source.spec}: {detail}")
     return source.spec

@@ -22,9 +22,9 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from storage.schemas import RawDocument
-from tasks.crawl.github.archive import Archive, read_archive
+from tasks.crawl.github.archive import Archive
 from tasks.crawl.github.archive_limits import ArchiveLimits
-from tasks.crawl.source.content import DocumentLimits
+from tests.support.crawl.zip_files import read_archive
 
 _WORDS = [
     "prune",
@@ -74,7 +74,7 @@ def _prose(drawn: random.Random, size: int) -> bytes:
 
 def _documents(path: Path) -> int:
     with Archive(path) as archive:
-        rows = read_archive(archive, f"ada/{path.stem}", "benchmark", DocumentLimits())
+        rows = read_archive(archive, f"ada/{path.stem}", "benchmark")
         return sum(isinstance(row, RawDocument) for row in rows)
 
 

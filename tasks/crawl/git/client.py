@@ -46,7 +46,7 @@ _TERMINAL = (
 
 
 def _environment(git_dir: Path, config: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with which git uses only `git_dir` and `config`, prompts nobody and runs no hook."""
+    """Return variables that restrict git to `git_dir` and `config`, without prompts or hooks."""
     settings = list({**_CONFIG, **config}.items())
     numbered = {f"GIT_CONFIG_KEY_{i}": key for i, (key, _) in enumerate(settings)}
     numbered |= {f"GIT_CONFIG_VALUE_{i}": value for i, (_, value) in enumerate(settings)}
@@ -64,7 +64,7 @@ def _environment(git_dir: Path, config: Mapping[str, str]) -> dict[str, str]:
 
 
 def open_git(git_dir: Path, config: Mapping[str, str] | None = None) -> git.Git:
-    """Return git for a bare repository, made where there is none; the user's git settings are ignored."""
+    """Return git for a bare repository, made if there is none; the user's git settings are ignored."""
     # `git init` refuses where it inherits a GIT_WORK_TREE, as inside a hook.
     for part in ("objects", "refs"):
         (git_dir / part).mkdir(parents=True, exist_ok=True)
@@ -85,12 +85,10 @@ def run_git(
     istream: BinaryIO | None = None,
     url: str = "",
 ) -> bytes:
-    """Run one git command, for at most `timeout` seconds, and return what it wrote.
-
-    Errors carry `source`, the spec, and never the credentials of `url`.
+    """Run one git command, for at most `timeout` seconds, and return its output.
 
     Raises:
-        SourceError: It failed for good; without git the reason is `no-git`.
+        SourceError: It failed for good; the message hides the credentials of `url`.
         SourceUnavailable: It failed, or took too long, and may succeed later.
     """
     output = BytesIO()
@@ -110,7 +108,7 @@ def run_git(
 
 
 def _error(source: str, command: str, words: str, timeout: float | None) -> SourceError | SourceUnavailable:
-    """Return the error for a git command that wrote `words`, credentials hidden, to standard error."""
+    """Return the error of a git command that wrote `words`, credentials hidden, to standard error."""
     if "Timeout: the command" in words:
         detail = f"git {command} took over {timeout:g} s; try again, or raise the limit"
         return SourceUnavailable(source, "timeout", detail)
@@ -122,10 +120,9 @@ def _error(source: str, command: str, words: str, timeout: float | None) -> Sour
 
 
 class GitClient:
-    """One remote repository, of which only the objects asked for are fetched; to be used in a `with`.
+    """A remote repository of which only the requested objects are fetched; to be used in a `with`.
 
-    The URL's credentials stay out of arguments, files and messages; errors carry `source`, the spec. One
-    command may take `timeout` seconds.
+    The URL's credentials stay out of arguments, files and messages. A command may take `timeout` seconds.
     """
 
     def __init__(self, url: str, source: str, *, timeout: float) -> None:
@@ -157,7 +154,7 @@ class GitClient:
         options = ["--quiet", "--depth=1", "--no-tags", "--filter=blob:none"]
         self._run("fetch", *options, "origin", ref, env=_NETWORK)
         commit = self._run("rev-parse", "--verify", "FETCH_HEAD^{commit}").decode().strip()
-        # A server without filters sends everything, so what is missing must be asked, not assumed.
+        # A server without filters sends everything, so the missing objects must be asked for.
         objects = self._run("rev-list", "--objects", "--no-object-names", "--missing=print", commit)
         self._missing = {line[1:] for line in objects.decode().split() if line.startswith("?")}
         return commit
@@ -200,11 +197,7 @@ class GitClient:
         return entries, trees
 
     def read(self, blob: str) -> Iterator[bytes]:
-        """Yield an object's bytes in pieces; read them to the end before the next object.
-
-        Raises:
-            OSError: The object is not here.
-        """
+        """Yield an object's bytes in pieces, or raise OSError if it is not here; read all before the next."""
         try:
             stream = self._git.stream_object_data(blob)[3]
         except ValueError as error:

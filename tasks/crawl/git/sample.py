@@ -25,9 +25,6 @@ def make_repository(folder: Path, into: Path) -> str:
 
     The commit id depends only on paths and bytes; a repository that is already there gets the commit as its
     branch `main`. Links stay links; file modes, `.git` and `__pycache__` are left out.
-
-    Raises:
-        SourceError: git is not installed.
     """
     repository = open_git(into)
     with tempfile.TemporaryFile() as stream:
@@ -39,9 +36,7 @@ def make_repository(folder: Path, into: Path) -> str:
 
 def _write_stream(folder: Path, stream: BinaryIO) -> None:
     """Write the input of `git fast-import`: one commit without a parent."""
-    message = b"Sample"
-    stream.write(b"commit refs/heads/main\nauthor %b\ncommitter %b\n" % (_WHO, _WHO))
-    stream.write(b"data %d\n%b\n" % (len(message), message))
+    stream.write(b"commit refs/heads/main\nauthor %b\ncommitter %b\ndata 6\nSample\n" % (_WHO, _WHO))
     for path in sorted(_files(folder), key=lambda p: p.relative_to(folder).as_posix()):
         link = path.is_symlink()
         content = os.fsencode(os.readlink(path)) if link else path.read_bytes()
@@ -63,10 +58,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 class SampleSource(WholeSource):
-    """Reads the sample's repository, made below a root, with the options of `GitSource`.
-
-    Its spec and rows do not name the root.
-    """
+    """Reads the sample's repository, made below a root that its rows do not name, as a `GitSource`."""
 
     spec = SAMPLE
 

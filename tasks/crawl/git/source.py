@@ -15,6 +15,7 @@ from tasks.crawl.git.client import PROTOCOLS, GitClient
 from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
 from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, read_skill, wanted
 from tasks.crawl.source.identity import (
+    GIT_REF,
     author_of,
     hide_credentials,
     parse_remote,
@@ -25,7 +26,6 @@ from tasks.crawl.source.identity import (
 from tasks.crawl.source.protocol import WholeSource
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
-_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _BATCH = 100  # documents whose blobs are fetched together
 _LINK_BYTES = 4_096
 
@@ -33,11 +33,8 @@ _LINK_BYTES = 4_096
 class GitSource(WholeSource):
     """The skills of one commit of a repository, in the order of their paths.
 
-    The address is `URL[@REF]`; REF is a branch, a tag or a full commit id, the remote's HEAD by default. One
-    git command may take `timeout` seconds.
-
-    Raises:
-        WrongInput: The address is no git URL, or its transport is none that is allowed.
+    The address is `URL[@REF]`; REF is a branch, a tag or a full commit id, the remote's HEAD by default; any
+    other address raises WrongInput. One git command may take `timeout` seconds.
     """
 
     def __init__(
@@ -94,26 +91,16 @@ class GitSource(WholeSource):
     def _document(
         self, skill: BundledSkill, client: GitClient, commit: str, trees: dict[str, str]
     ) -> RawDocument | Dropped:
+        folder = skill.entry.folder
         return read_skill(
-            skill,
-            lambda entry: client.read(entry.key),
-            self._limits,
-            self.spec,
-            repo=repository_name(self._url),
-            ref=self._ref,
-            commit=commit,
-            tree_sha=trees[skill.entry.folder],
-            url=skill_url(self._url, commit, skill.entry.folder),
-            author=author_of(self._url),
-        )
+            skill, lambda entry: client.read(entry.key), self._limits, self.spec,
+            repo=repository_name(self._url), ref=self._ref, commit=commit, tree_sha=trees[folder],
+            url=skill_url(self._url, commit, folder), author=author_of(self._url),
+        )  # fmt: skip
 
 
 def split_ref(address: str) -> tuple[str, str]:
-    """Split `URL[@REF]` into URL and REF (empty for none); an @ in the user info begins no REF.
-
-    Raises:
-        WrongInput: The URL, its transport, or the REF cannot be used.
-    """
+    """Split `URL[@REF]` into URL and REF (empty: none); raise WrongInput if one of them cannot be used."""
     if address.startswith(("/", "./", "../", "~")):
         address = f"file://{os.path.abspath(os.path.expanduser(address))}".replace("%", "%25")
     if helper := re.match(r"[a-z0-9][a-z0-9+.-]*::", address, re.IGNORECASE):
@@ -121,11 +108,12 @@ def split_ref(address: str) -> tuple[str, str]:
     remote = parse_remote(address)
     if remote.scheme not in {*PROTOCOLS, "scp"}:
         raise WrongInput(f"git over {remote.scheme} is refused; use one of {', '.join(PROTOCOLS)}")
+    # Only of the path: an @ in the user info begins no REF.
     ref = _local_ref(remote.path) if remote.scheme == "file" else _ref(remote.path)
     if ref is None:
         return address, ""
     # A REF goes to git as an argument: a leading `-` would be an option.
-    if not _REF.fullmatch(ref):
+    if not GIT_REF.fullmatch(ref):
         raise WrongInput(f"{hide_credentials(ref)!r} is no git ref; give a branch, a tag or a full commit id")
     return address.removesuffix(f"@{ref}"), ref
 

@@ -8,14 +8,13 @@ import re
 import stat
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.archive_limits import (
     ArchiveLimits,
     ArchiveRefused,
@@ -25,29 +24,23 @@ from tasks.crawl.github.archive_limits import (
     has_control,
     shown,
 )
-from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import DocumentLimits, read_skill
+from tasks.crawl.source.bundle import SourceEntry
 
 _COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
 _PIECE = 1 << 16
 _LINK_BYTES = 4_096
-# What zipfile and zlib say of bytes that are not what the directory promised.
+# Raised by zipfile and zlib for bytes that are not what the directory promised.
 _DAMAGE = (BadZipFile, EOFError, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError)
 
 
 class Archive:
-    """A repository's files in a zip archive; use it in a `with` statement.
+    """A repository's files in a zip archive, for a `with` statement; memory stays below about 100 MB.
 
-    Args:
-        path: The archive.
-        limits: What it may hold at most; memory stays below about 100 MB whatever it says.
-
-    Attributes:
-        root: The folder that everything lies in, as the archive has it; empty where there is no entry.
-        commit: The commit that git wrote into the archive's comment, if it did.
+    `root` is the folder that all entries lie in, empty if there are none; `commit` is the commit that git
+    wrote into the archive's comment, or None.
 
     Raises:
-        ArchiveRefused: Something in it is not to be read; `reason` and `detail` say what.
+        ArchiveRefused: The archive is damaged or exceeds `limits`.
         OSError: There is no such file.
     """
 
@@ -78,11 +71,8 @@ class Archive:
     def entries(self) -> list[SourceEntry]:
         """Return every file, link and submodule below the root, in the archive's order.
 
-        The key is its name in the archive, a link's note where it leads. What is no regular file, or has a
-        control character in its name, is `unreadable`.
-
-        Raises:
-            ArchiveRefused: `archive-size`, where the links unpack to too much.
+        An entry's key is its name in the archive; a link's note is its target. Other kinds of files, and
+        names with a control character, are `unreadable`. Raises as `read`, since links are read.
         """
         infos = self._zip.infolist()
         parents = {posixpath.dirname(info.filename.rstrip("/")) for info in infos}
@@ -93,16 +83,19 @@ class Archive:
         """Yield a file's bytes in pieces of at most 64 KB.
 
         Raises:
-            OSError: It is damaged, or unpacks to more or fewer bytes than it says.
-            ArchiveRefused: `archive-size`, where more has been unpacked in all than an archive may hold.
+            OSError: It is damaged, or unpacks to more or fewer bytes than declared.
+            ArchiveRefused: `archive-size`: more was unpacked in all than `limits.unpacked_bytes`.
         """
         info = copy.copy(self._zip.getinfo(entry.key))
         declared, unpacked = info.file_size, 0
-        info.file_size += 1  # zipfile stops where a file should end, and would not say that it goes on
+        info.file_size += 1  # zipfile stops at the declared size, and would hide that the file goes on
         try:
             with self._zip.open(info) as file:
                 while piece := file.read(_PIECE):
-                    self._spend(len(piece), entry)
+                    self._left -= len(piece)
+                    if self._left < 0:
+                        detail = f"{shown(entry.path)}: too much has been unpacked in all"
+                        raise ArchiveRefused("archive-size", detail)
                     unpacked += len(piece)
                     if unpacked > declared:
                         break
@@ -112,13 +105,8 @@ class Archive:
         if unpacked != declared:
             raise OSError(f"it does not unpack to the {declared:,} bytes that the archive says")
 
-    def _spend(self, size: int, entry: SourceEntry) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise ArchiveRefused("archive-size", f"{shown(entry.path)}: too much has been unpacked in all")
-
     def _entry(self, info: ZipInfo) -> SourceEntry | None:
-        """Return what a member without members of its own is; None for a folder that says nothing."""
+        """Return a member as an entry; None for an empty folder."""
         name = entry_name(info)
         path = name[len(self.root) + 1 :].removesuffix("/")
         if has_control(path):
@@ -130,9 +118,8 @@ class Archive:
         kind = _kind(info)
         if kind == "link":
             return self._link(SourceEntry(path, "link", info.filename), info.file_size)
-        return SourceEntry(
-            path, kind, info.filename, note="not a regular file" if kind == "unreadable" else ""
-        )
+        note = "not a regular file" if kind == "unreadable" else ""
+        return SourceEntry(path, kind, info.filename, note)
 
     def _link(self, link: SourceEntry, size: int) -> SourceEntry:
         if size > _LINK_BYTES:
@@ -149,31 +136,3 @@ def _kind(info: ZipInfo) -> Literal["file", "link", "unreadable"]:
     if stat.S_ISLNK(mode):
         return "link"
     return "file" if stat.S_IFMT(mode) in {0, stat.S_IFREG} else "unreadable"
-
-
-def read_archive(
-    archive: Archive,
-    repository: str,
-    source: str,
-    limits: DocumentLimits,
-    wanted: Callable[[BundledSkill], bool] | None = None,
-) -> Iterator[RawDocument | Dropped]:
-    """Yield an archive's skills in the order of their paths, and what is not taken.
-
-    Each is read when it is asked for; ref, commit, tree, URL and author are left to the caller.
-
-    Args:
-        archive: The open archive.
-        repository: The name that its doc_ids begin with.
-        source: The spec that its rows carry.
-        limits: What is taken of one document at most.
-        wanted: Says of a skill whether it is to be read; None for all.
-
-    Raises:
-        ArchiveRefused: `archive-size`; what was yielded before is sound.
-    """
-    for row in plan(archive.entries(), repository, source):
-        if isinstance(row, Dropped):
-            yield row
-        elif wanted is None or wanted(row):
-            yield read_skill(row, archive.read, limits, source)

@@ -23,48 +23,38 @@ _ENCRYPTED, _PATCH, _UTF8 = 0x1 | 0x40, 0x20, 0x800
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """What an archive may hold at most.
+    """The largest archive that is read."""
 
-    Args:
-        files: Entries, folders among them; each costs about a kilobyte of memory.
-        directory_bytes: Bytes of the directory that lists them.
-        unpacked_bytes: What the entries say they unpack to in sum, and what is really unpacked in all.
-    """
-
-    files: int = 50_000
-    directory_bytes: int = 10_000_000
-    unpacked_bytes: int = 1_000_000_000
+    files: int = 50_000  # entries, with folders; each costs about 1 KB of memory
+    directory_bytes: int = 10_000_000  # of the directory that lists the entries
+    unpacked_bytes: int = 1_000_000_000  # of all entries, both as declared and as really unpacked
 
 
 class ArchiveRefused(TerminalError):
-    """An archive is not read at all.
+    """An archive is not read; `detail` names the entry.
 
-    Args:
-        reason: `archive-damaged`, `archive-files`, `archive-size`, `archive-path`, `archive-roots`,
-            `archive-duplicate`, `archive-encrypted` or `archive-compression`.
-        detail: What was found, with the name of the entry.
+    Reasons: `archive-damaged`, `archive-files`, `archive-size`, `archive-path`, `archive-roots`,
+    `archive-duplicate`, `archive-encrypted`, `archive-compression`.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"the archive is refused: {detail}")
-        self.reason = reason
-        self.detail = detail
+        self.reason, self.detail = reason, detail
 
 
 def check_directory(file: BinaryIO, limits: ArchiveLimits) -> None:
-    """Check the end and the directory of a zip file in memory of at most `limits.directory_bytes`.
+    """Check the directory of a zip file, at most `limits.directory_bytes` of it in memory.
 
-    What passes has one reading only: nothing stands before the first entry that offsets would have to allow
-    for, and the directory ends where its end record begins.
+    A file that passes can be read in one way only: no bytes stand before its first entry, and its directory
+    ends where the end record begins.
 
     Raises:
         ArchiveRefused: `archive-damaged` (no zip file, or cut short) or `archive-files`.
     """
     start, size = _directory_span(file)
     if size > limits.directory_bytes:
-        raise ArchiveRefused(
-            "archive-files", f"its directory has {size:,} bytes, more than {limits.directory_bytes:,}"
-        )
+        detail = f"its directory has {size:,} bytes, more than {limits.directory_bytes:,}"
+        raise ArchiveRefused("archive-files", detail)
     file.seek(start)
     directory = file.read(size)
     at = entries = 0
@@ -81,7 +71,7 @@ def check_directory(file: BinaryIO, limits: ArchiveLimits) -> None:
 
 
 def _directory_span(file: BinaryIO) -> tuple[int, int]:
-    """Return where the directory begins and its size, as its end record says, in 64 bits where it does."""
+    """Return the directory's offset and size from the end record, or from the 64-bit one if there is one."""
     end = _end_record(file)
     size, offset = _read(file, _END, end)[5:7]
     if end >= _LOCATOR.size + _END64.size and _read(file, _LOCATOR, end - _LOCATOR.size)[0] == b"PK\6\7":
@@ -100,7 +90,7 @@ def _end_record(file: BinaryIO) -> int:
     start = max(0, length - _TAIL)
     file.seek(start)
     tail = file.read(_TAIL)
-    # As zipfile looks for it: at the very end first, since a comment may hold the same four bytes.
+    # Searched as zipfile does: at the very end first, since a comment may hold the same four bytes.
     bare = tail[-_END.size :]
     found = len(tail) - _END.size if bare[:4] == b"PK\5\6" and bare[-2:] == b"\0\0" else tail.rfind(b"PK\5\6")
     if found < 0 or len(tail) - found < _END.size:
@@ -120,11 +110,7 @@ def _damaged(detail: str) -> ArchiveRefused:
 
 
 def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits) -> str:
-    """Check every entry of a loaded directory and return the one folder that all lie in; empty for none.
-
-    Raises:
-        ArchiveRefused: Any reason but `archive-damaged`; the detail names the entry.
-    """
+    """Return the one folder that all entries lie in (empty: no entry), or raise ArchiveRefused."""
     root, unpacked = "", 0
     names: Counter[str] = Counter()
     for entry in entries:
@@ -137,10 +123,8 @@ def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits) -> str:
         root = first
         unpacked += entry.file_size
         if unpacked > limits.unpacked_bytes:
-            raise ArchiveRefused(
-                "archive-size",
-                f"{shown(name)} brings it over the limit of {limits.unpacked_bytes:,} bytes unpacked",
-            )
+            limit = f"the limit of {limits.unpacked_bytes:,} bytes unpacked"
+            raise ArchiveRefused("archive-size", f"{shown(name)} brings it over {limit}")
         names[entry.filename.rstrip("/")] += 1
     if repeated := next((name for name, times in names.items() if times > 1), None):
         raise ArchiveRefused("archive-duplicate", f"{shown(repeated)} is in it twice")
@@ -148,14 +132,14 @@ def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits) -> str:
 
 
 def entry_name(entry: ZipInfo) -> str:
-    """Return an entry's name as UTF-8, which git writes without saying so; what is none becomes U+FFFD."""
+    """Return an entry's name, read as UTF-8: git writes UTF-8 without setting the flag."""
     if entry.flag_bits & _UTF8:
         return entry.orig_filename
     return entry.orig_filename.encode("cp437").decode("utf-8", errors="replace")
 
 
 def shown(name: str) -> str:
-    """Return a name as it may stand in a message: escaped, and not longer than a line or two."""
+    """Return a name for messages: escaped, and cut to 200 characters."""
     text = name.encode("unicode_escape").decode("ascii") if has_control(name) else name
     return text if len(text) <= 200 else f"{text[:100]}...{text[-97:]}"
 

@@ -1,4 +1,4 @@
-"""Looks at a repository over GitHub's API, and fetches what changed of the skills that are wanted of it."""
+"""Fetches the changed skills of a repository over GitHub's API."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tasks.crawl.source.content import wanted as wanted_files
 from tasks.crawl.source.github_url import split_by_refs
 from tasks.crawl.source.identity import doc_key
 
-FEW_FILES = 3  # so many are fetched one by one; more come as one archive
-_LARGE_FEW = 30  # and so many of a repository whose archive is too large
-_MOST_FAILURES = 20  # in a row: then no more is asked of a forge that is down or tells us to stop
-_OF_REPOSITORY = ("missing", "denied", "unauthorised")  # where it answers a question for the repository
-# The id that git gives a folder without anything in it, in either of its hashes.
+_FEW_FILES = 3  # up to so many files are fetched one by one; more come as one archive
+_LARGE_FEW = 30  # the same, of a repository whose archive is too large
+_MOST_FAILURES = 20  # in a row; then the forge is down or tells us to stop, and is asked no more
+_OF_REPOSITORY = ("missing", "denied", "unauthorised")  # reasons that speak of the repository itself
+# Git's id of an empty folder, as SHA-1 and as SHA-256.
 _EMPTY_TREES = (
     "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -34,58 +34,41 @@ _EMPTY_TREES = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One ref of a repository as it was looked at.
+    """One ref of a repository as it was looked at."""
 
-    Args:
-        ref: The ref as it was resolved; `HEAD` for the default branch.
-        commit: The commit it names.
-        metadata: What the forge says of the repository.
-        tree: The commit's files and the tree ids of its folders.
-        skills: What is wanted: row listed and its skill, None where its folder holds none.
-        rows: Everything the repository holds, as `plan` gives it.
-        changed: The doc_ids of wanted skills whose files are not those of the last look.
-        archive: The commit's archive; None where nothing, or only single files, had to be fetched.
-        files: Single files by path, where there is no archive.
-        refused: Why the archive was not read, where there are files in its place.
-    """
-
-    ref: str
+    ref: str  # resolved; `HEAD` for the default branch
     commit: str
     metadata: Metadata
     tree: Tree
-    rows: tuple[BundledSkill | Dropped, ...]
+    rows: tuple[BundledSkill | Dropped, ...]  # everything the repository holds, from `plan`
+    # The wanted skills: a listed row and the skill in its folder, None if there is none.
     skills: tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]
-    changed: frozenset[str]
-    archive: Path | None = None
-    files: dict[str, bytes] = field(default_factory=dict)
-    refused: str | None = None
+    changed: frozenset[str]  # doc_ids of wanted skills whose files differ from the last look
+    archive: Path | None = None  # of the commit, if more than a few files had to be fetched
+    files: dict[str, bytes] = field(default_factory=dict)  # by path, if there is no archive
+    refused: str | None = None  # why `files` were fetched in place of the archive
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What looking at a unit brought: parts, or an error; neither where it is as it was.
-
-    `etag` is to be remembered for the next look.
-    """
+    """The outcome of looking at a unit: parts, or an error; neither if it has not changed."""
 
     unit: Unit
     parts: tuple[Part, ...] = ()
     error: HttpTerminal | HttpTransient | None = None
-    etag: str | None = None
+    etag: str | None = None  # for the next look
 
 
 class _Ref(NamedTuple):
     ref: str
     commit: str
     tree: str
-    folders: dict[str, str] | None  # where they are, by where the list says; None: every skill
+    folders: dict[str, str] | None  # folders of skills by the folder that the list names; None: all skills
 
 
 def skill_digest(skill: BundledSkill, folder_sha: str) -> str:
-    """Return the digest of a skill's files: git's ids of its folder, its files and the licences above it.
-
-    A mirror may leave folders out of its trees; the ids of the files tell the same.
-    """
+    """Return the digest of git's ids of a skill's folder, its files and the licences above it."""
+    # A mirror may leave folders out of its trees; the ids of the files tell the same.
     parts = [folder_sha, skill.entry.key, *(f"{e.path} {e.key}" for e in (*skill.files, *skill.licences))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
@@ -93,15 +76,8 @@ def skill_digest(skill: BundledSkill, folder_sha: str) -> str:
 class Fetcher:
     """Looks at repositories, several at a time if asked to.
 
-    Args:
-        github: The API.
-        spec: The spec of the source, which its rows carry.
-        folder: Where archives lie until their documents are on disk; one that is there is not fetched again.
-        limits: What is taken of one document at most.
-        etag_key: What an ETag is good for: the API's credential.
-
-    Attributes:
-        in_use: How many of the parts looked at refer to an archive; whoever reads one counts it down.
+    Archives lie in `folder` until their documents are on disk, and are not fetched twice; `in_use` counts the
+    parts that refer to each, and its reader counts them down. An ETag holds for one `etag_key` only.
     """
 
     def __init__(
@@ -114,9 +90,9 @@ class Fetcher:
         self._failed: list[HttpTransient] = []  # since something was answered
 
     async def look(self, unit: Unit) -> Fetched:
-        """Return how a unit is now; errors of the network are part of the answer.
+        """Return the present state of a unit, or the error met.
 
-        After many failures in a row that may pass, nothing is asked for before `begin_again`.
+        After `_MOST_FAILURES` transient failures in a row nothing is requested before `begin_again`.
         """
         if len(self._failed) >= _MOST_FAILURES:
             last = self._failed[-1]
@@ -133,7 +109,7 @@ class Fetcher:
         return look
 
     def begin_again(self) -> None:
-        """Ask once more, whatever failed before."""
+        """Forget the failures, so that requests are sent again."""
         self._failed.clear()
 
     async def _look(self, unit: Unit) -> Fetched:
@@ -141,8 +117,7 @@ class Fetcher:
         same_list = known.get("listed") == unit.digest and known.get("state") in ("ok", *OPEN)
         etag = known.get("etag") if same_list and known.get("etag_key") == self._key else None
         refs, new_etag = await self._refs(unit, etag)
-        as_it_was = not refs or (same_list and [r.commit for r in refs] == [known.get("commit")])
-        if as_it_was:
+        if not refs or (same_list and [r.commit for r in refs] == [known.get("commit")]):
             return Fetched(unit, etag=new_etag or etag)
         metadata = await self._github.metadata(unit.repository)
         try:
@@ -150,12 +125,12 @@ class Fetcher:
         except HttpTerminal as error:
             if error.reason not in _OF_REPOSITORY:
                 raise
-            # The repository is there: that its tree or archive is not is no miss of it.
+            # The repository was found: a missing tree or archive does not count as a miss of it.
             raise HttpTerminal("not-fetched", error.url, error.detail, status=error.status) from error
         return Fetched(unit, parts, etag=new_etag)
 
     async def _refs(self, unit: Unit, etag: str | None) -> tuple[list[_Ref], str | None]:
-        """Return the commits that the unit's rows lie in; none where the answer is that nothing changed."""
+        """Return the commits that the unit's rows lie in, none if nothing changed, and the new ETag."""
         try:
             commit = await self._github.commit(unit.repository, unit.ref or "HEAD", etag=etag)
         except HttpTerminal as error:
@@ -168,12 +143,12 @@ class Fetcher:
         return [_Ref(unit.ref or "HEAD", commit.sha, commit.tree, folders)], commit.etag
 
     async def _resolved(self, unit: Unit) -> list[_Ref]:
-        """Return the refs that the rows name, which may hold slashes; a ref that is gone stands for HEAD."""
+        """Return the refs that the rows name, which may hold slashes; HEAD replaces a ref that is gone."""
         names = await self._github.refs(unit.repository, unit.ref)
         folders: dict[str, dict[str, str]] = defaultdict(dict)
         for row in unit.listed:
             rest = tuple(p for p in row["rest"].split("/") if p)
-            # A branch that was merged has its skills at the same place of another one.
+            # The skills of a merged branch lie in the same folders of another one.
             known = "/".join(row["doc_id"].split("/")[2:]) if row["doc_id"] else row["rest"]
             ref, folder = split_by_refs((unit.ref, *rest), names) or ("HEAD", known)
             folders[ref][row["rest"]] = folder
@@ -187,7 +162,7 @@ class Fetcher:
         return _Ref(ref, commit.sha, commit.tree, folders)
 
     async def _part(self, unit: Unit, ref: _Ref, metadata: Metadata) -> Part:
-        # Under the present name: what an old one redirects to is not always the whole question.
+        # Under the present name, since the redirect of an old one may lose the query.
         tree = await self._github.tree(metadata.full_name, ref.tree)
         _require_whole(tree, ref.tree, metadata.full_name)
         rows = tuple(plan(tree.entries, metadata.full_name, self._spec))
@@ -202,9 +177,9 @@ class Fetcher:
         return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
 
     async def _fetched(self, unit: Unit, part: Part, skills: list[BundledSkill]) -> Part:
-        """Fetch the changed skills' files: one by one where they are few, else the commit's archive."""
+        """Return the part with the files of changed skills: fetched singly if few, else as an archive."""
         paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
-        if len(paths) <= FEW_FILES and (files := await self._single(part, paths)) is not None:
+        if len(paths) <= _FEW_FILES and (files := await self._single(part, paths)) is not None:
             return replace(part, files=files)
         name = hashlib.sha256(f"{unit.repository.lower()}@{part.commit}".encode()).hexdigest()[:24]
         archive = self._folder / f"{name}.zip"
@@ -222,9 +197,9 @@ class Fetcher:
         return replace(part, archive=archive)
 
     async def _single(self, part: Part, paths: list[str]) -> dict[str, bytes] | None:
-        """Return these files, None where one is larger than what is taken of a bundle, or not to be had so.
+        """Return these files; None if one is too large for a bundle, or cannot be had singly.
 
-        A mirror that knows no commits has given us a tree's id, by which there are no single files.
+        A mirror without commits gave a tree's id in place of a commit, and no single files exist by that.
         """
         try:
             return {
@@ -240,15 +215,12 @@ class Fetcher:
 
 
 def _require_whole(tree: Tree, sha: str, repository: str) -> None:
-    """Raise `HttpTerminal` if a tree is not the one asked for, or does not list every file.
-
-    Git keeps no empty folders. So a folder without files means that only the top level was listed, which says
-    nothing of what lies below.
-    """
+    """Raise HttpTerminal if a tree is not the one asked for, or does not list every file."""
     if tree.sha != sha or (not tree.entries and sha not in _EMPTY_TREES):
         found = f"holds nothing of tree {sha}" if tree.sha == sha else f"is {tree.sha}, not {sha}"
         raise HttpTerminal("shape", repository, f"the tree of {repository} that was answered {found}")
     paths = [*(e.path for e in tree.entries), *tree.folders]
+    # Git keeps no empty folders: one without files means that only the top level was listed.
     empty = tree.folders.keys() - {path.rpartition("/")[0] for path in paths} - {""}
     if empty:
         raise HttpTerminal("shape", repository, f"the tree of {repository} lacks what is in {min(empty)!r}")
@@ -257,7 +229,7 @@ def _require_whole(tree: Tree, sha: str, repository: str) -> None:
 def _wanted(
     unit: Unit, ref: _Ref, rows: tuple[BundledSkill | Dropped, ...]
 ) -> tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]:
-    """Return each row listed with the skill that lies in its folder, or each skill with its row."""
+    """Return each listed row with the skill in its folder or, if all skills are wanted, each with its row."""
     skills = {row.entry.folder: row for row in rows if isinstance(row, BundledSkill)}
     if ref.folders is None:
         known = {r["rest"]: r for r in unit.listed}
@@ -268,7 +240,7 @@ def _wanted(
 
 
 def _loose(folder: str) -> str:
-    """Return a folder as lists may write it: in another letter case, its accents composed."""
+    """Return a folder in the form for comparing: lists may write case and accents otherwise."""
     return doc_key(unicodedata.normalize("NFC", folder))
 
 

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from tasks.crawl.http.errors import HttpTerminal
 from tasks.crawl.http.responses import Answer
 from tasks.crawl.source.bundle import SourceEntry
 
@@ -17,58 +16,37 @@ _NAMES: dict[type, str] = {str: "text", int: "number", bool: "true or false", li
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a ref stands for now.
+    """The commit that a ref names now."""
 
-    Args:
-        sha: The commit; of a mirror that knows no commits, the tree.
-        tree: The tree of its root folder.
-        etag: What to ask the same question with the next time, with the same token.
-    """
-
-    sha: str
-    tree: str
-    etag: str | None = None
+    sha: str  # of a mirror that knows no commits: the tree
+    tree: str  # the tree of its root folder
+    etag: str | None = None  # repeats the same question, with the same token
 
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The answer to a question that was asked before, and is still the same."""
+    """The answer that nothing has changed since the same question was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a forge says of a repository.
+    """Metadata of a repository."""
 
-    Args:
-        repo_id: Stays the same when the repository is renamed.
-        full_name: `owner/repo` as it is now called.
-        default_branch: The ref that HEAD stands for.
-        stars: How many people have starred it.
-        size_kb: How much the forge keeps of it, history included.
-        licence: SPDX identifier; None where the forge knows of none.
-    """
-
-    repo_id: str
-    full_name: str
+    repo_id: str  # stays the same when the repository is renamed
+    full_name: str  # its present `owner/repo`
     default_branch: str
     stars: int
-    size_kb: int
-    licence: str | None
+    size_kb: int  # its size at the forge, history included
+    licence: str | None  # SPDX identifier; None if the forge knows none
 
 
 @dataclass(slots=True)
 class Tree:
-    """Every path of a commit.
+    """Every path of a commit; the targets of links are not known."""
 
-    Args:
-        sha: The root folder's tree.
-        entries: All but folders; key is the blob's or the submodule's id. Where a link leads is not known.
-        folders: The tree of every folder by its path; that of the root is empty.
-    """
-
-    sha: str
-    entries: list[SourceEntry] = field(default_factory=list)
-    folders: dict[str, str] = field(default_factory=dict)
+    sha: str  # of the root folder
+    entries: list[SourceEntry] = field(default_factory=list)  # without folders; key: the git object's id
+    folders: dict[str, str] = field(default_factory=dict)  # tree ids by path; the root's path is empty
 
 
 def read_commit(answer: Answer) -> Commit:
@@ -80,7 +58,7 @@ def read_commit(answer: Answer) -> Commit:
 
 
 def read_metadata(answer: Answer) -> Metadata:
-    """Return what an answer says of a repository; a licence that GitHub cannot name is none."""
+    """Return the metadata of an answer; a licence that GitHub cannot name is None."""
     data = answer.json()
     licence = _find(data, "license.spdx_id")
     return Metadata(
@@ -114,14 +92,8 @@ def read_refs(answer: Answer) -> list[str]:
     """Return the names of branches or tags, without `refs/heads/` and `refs/tags/`."""
     data = answer.json()
     if not isinstance(data, list):
-        raise wrong_shape(answer, "is no list")
+        raise answer.error("shape", "the answer is no list")
     return [_value(answer, item, "ref", str).split("/", 2)[-1] for item in data]
-
-
-def wrong_shape(answer: Answer, what: str) -> HttpTerminal:
-    """Return the error of an answer that is JSON, but not what it should be."""
-    body = answer.body[:4_096]
-    return HttpTerminal("shape", answer.url, f"the answer {what}", status=answer.status, body=body)
 
 
 def _find(data: Any, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -133,12 +105,12 @@ def _find(data: Any, path: str) -> Any:  # noqa: ANN401 - JSON
 def _value(answer: Answer, data: Any, path: str, kind: type[_T]) -> _T:  # noqa: ANN401 - JSON
     value = _find(data, path)
     if type(value) is not kind:  # exactly, since true and false are numbers to Python
-        raise wrong_shape(answer, f"has no {_NAMES[kind]} as {path!r}")
+        raise answer.error("shape", f"the answer has no {_NAMES[kind]} as {path!r}")
     return value
 
 
 def _sha(answer: Answer, data: Any, path: str) -> str:  # noqa: ANN401 - JSON
     value = _value(answer, data, path, str)
     if not _SHA.fullmatch(value):
-        raise wrong_shape(answer, f"has no object id as {path!r}")
+        raise answer.error("shape", f"the answer has no object id as {path!r}")
     return value

@@ -5,43 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import polars as pl
-
 from storage.errors import SourceError, WrongInput
 from storage.partitions import partition_of
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.due import Unit, digest
 from tasks.crawl.github.fetch import Fetched
 from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.http.stream import drain
+from tasks.crawl.source.identity import GIT_REF
 from tasks.crawl.source.protocol import Gone, Item
 from tasks.crawl.source.remote import SourceOptions
 
 _NAME = re.compile(r"([A-Za-z0-9][\w-]{0,38}/(?!\.{1,2}(?:@|$))[\w.-]{1,100}?)(?:\.git)?(?:@(.+))?", re.ASCII)
-_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Return repository and ref (empty: the default branch) of `OWNER/REPO[@REF]`.
-
-    Raises:
-        WrongInput: It has another form.
-    """
+    """Return repository and ref (empty: the default branch) of `OWNER/REPO[@REF]`, or raise WrongInput."""
     match = _NAME.fullmatch(text)
-    if match is None or (match[2] and not _REF.fullmatch(match[2])):
+    if match is None or (match[2] and not GIT_REF.fullmatch(match[2])):
         raise WrongInput(f"github:{text} is no repository: give github:OWNER/REPO or github:OWNER/REPO@REF")
     return match[1], match[2] or ""
 
 
 class GitHubSource(RepositorySource):
-    """The skills of one repository, in the order of their paths.
-
-    Args:
-        name: `OWNER/REPO[@REF]`.
-
-    Raises:
-        WrongInput: The name has another form.
-    """
+    """The skills of one repository, `OWNER/REPO[@REF]` (else WrongInput), in the order of their paths."""
 
     exhaustive, gives_listings = True, False
 
@@ -50,36 +36,30 @@ class GitHubSource(RepositorySource):
         super().__init__(f"github:{name}", options)
 
     def read(self) -> Iterator[Item]:
-        """Yield the repository's skills and what is not taken of it.
+        """Yield the repository's skills and the dropped entries.
 
         Raises:
             SourceError: It is missing, denied, withdrawn, too large or refused, or holds no skill.
             SourceUnavailable: It could not be looked at this time.
         """
-        for look in drain(lambda: self._looks([self._unit()])):
+        for look in self._look_at([self._unit()]):
             found = 0
-            for item in self._repositories.bringer.items(look):
+            for item in self._changes.items(look):
                 found += not isinstance(item, Gone)
                 if look.error is None or isinstance(item, Gone):
                     yield item
             self._require(look, found)
 
     def _unit(self) -> Unit:
-        key, source = self._name.lower(), pl.col("source") == self.spec
-        mine = source & (pl.col("repository") == key) & (pl.col("ref") == self._ref)
-        place = [partition_of(key)]
-        listed = tuple(listed_table(self._root).read(place).filter(mine).sort("rest").to_dicts())
-        rows = repositories_table(self._root).read(place).filter(mine).to_dicts()
+        key = self._name.lower()
+        mine, place = {"source": self.spec, "repository": key, "ref": self._ref}, [partition_of(key)]
+        listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
+        rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
         return Unit(
             self.spec, self._name, self._ref, listed, rows[0] if rows else None, digest(()), whole=True
         )
 
     def _require(self, look: Fetched, found: int) -> None:
-        """Let a look pass that brought something.
-
-        Raises:
-            SourceError, SourceUnavailable: It did not; they say why.
-        """
         if look.error is not None:
             raise self._error(look.error) from look.error
         if not found and not look.unit.listed:

@@ -1,4 +1,4 @@
-"""What an operator sets of the network: where services are, and how politely they are asked."""
+"""The network settings of an operator: the URLs of services, and how politely they are asked."""
 
 from __future__ import annotations
 
@@ -13,44 +13,29 @@ from tasks.crawl.http.quota import Quota
 from tasks.crawl.http.redirects import host_of
 from tasks.models.retry import RetryPolicy
 
-# What the marketplace allows a key; anonymous requests go by what it says with each answer.
+# The marketplace's quota of a key. It states the quota of anonymous clients with each answer.
 _SKILLSMP_QUOTA = Quota(per_minute=30, per_day=500)
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Base URLs (scheme, host and any prefix; a mirror can stand in) and politeness.
-
-    Args:
-        skillsmp_url: The marketplace.
-        github_api_url: GitHub's REST API.
-        github_archive_url: Where archives of repositories come from.
-        github_raw_url: Where single files come from.
-        mcp_registry_url: The MCP registry.
-        request_delay: Least time between two requests to one host, seconds.
-        retry_wait_max: Longest wait of a retry, seconds.
-        request_timeout: Longest time of one request, body included, seconds.
-        concurrency: Requests under way to one host at most.
-        archive_bytes: A larger archive is not read.
-        recheck_days: A repository that was not looked at for so long is looked at again.
-        sweep_keywords: Keywords asked for a night where the marketplace does not list all it has.
-    """
+    """Base URLs (scheme, host and any prefix, also of a mirror) and limits of requests."""
 
     skillsmp_url: str = "https://skillsmp.com"
     github_api_url: str = "https://api.github.com"
     github_archive_url: str = "https://codeload.github.com"
     github_raw_url: str = "https://raw.githubusercontent.com"
     mcp_registry_url: str = "https://registry.modelcontextprotocol.io"
-    request_delay: float = 1.0
-    retry_wait_max: float = 10.0
-    request_timeout: float = 120.0
-    concurrency: int = 4
-    archive_bytes: int = 50_000_000
-    recheck_days: float = 7.0
-    sweep_keywords: int = 3
+    request_delay: float = 1.0  # seconds, least time between two requests to one host
+    retry_wait_max: float = 10.0  # seconds, longest wait before a retry
+    request_timeout: float = 120.0  # seconds, longest time of one request with its body
+    concurrency: int = 4  # most requests under way to one host
+    archive_bytes: int = 50_000_000  # a larger archive is not read
+    recheck_days: float = 7.0  # a repository is looked at again after so long
+    sweep_keywords: int = 3  # searches a night, if the marketplace does not list all its skills
 
     def open(self, root: Root) -> Http:
-        """Return a client, to be used in an `async with`; what hosts said of quotas is kept below `root`."""
+        """Return a client, to be used in an `async with`; its quota book is kept below `root`."""
         forge = (self.github_api_url, self.github_archive_url, self.github_raw_url)
         politeness = Politeness(
             delay=self.request_delay,

@@ -1,4 +1,4 @@
-"""How politely hosts are asked, and the book that remembers what they were asked and what they said."""
+"""Politeness to hosts: limits of speed and number, and the book of requests sent and pauses asked for."""
 
 from __future__ import annotations
 
@@ -21,72 +21,49 @@ _NO_QUOTA = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Politeness:
-    """What hosts may expect of us; all times in seconds.
+    """The limits that requests keep to, times in seconds; a number out of its range raises WrongInput."""
 
-    Args:
-        delay: Least time between two request starts to one host; 0 switches it off.
-        concurrency: Requests under way to one host at most.
-        retry: When a failed request is sent again.
-        redirect_hosts: Hosts (`host`, or `host:port` where the port is not the usual one) that a redirect may
-            lead to besides the one asked; they never see credentials.
-        quotas: What a host allows a client without a token, by host.
-        token_quotas: What it allows one with a token.
-        connect_timeout: For one connection to be made.
-        timeout: For one request, its body included.
-
-    Raises:
-        WrongInput: A number is out of its range.
-    """
-
-    delay: float = 1.0
-    concurrency: int = 4
+    delay: float = 1.0  # least time between the starts of two requests to one host; 0: none
+    concurrency: int = 4  # most requests under way to one host, from 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    # Other hosts (`host`, or `host:port` if the port is not the usual one) that a redirect may lead to; they
+    # never see credentials.
     redirect_hosts: frozenset[str] = frozenset()
-    quotas: Mapping[str, Quota] = field(default_factory=dict)
-    token_quotas: Mapping[str, Quota] = field(default_factory=dict)
-    connect_timeout: float = 15.0
-    timeout: float = 120.0
+    quotas: Mapping[str, Quota] = field(default_factory=dict)  # of clients without a token, by host
+    token_quotas: Mapping[str, Quota] = field(default_factory=dict)  # of clients with a token, by host
+    connect_timeout: float = 15.0  # longest time of connecting, above 0
+    timeout: float = 120.0  # longest time of a request with its body, above 0
 
     def __post_init__(self) -> None:
         if self.delay < 0 or self.concurrency < 1 or min(self.connect_timeout, self.timeout) <= 0:
-            msg = (
+            raise WrongInput(
                 f"delay {self.delay} must be at least 0, concurrency {self.concurrency} at least 1, "
                 f"time-outs {self.connect_timeout} and {self.timeout} above 0"
             )
-            raise WrongInput(msg)
 
     def client(self, host: str, fingerprint: str | None) -> Client:
-        """Return who asks `host`: the owner of the token with that fingerprint, or nobody in particular."""
+        """Return the client of `host` that uses the token with that fingerprint, or no token."""
         quotas = self.token_quotas if fingerprint else self.quotas
         return Client(host, fingerprint or "anonymous", quotas.get(host, _NO_QUOTA))
 
 
 class QuotaBook:
-    """What was asked of each host, and until when it wants no more; kept in `state/quotas.json`.
+    """Requests sent to each host, and pauses that hosts asked for; kept in `state/quotas.json` below a root.
 
-    A request is written down before it goes out, so that a killed process has not forgotten it. Everything is
-    read from the file each time: books of one root agree. The book knows tokens by their fingerprint alone.
-
-    Args:
-        root: The root that it is kept below.
+    A request is recorded before it goes out, so that a killed process does not forget it. The file is read
+    each time: books of one root agree. Tokens are known by their fingerprints.
     """
 
     def __init__(self, root: Root) -> None:
-        self._root = root
-        self._lock = threading.Lock()
-        self._sent: dict[str, datetime] = {}
-        self._left: dict[str, int] = {}
+        self._root, self._lock = root, threading.Lock()
+        self._sent: dict[str, datetime] = {}  # when the last request left, by host
+        self._left: dict[str, int] = {}  # the hosts' last numbers of requests left, by client
 
     def admit(self, client: Client, now: datetime, *, delay: float = 0.0) -> Hold | None:
-        """Write a request down and return None, or return what keeps it back, with nothing written down.
+        """Record a request and return None, or record nothing and return why it must wait.
 
-        Args:
-            client: Who asks.
-            now: The time, UTC.
-            delay: Least time since the last request to the host, seconds.
-
-        Raises:
-            StorageError: The book is damaged, or cannot be written.
+        `delay` is the least time since the last request to the host, in seconds. As all methods, it raises
+        StorageError if the book is damaged or cannot be written.
         """
         with self._open() as book:
             bucket = book.bucket(client)
@@ -100,11 +77,11 @@ class QuotaBook:
         return hold
 
     def sent(self, host: str, now: datetime) -> None:
-        """Note that the last request admitted to `host` left only now, its connection being made by then."""
+        """Note that the last request admitted to `host` left at `now`, after the connection was made."""
         self._sent[host] = now
 
     def pause(self, key: str, until: datetime, now: datetime, reason: str) -> None:
-        """Send no request before `until`; an end earlier than the known one changes nothing.
+        """Admit no request before `until`; an end earlier than the known one changes nothing.
 
         `key` is a host, or the key of one of its clients; `reason` is `quota`, `rate-limited` or `minute`.
         """
@@ -115,7 +92,7 @@ class QuotaBook:
                 book.pauses[key] = {"since": since, "until": until.timestamp(), "reason": reason}
 
     def heed(self, client: Client, limits: RateLimits, now: datetime) -> None:
-        """Take down what a host said of a client's limits."""
+        """Record the limits that a host stated for a client."""
         if limits == RateLimits():
             return
         left = limits.left if limits.left_today is None else limits.left_today
@@ -133,13 +110,16 @@ class QuotaBook:
             book.keep(client, bucket)
 
     def left(self, client: Client, now: datetime) -> int | None:
-        """Return how many requests the client has left, by the host's word or our count; None: any number."""
+        """Return how many requests the client has left, the least of the host's number and our count.
+
+        None: any number.
+        """
         with self._open() as book:
             hold = book.pause(client, now)
             counted = book.bucket(client).left_today(client.quota, now)
         if hold is not None and hold.reason == "quota":
             return 0
-        said = self._left.get(client.key) or None  # where 0 was said, the pause that it meant is over
+        said = self._left.get(client.key) or None  # a stated 0 meant a pause, which is over
         return min((left for left in (counted, said) if left is not None), default=None)
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,66 +15,45 @@ _DAYS_KEPT = 7
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Requests that a host allows; None: it sets no limit.
+    """The number of requests that a host allows, at least 1 (else WrongInput); None: it sets no limit."""
 
-    Args:
-        per_minute: In any 60 seconds.
-        per_day: From midnight to midnight UTC.
-
-    Raises:
-        WrongInput: A limit is below 1.
-    """
-
-    per_minute: int | None = None
-    per_day: int | None = None
+    per_minute: int | None = None  # in any 60 seconds
+    per_day: int | None = None  # from midnight to midnight UTC
 
     def __post_init__(self) -> None:
         for limit in (self.per_minute, self.per_day):
             if limit is not None and limit < 1:
-                msg = f"a quota of {limit} requests allows none: leave the source out instead"
-                raise WrongInput(msg)
+                raise WrongInput(f"a quota of {limit} requests allows none: leave the source out instead")
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a request may not go out yet: `minute`, `spacing`, `quota` or `rate-limited`, and until when."""
+    """The reason for which a request must wait, and for how long."""
 
-    reason: str
+    reason: str  # `minute`, `spacing`, `quota` or `rate-limited`
     seconds: float
     until: datetime
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """What was sent to one host in one name (a token, or none).
+    """The requests that one client sent to a host: a token bucket for the minute, a count for the day.
 
-    A token of the minute comes back 60 seconds after it was taken, so that no 60 seconds hold more than the
-    limit. A clock that was moved back finds the requests of what is now tomorrow, and counts them as today's.
-
-    Args:
-        days: Requests a UTC day, by ISO date.
-        minute: When the requests of the last minute went out, seconds since the epoch, ascending.
+    A token of the minute comes back 60 seconds after it was taken: no 60 seconds hold more than the limit. If
+    the clock was moved back, requests of what is now tomorrow count as today's.
     """
 
-    days: dict[str, int] = field(default_factory=dict)
-    minute: list[float] = field(default_factory=list)
+    days: dict[str, int] = field(default_factory=dict)  # requests by UTC day (ISO date)
+    minute: list[float] = field(default_factory=list)  # starts in the last minute, epoch seconds, ascending
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TokenBucket:
-        """Return the bucket that `record` holds.
-
-        Raises:
-            KeyError, TypeError, ValueError: It holds none.
-        """
+        """Return the bucket of a record (`asdict`); raise KeyError, TypeError or ValueError if damaged."""
         days = {str(day): int(count) for day, count in dict(record["days"]).items()}
         return cls(days, sorted(float(at) for at in record["minute"]))
 
-    def record(self) -> dict[str, Any]:
-        """Return what `of` reads."""
-        return {"days": self.days, "minute": self.minute}
-
     def hold(self, quota: Quota, now: datetime) -> Hold | None:
-        """Tell what keeps a request back, the day's quota before the minute's; None: it may go out."""
+        """Return why a request must wait, the day's quota before the minute's; None: it need not."""
         if self.left_today(quota, now) == 0:
             until = midnight_after(now)
             return Hold("quota", (until - now).total_seconds(), until)
@@ -88,8 +67,7 @@ class TokenBucket:
         """Count one request that goes out now."""
         self._settle(now)
         if quota.per_day is not None:
-            today = now.date().isoformat()
-            self.days[today] = self.days.get(today, 0) + 1
+            self._count(now, 1)
         if quota.per_minute is not None:
             self.minute.append(now.timestamp())
 
@@ -100,100 +78,88 @@ class TokenBucket:
         today = now.date().isoformat()
         return max(0, quota.per_day - sum(count for day, count in self.days.items() if day >= today))
 
-    def lower(self, quota: Quota, now: datetime, *, minute: int | None, day: int | None) -> bool:
-        """Take the server's word for what is left, where it is less than our count; tell whether it was.
+    def lower(self, quota: Quota, now: datetime, *, minute: int | None, day: int | None) -> None:
+        """Lower what is left to the server's numbers (None: not given).
 
-        More than our count is not believed: requests that are under way were not in the server's count.
+        Higher numbers than ours are not believed: the server has not counted requests that are under way.
         """
-        lowered = False
         left = self.left_today(quota, now)
         if day is not None and left is not None and day < left:
-            today = now.date().isoformat()
-            self.days[today] = self.days.get(today, 0) + left - day
-            lowered = True
+            self._count(now, left - day)
         self._settle(now)
         if minute is not None and quota.per_minute is not None:
-            unknown = max(0, quota.per_minute - max(0, minute) - len(self.minute))
+            unknown = quota.per_minute - max(0, minute) - len(self.minute)
             self.minute += [now.timestamp()] * unknown
-            lowered = lowered or unknown > 0
-        return lowered
+
+    def _count(self, now: datetime, requests: int) -> None:
+        today = now.date().isoformat()
+        self.days[today] = self.days.get(today, 0) + requests
 
     def _settle(self, now: datetime) -> None:
-        """Forget what no longer counts, and bring what lies ahead of the clock back to it."""
-        at = now.timestamp()
+        """Forget requests that no longer count, and set times ahead of the clock back to it."""
+        at, tomorrow = now.timestamp(), (now.date() + timedelta(days=1)).isoformat()
         self.minute = [min(sent, at) for sent in self.minute if sent > at - _MINUTE]
-        today, tomorrow = (now.date() + timedelta(days=d) for d in (0, 1))
-        # Further ahead than tomorrow a clock was wrong: those requests were sent today.
-        stray = [day for day in self.days if day > tomorrow.isoformat()]
-        if stray:
-            moved = sum(self.days.pop(day) for day in stray)
-            self.days[today.isoformat()] = self.days.get(today.isoformat(), 0) + moved
+        # Days after tomorrow come from a wrong clock: those requests were sent today.
+        if stray := [day for day in self.days if day > tomorrow]:
+            self._count(now, sum(self.days.pop(day) for day in stray))
         for day in sorted(self.days)[:-_DAYS_KEPT]:
             del self.days[day]
 
 
 def midnight_after(now: datetime) -> datetime:
-    """Return when the UTC day of `now` ends."""
+    """Return the end of the UTC day of `now`."""
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return day + timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who a host counts: a host, a token's fingerprint or `anonymous`, and what the host allows them."""
+    """A client of a host, whose requests the host counts."""
 
     host: str
-    name: str
+    name: str  # the token's fingerprint, or `anonymous`
     quota: Quota
 
     @property
     def key(self) -> str:
-        """The name under which the book keeps this client."""
+        """The key of this client in the quota book."""
         return f"{self.host} {self.name}"
 
 
 class QuotaFile:
-    """The book's file, opened.
+    """The content of the quota book: buckets and pauses by key, and the last request's time by host.
 
-    Args:
-        record: What `record` returned: buckets and pauses by key, and when the last request to a host went
-            out, by host; times are seconds since the epoch.
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: It is something else.
+    Times are seconds since the epoch. A damaged `record` raises one of AttributeError, KeyError, TypeError
+    and ValueError.
     """
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self._buckets = {key: TokenBucket.of(value) for key, value in record.get("buckets", {}).items()}
         self.sent = {str(host): float(at) for host, at in record.get("sent", {}).items()}
         self.pauses: dict[str, dict[str, Any]] = {
-            key: {
-                "since": float(value["since"]),
-                "until": float(value["until"]),
-                "reason": str(value["reason"]),
-            }
-            for key, value in record.get("pauses", {}).items()
+            key: {"since": float(p["since"]), "until": float(p["until"]), "reason": str(p["reason"])}
+            for key, p in record.get("pauses", {}).items()
         }
 
     def record(self) -> dict[str, Any]:
-        """Return what the constructor reads."""
-        buckets = {key: bucket.record() for key, bucket in self._buckets.items()}
+        """Return the record that the constructor reads."""
+        buckets = {key: asdict(bucket) for key, bucket in self._buckets.items()}
         return {"buckets": buckets, "pauses": self.pauses, "sent": self.sent}
 
     def bucket(self, client: Client) -> TokenBucket:
-        """Return the client's bucket, a fresh one where it has none."""
+        """Return the client's bucket, or a new one."""
         return self._buckets.get(client.key, TokenBucket())
 
     def keep(self, client: Client, bucket: TokenBucket) -> None:
-        """Put the client's bucket back; one without limits is not kept."""
+        """Store the client's bucket, if the host sets the client a limit."""
         if client.quota != Quota():
             self._buckets[client.key] = bucket
 
     def pause(self, client: Client, now: datetime) -> Hold | None:
-        """Return the longest pause that the host, or it to this client, has asked for."""
+        """Return the longest pause that the host asked of all clients, or of this one."""
         at = now.timestamp()
         for key, pause in list(self.pauses.items()):
-            if at < pause["since"]:  # the clock was moved back: the pause is as long as it was
+            if at < pause["since"]:  # the clock was moved back: the pause keeps its length
                 pause |= {"since": at, "until": at + pause["until"] - pause["since"]}
             if pause["until"] <= at:
                 del self.pauses[key]
@@ -205,13 +171,9 @@ class QuotaFile:
         return Hold(longest["reason"], longest["until"] - at, until)
 
     def spacing(self, host: str, now: datetime, delay: float, left: dict[str, datetime]) -> Hold | None:
-        """Return the wait, at most `delay`, until the next request to a host may start.
+        """Return the wait until `delay` seconds have passed since the last request to a host.
 
-        Args:
-            host: The host.
-            now: The time, UTC.
-            delay: Least time between two requests, seconds.
-            left: When the last request to a host really left, where that is known.
+        `left` tells when the last request to each host really left, if that is known.
         """
         at = now.timestamp()
         if self.sent.get(host, at) > at or left.get(host, now) > now:  # the clock was moved back

@@ -1,4 +1,4 @@
-"""Where a redirect may lead."""
+"""Redirects: the hosts that they may lead to, and the URLs that are usable at all."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def host_of(url: URL) -> str:
-    """Return `host`, or `host:port` where the port is not the scheme's own, in lower case."""
+    """Return `host`, or `host:port` if the port is not the scheme's own, in lower case."""
     host = url.host_subcomponent or ""
     return host.lower() if url.is_default_port() else f"{host.lower()}:{url.port}"
 
 
 def web_url(url: str) -> URL:
-    """Return an absolute http or https URL without a fragment.
-
-    Raises:
-        HttpTerminal: `refused`: it is none, or holds a user or a password, which nobody is sent.
-    """
+    """Return an absolute http or https URL without a fragment; one with credentials raises HttpTerminal."""
     try:
         found = URL(url).with_fragment(None)
         usable = found.scheme in {"http", "https"} and bool(found.host) and found.port is not None
@@ -36,15 +32,11 @@ def web_url(url: str) -> URL:
 
 
 def next_hop(url: URL, location: str, allowed: AbstractSet[str]) -> URL:
-    """Return where a redirect leads.
-
-    Args:
-        url: What was asked for.
-        location: What the answer names, absolute or relative.
-        allowed: Hosts it may lead to besides that of `url`.
+    """Return the target of a redirect from `url` to `location`, which may be relative.
 
     Raises:
-        HttpTerminal: `redirect`: it leads to another host, from https to http, or nowhere.
+        HttpTerminal: `redirect`: it leads to a host neither `allowed` nor that of `url`, from https to http,
+            or nowhere.
     """
     try:
         target = web_url(str(url.join(URL(location))) if location else "")

@@ -22,47 +22,12 @@ from tasks.crawl.http.redirects import REDIRECTS, host_of
 from tasks.crawl.http.responses import ERROR_BYTES, Answer, RateLimits, error_code, failure_of, read_limits
 from tasks.crawl.http.secrets import Secret
 
-_BUFFER = 1 << 16
-
-
-def open_session(
-    *, user_agent: str, connect_timeout: float, timeout: float, sent: Callable[[str], None]
-) -> aiohttp.ClientSession:
-    """Return a session that keeps no cookies, unpacks no bodies, and sends a request once.
-
-    Args:
-        user_agent: What it calls itself.
-        connect_timeout: For one connection to be made, seconds.
-        timeout: For one request, its body included, seconds.
-        sent: Called with a request's `trace_request_ctx` where it has one, when its headers have left.
-    """
-
-    async def on_sent(
-        _session: aiohttp.ClientSession,
-        context: types.SimpleNamespace,
-        _parameters: aiohttp.TraceRequestHeadersSentParams,
-    ) -> None:
-        if context.trace_request_ctx is not None:
-            sent(context.trace_request_ctx)
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(on_sent)
-    return aiohttp.ClientSession(
-        headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
-        timeout=aiohttp.ClientTimeout(total=timeout, connect=connect_timeout),
-        # Our own slots say how many connections a host gets.
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        read_bufsize=_BUFFER,
-        trace_configs=[trace],
-        middlewares=(_once,),
-        requote_redirect_url=False,
-    )
+_BUFFER = 1 << 16  # bytes
+_TICK = 0.001  # seconds, the least wait: after rounding, a shorter one might not let the clock go on
 
 
 async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Send a request, and let no cut connection be seen by aiohttp, which would send it again at once."""
+    """Send a request; hide a cut connection from aiohttp, which would send the request again at once."""
     try:
         return await send(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
@@ -70,31 +35,19 @@ async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientRespon
         raise HttpTransient("connection", request.url, f"the connection failed ({said})") from None
 
 
-_TICK = 0.001  # seconds; what rounding leaves of a wait is less than clocks can tell
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One thing to fetch, in as many requests as it takes.
-
-    Args:
-        url: Where it is, as far as the caller knows.
-        headers: Sent along.
-        token: Sent as a bearer token; an empty one is not.
-        etag: What the caller has already.
-        max_bytes: The most the body may be, unpacked.
-        sink: Where the body goes.
-    """
+    """One URL to fetch, with redirects and retries in several requests."""
 
     url: URL
     headers: Mapping[str, str]
-    token: Secret
-    etag: str | None
-    max_bytes: int
-    sink: BinaryIO = field(repr=False)
+    token: Secret  # sent as a bearer token, unless empty
+    etag: str | None  # of the answer that the caller has
+    max_bytes: int  # of the unpacked body
+    sink: BinaryIO = field(repr=False)  # receives the body
 
     def headers_for(self, *, home: bool) -> dict[str, str]:
-        """Return the headers of one request; hosts other than the first are told as little as they need."""
+        """Return the headers of one request; a host other than the first sees only `Accept`."""
         headers = {name: value for name, value in self.headers.items() if home or name.lower() == "accept"}
         if home and self.token:
             headers["Authorization"] = f"Bearer {self.token.reveal()}"
@@ -106,11 +59,7 @@ class Call:
 class Sender:
     """Sends requests, each host's at its pace, within one event loop.
 
-    Args:
-        limits: How politely.
-        book: Remembers what hosts were asked and said.
-        clock: The time, UTC.
-        sleep: Waits so many seconds; `clock` must go on meanwhile.
+    `clock` returns the time, UTC; `sleep` waits for a number of seconds, in which `clock` must go on.
     """
 
     def __init__(
@@ -122,44 +71,59 @@ class Sender:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self.requests = 0
-        self._limits = limits
-        self._book = book
-        self._clock = clock
-        self._sleep = sleep
+        self._limits, self._book, self._clock, self._sleep = limits, book, clock, sleep
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._clients: dict[str, Client] = {}
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
-        """Get ready to send, within a running event loop."""
-        self._session = open_session(
-            user_agent=f"skillery/{version('skillery')}",
-            connect_timeout=self._limits.connect_timeout,
-            timeout=self._limits.timeout,
-            sent=lambda host: self._book.sent(host, self._clock()),
+        """Open a session within a running event loop: without cookies, and sending each request once."""
+
+        async def on_sent(
+            _session: aiohttp.ClientSession,
+            context: types.SimpleNamespace,
+            _parameters: aiohttp.TraceRequestHeadersSentParams,
+        ) -> None:
+            if context.trace_request_ctx is not None:
+                self._book.sent(context.trace_request_ctx, self._clock())
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(on_sent)
+        total, connect = self._limits.timeout, self._limits.connect_timeout
+        self._session = aiohttp.ClientSession(
+            headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": "gzip"},
+            timeout=aiohttp.ClientTimeout(total=total, connect=connect),
+            # The semaphores limit the connections of each host.
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            read_bufsize=_BUFFER,
+            trace_configs=[trace],
+            middlewares=(_once,),
+            requote_redirect_url=False,
         )
 
     async def close(self) -> None:
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
-            self._session = None
+        self._session = None
 
     async def send(self, call: Call, url: URL, *, home: bool) -> Answer:
-        """Send one request when its host's turn comes; return its answer, which may be a redirect.
+        """Send one request of a call when its host's turn comes; return its answer, which may be a redirect.
 
-        Args:
-            call: What it is for; where the status is 200, the body is in its sink.
-            url: Where it goes.
-            home: Whether that is the host that the caller named: no other sees credentials.
+        If the status is 200, the body is in the call's sink. `home` tells whether the host of `url` is the
+        one that the caller named: no other sees credentials.
 
         Raises:
             HttpTerminal: Asking again cannot help.
-            HttpTransient: Asking again may help; where the server said when, `wait` says so.
+            HttpTransient: Asking again may help, after `wait` seconds if the server said so.
             QuotaExhausted: The host allows no more for now.
         """
-        session, host = self._open_session(), host_of(url)
-        token = call.token if home else Secret()
+        session = self._session
+        if session is None:
+            raise RuntimeError("Http is used within `async with` only")
+        host, token = host_of(url), call.token if home else Secret()
         client = self._limits.client(host, token.fingerprint() if token else None)
         self._clients[host] = client
         slots = self._slots.setdefault(host, asyncio.Semaphore(self._limits.concurrency))
@@ -173,27 +137,20 @@ class Sender:
                 failure = HttpTransient("timeout", url, f"no whole answer in time ({most})")
             except aiohttp.ClientError as error:
                 failure = HttpTransient("connection", url, f"the exchange broke off ({type(error).__name__})")
-        # Raised out here, since what aiohttp says of a request holds its headers.
+        # Raised outside `except`, since aiohttp's own error holds the request's headers.
         raise failure
 
     def left(self, host: str) -> int | None:
-        """Return how many requests a host allows us yet, as whom we asked it last; None: any number."""
+        """Return how many requests a host allows the client that asked it last; None: any number."""
         client = self._clients.get(host) or self._limits.client(host, None)
         return self._book.left(client, self._clock())
 
     async def _admit(self, client: Client, url: URL) -> None:
-        """Wait until the book lets a request to the client's host go out."""
         while hold := self._book.admit(client, self._clock(), delay=self._limits.delay):
             bounded = hold.reason in {"minute", "spacing"}
             if not bounded and hold.seconds > self._limits.retry.server_wait_max:
                 raise _held(hold, url)
             await self._sleep(max(hold.seconds, _TICK))
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            msg = "Http is used within `async with` only"
-            raise RuntimeError(msg)
-        return self._session
 
     async def _exchange(
         self, session: aiohttp.ClientSession, call: Call, url: URL, client: Client, *, home: bool
@@ -216,7 +173,7 @@ class Sender:
     def _refusal(
         self, url: URL, answer: Answer, start: bytes, limits: RateLimits, client: Client
     ) -> HttpTerminal | HttpTransient:
-        """Return what a refusing answer means, having told the book what it asks for."""
+        """Return the error of a refusing answer; the pause that it asks for goes into the book."""
         now, most = self._clock(), self._limits.retry.server_wait_max
         failure = failure_of(url, answer.status, answer.headers, start, limits)
         if isinstance(failure, HttpTerminal):

@@ -23,12 +23,7 @@ _RAW_HOST = "raw.githubusercontent.com"
 class AwesomeListSource(RemoteSource):
     """The servers of a list, each entry a document of kind `mcp-server`; one that leaves the list is gone.
 
-    Args:
-        location: A local path, or an http(s) URL of the Markdown itself. A URL of raw.githubusercontent.com
-            is asked for where `github_raw_url` says.
-
-    Raises:
-        WrongInput: The URL has another scheme.
+    `location` is a local path, or an http(s) URL of the Markdown itself; another scheme raises WrongInput.
     """
 
     exhaustive = True
@@ -36,11 +31,11 @@ class AwesomeListSource(RemoteSource):
     def __init__(self, location: str, options: SourceOptions) -> None:
         self._remote = "://" in location
         if self._remote and urlsplit(location).scheme not in ("http", "https"):
-            msg = f"awesome:{hide_credentials(location)}: give a path, or an address with http:// or https://"
-            raise WrongInput(msg)
+            shown = hide_credentials(location)
+            raise WrongInput(f"awesome:{shown}: give a path, or an address with http:// or https://")
         super().__init__(f"awesome:{public_url(location) if self._remote else location}", options)
         self._location = location
-        self._reached: dict[str, object] | None = None
+        self._reached: dict[str, object] | None = None  # the list that was read to its end
         name = hashlib.sha256(self.spec.encode()).hexdigest()[:16]
         self._state = f"state/crawl/awesome-{name}.json"
 
@@ -99,6 +94,7 @@ class AwesomeListSource(RemoteSource):
         self._reached = {"rules": _RULES, "etag": answer.headers.get("etag")}
 
     def _address(self) -> str:
+        """Return the URL to request: files on GitHub come from `github_raw_url`, which may be a mirror."""
         split = urlsplit(self._location)
         if split.hostname != _RAW_HOST:
             return self._location

@@ -57,8 +57,8 @@ class ListEntry:
 def entries(text: str) -> Iterator[ListEntry]:
     """Yield the items of a list that begin with a link to another page.
 
-    Between the link and the description stand flags, a dash, both or nothing; the link may be bold, and a
-    logo may stand before it. Indented lines that follow belong to the description.
+    The link may be bold and have a logo before it; flags, a dash, both or nothing separate it from the
+    description. Indented lines that follow belong to the description.
     """
     headings: dict[int, str] = {}
     last: ListEntry | None = None
@@ -68,7 +68,7 @@ def entries(text: str) -> Iterator[ListEntry]:
             continue
         if last is not None:
             yield last
-        last = None
+            last = None
         if heading := _HEADING.match(line):
             level = len(heading["level"])
             headings = {above: title for above, title in headings.items() if above < level}
@@ -90,7 +90,7 @@ def _outside_code(text: str) -> Iterator[str]:
 
 
 def _flags(text: str) -> tuple[tuple[str, ...], str]:
-    """Split the symbols that a text begins with, and what stands between them, from the rest of it."""
+    """Split a text into the symbols that it begins with and the rest."""
     found: list[str] = []
     rest = _GAP.sub("", text)
     while match := _SYMBOL.match(rest):
@@ -103,12 +103,12 @@ def _flags(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _plain(heading: str) -> str:
-    """Return a heading's words without anchors, badges and links."""
+    """Return a heading without anchors, badges and links."""
     return _LINKED.sub(r"\1", _TAG.sub("", _BADGE.sub("", heading.rstrip(" \t\r#"))))
 
 
 class _Place(NamedTuple):
-    """The target of a link: an id, and for github.com the repository, the ref and the folder in it."""
+    """The target of a link; on github.com with the repository, the ref and the folder."""
 
     doc_id: str
     author: str | None = None
@@ -146,16 +146,9 @@ def _server(entry: ListEntry, place: _Place, source: str) -> Iterator[Listing | 
     section = entry.sections[-1] if entry.sections else None
     tags = tuple(dict.fromkeys(_LEGEND[f] for f in entry.flags if f in _LEGEND))
     listing = Listing(
-        source=source,
-        source_id=place.doc_id,
-        kind="mcp-server",
-        name=entry.name or None,
-        description=entry.description or None,
-        author=place.author,
-        url=url,
-        category=section,
-        tags=tags,
-    )
+        source, place.doc_id, kind="mcp-server", name=entry.name or None,
+        description=entry.description or None, author=place.author, url=url, category=section, tags=tags,
+    )  # fmt: skip
     yield listing
     server = {
         "name": entry.name, "description": entry.description, "url": url, "section": section,

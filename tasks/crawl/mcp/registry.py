@@ -24,12 +24,12 @@ _PAGE_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """The progress that outlives a process; times are ISO 8601."""
+    """The progress of reading, kept on disk; times are ISO 8601."""
 
     base: str  # the registry's base URL; progress with another URL does not count
     started: str | None = None  # when the reading under way began; None: there is none
     since: str | None = None  # it asks for changes after this time; None: for everything
-    cursor: str | None = None  # the page it goes on with; None: the first
+    cursor: str | None = None  # of its next page; None: the first
     last_full: str | None = None  # when the last complete reading of everything began
     last_complete: str | None = None  # when the last complete reading, of everything or changes, began
 
@@ -53,9 +53,8 @@ class McpRegistrySource(RemoteSource):
     def read(self) -> Iterator[Item]:
         """Yield listings and documents, and the servers that the registry has deleted.
 
-        The first reading, and one every 30 days, is of everything; others are of what changed since the last
-        began, and yield all other servers as unchanged. A reading that was broken off goes on with its next
-        page.
+        A reading is complete at first and every 30 days; others ask for changes since the last began, and
+        yield all other servers as unchanged. A reading that broke off goes on with its next page.
 
         Raises:
             SourceError: The registry refuses, or its answer is no list of servers.
@@ -76,7 +75,7 @@ class McpRegistrySource(RemoteSource):
     async def _items(self, held: _Progress) -> AsyncGenerator[Item, None]:
         async with self._client(self._base) as http:
             progress, (entries, following) = await self._begin(http, held)
-            # Pages before a break are not read again: absence from the others does not mean deleted.
+            # The pages before a break are not read again: a server absent from the rest is not deleted.
             self.exhaustive = progress.since is None and progress.cursor is None
             met: set[str] = set()
             while True:
@@ -94,7 +93,7 @@ class McpRegistrySource(RemoteSource):
         self._reached = _Progress(self._base, last_full=whole, last_complete=progress.started)
 
     async def _begin(self, http: Http, held: _Progress) -> tuple[_Progress, tuple[list[Any], str | None]]:
-        """Return the reading to go on with and its page; a new reading where its cursor is refused."""
+        """Return the reading to go on with and its page; a new reading if its cursor is refused."""
         if held.started is not None:
             try:
                 return held, await self._page(http, held)
@@ -108,7 +107,7 @@ class McpRegistrySource(RemoteSource):
         """Return a reading that begins now: of everything if that is due, otherwise of the changes."""
         now = self._now
         full, last = (t and datetime.fromisoformat(t) for t in (held.last_full, held.last_complete))
-        # A clock may have been set back: a time after now does not tell how long ago it was.
+        # After a clock was set back, a time may lie after now: then everything is read.
         due = not full or not timedelta() <= now - full < timedelta(FULL_DAYS) or bool(last and last > now)
         since = (last - OVERLAP).isoformat() if last and not due else None
         return replace(held, started=now.isoformat(), since=since, cursor=None)

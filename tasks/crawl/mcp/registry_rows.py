@@ -22,11 +22,9 @@ _LONGEST_NAME = 200
 
 
 def items_of(entry: object, source: str) -> Iterator[Listing | RawDocument | Gone | Dropped]:
-    """Yield the listing and the document of an entry of `servers`, or that it is gone or dropped.
+    """Yield the listing and the document of an entry, or that it is gone or dropped.
 
-    Args:
-        entry: `{server: {name, description, repository, ...}, _meta: {...}}`.
-        source: The spec of the source.
+    Entries have the form `{server: {name, description, repository, ...}, _meta: {...}}`.
     """
     server = entry.get("server") if isinstance(entry, Mapping) else None
     if not isinstance(entry, Mapping) or not isinstance(server, Mapping):
@@ -55,7 +53,7 @@ def _listing(name: str, server: Mapping[str, Any], official: Mapping[str, Any], 
     repository = _object(server.get("repository"))
     url = text_of(repository.get("url"))
     return Listing(
-        source=source,
+        source,
         source_id=name,
         kind="mcp-server",
         name=name,
@@ -70,28 +68,17 @@ def _listing(name: str, server: Mapping[str, Any], official: Mapping[str, Any], 
 def server_document(
     doc_id: str, listing: Listing, server: Mapping[str, Any], *, repo: str | None, path: str | None
 ) -> RawDocument:
-    """Return the document of a listed server; its content is `server` as canonical JSON.
+    """Return the document of a listed server; its content is `server` as JSON, keys sorted, without blanks.
 
-    Canonical: keys sorted, no blanks, UTF-8. Half of a surrogate pair, which UTF-8 cannot hold, becomes a
-    question mark.
+    Half of a surrogate pair, which UTF-8 cannot hold, becomes a question mark.
     """
     text = json.dumps(server, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     content = text.encode("utf-8", "replace")
     return RawDocument(
-        doc_id=doc_id,
-        kind="mcp-server",
-        source=listing.source,
-        content=content,
-        size=len(content),
-        raw_hash=hashlib.sha256(content).hexdigest(),
-        repo=repo,
-        repo_id=listing.repo_id,
-        path=path,
-        url=listing.url,
-        author=listing.author,
-        category=listing.category,
-        tags=listing.tags,
-    )
+        doc_id, listing.source, kind="mcp-server", content=content, size=len(content),
+        raw_hash=hashlib.sha256(content).hexdigest(), repo=repo, repo_id=listing.repo_id, path=path,
+        url=listing.url, author=listing.author, category=listing.category, tags=listing.tags,
+    )  # fmt: skip
 
 
 def _repository(url: str | None) -> str | None:

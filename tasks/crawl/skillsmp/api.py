@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import Any
 from storage.schemas import Dropped, Listing
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.responses import Answer
+from tasks.crawl.http.responses import ERROR_BYTES, Answer, error_code
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.fields import count_of, text_of, time_of
 from tasks.crawl.source.identity import hide_credentials
@@ -30,11 +29,11 @@ class ListingPage:
     rows: tuple[Listing | Dropped, ...]
     has_next: bool  # whether the next page is to be asked for
     total: int | None  # the number of rows that the server states, exact or not
-    capped: bool = False  # the listing ends here although the server states more rows than it has shown
+    capped: bool = False  # the listing ends here, although the server states more rows
 
     @property
     def times(self) -> list[datetime]:
-        """When the rows were updated, as far as they say so."""
+        """The times at which the rows were updated, if they tell."""
         return [r.updated_at for r in self.rows if isinstance(r, Listing) and r.updated_at is not None]
 
 
@@ -51,10 +50,10 @@ class SkillsMP:
         self._failed: dict[str, HttpTerminal] = {}
 
     async def page(self, query: str | None, number: int, *, limit: int = PAGE_ROWS) -> ListingPage:
-        """Return page `number` (from 1) of the rows that match `query`, or of all if it is None or blank.
+        """Return page `number` (from 1, at most `limit` or 100 rows) of the matching rows; None: of all rows.
 
         With a key the API's search is asked first, without one the site's endpoint; if one is missing or
-        blocked, the other is asked from then on. A page has at most `limit` rows, and never over 100.
+        blocked, the other is asked from then on.
 
         Raises:
             HttpTerminal: `unauthorised`: the key is wrong; `html`: both endpoints answer with web pages;
@@ -84,9 +83,9 @@ class SkillsMP:
         return _page(records, pagination, number, limit, self._source)
 
     def _may_go_on(self, error: HttpTerminal) -> bool:
-        """Tell whether the other endpoint may answer; a wrong key is wrong at both."""
+        """Return whether the other endpoint may answer; a wrong key is wrong at both."""
         if error.reason == "unauthorised":
-            return self._key is None and _code(error.body) != "INVALID_API_KEY"
+            return self._key is None and error_code(error.body) != "INVALID_API_KEY"
         return error.reason in _NOT_SERVED
 
     def _blocked(self) -> HttpTerminal:
@@ -99,13 +98,10 @@ class SkillsMP:
 
 
 def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
-    """Return the rows and the pagination of an answer, in any of the three forms that are in use.
+    """Return the rows and the pagination of an answer, or raise the error that it reports.
 
-    `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...], pagination}`.
-
-    Raises:
-        HttpTerminal: `shape`: it has none of these forms; or the answer reports an error.
-        HttpTransient: The answer reports an error that may pass.
+    It has the form `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...],
+    pagination}`; any other raises HttpTerminal with reason `shape`.
     """
     body = answer.json()
     if isinstance(body, Mapping) and body.get("success") is False:
@@ -113,7 +109,7 @@ def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
     held = body.get("data", body) if isinstance(body, Mapping) else body
     records = held.get("skills") if isinstance(held, Mapping) else held
     if not isinstance(body, Mapping) or not isinstance(records, list):
-        raise HttpTerminal("shape", answer.url, "the answer holds no list of skills", body=answer.body[:4096])
+        raise answer.error("shape", "the answer holds no list of skills")
     said = [m.get("pagination") for m in (held, body) if isinstance(m, Mapping)]
     return records, next((p for p in said if isinstance(p, Mapping)), {})
 
@@ -122,22 +118,12 @@ def _reported(answer: Answer, error: object) -> HttpTerminal | HttpTransient:
     """Return the error of an answer with status 200 that says `success: false`."""
     said = error if isinstance(error, Mapping) else {}
     code, detail = str(said.get("code")), f"the answer reports {said.get('code')}: {said.get('message')}"
-    body = answer.body[:4096]
     if code == "DAILY_QUOTA_EXCEEDED":
         return QuotaExhausted(answer.url, None)
     if code == "INTERNAL_ERROR":
-        return HttpTransient("server", answer.url, detail, body=body)
+        return HttpTransient("server", answer.url, detail, body=answer.body[:ERROR_BYTES])
     reason = "unauthorised" if code in ("MISSING_API_KEY", "INVALID_API_KEY") else "refused"
-    return HttpTerminal(reason, answer.url, detail, body=body)
-
-
-def _code(body: bytes) -> str | None:
-    try:
-        said = json.loads(body)
-    except ValueError:
-        return None
-    error = said.get("error") if isinstance(said, Mapping) else None
-    return str(error.get("code")) if isinstance(error, Mapping) else None
+    return answer.error(reason, detail)
 
 
 def _page(
@@ -145,9 +131,8 @@ def _page(
 ) -> ListingPage:
     count, total, per_page = len(records), _whole(pagination.get("total")), _whole(pagination.get("limit"))
     size = min(per_page or limit, limit)
-    # An empty page is always the end. A short page is not if the server says that more follow: it may have
-    # left rows out. A full page is followed even if the server says it is the last: one page too many costs
-    # a request, one too few costs rows.
+    # A short page is not the end if the server says that more follow: it may have left rows out. A full page
+    # is followed whatever the server says: one page too many costs a request, one too few costs rows.
     has_next = count > 0 and (pagination.get("hasNext") is True or count >= size)
     shown = (number - 1) * size + count
     capped = not has_next and total is not None and shown < total
@@ -159,11 +144,10 @@ def _whole(value: object) -> int | None:
 
 
 def listing_of(record: object, source: str) -> Listing | Dropped:
-    """Return a row of a page, any JSON value, as a listing, or why it is dropped.
+    """Return a row of a page, any JSON value, as a listing, or why it is dropped: `no-url` or `malformed`.
 
     Only `githubUrl` tells where the skill is: `branch` contradicts it, `path` is relative to the skill's
-    folder, and the slugs of `route` and `id` are lossy. A row without it is dropped as `no-url`; a value that
-    is no object, or has neither `id` nor `githubUrl`, is dropped as `malformed`.
+    folder, and the slugs of `route` and `id` are lossy.
     """
     if not isinstance(record, Mapping):
         return Dropped("", source, "malformed", f"the row is {_kind(record)}, not an object")

@@ -44,19 +44,19 @@ class ListingState:
         self.cursor = Cursor(**(root.read_json(self._file) or {}))
 
     def keep(self, page: ListingPage, cursor: Cursor) -> None:
-        """Keep a page's rows, then the cursor."""
+        """Write a page's rows, then the cursor."""
         frame = to_frame([row for row in page.rows if isinstance(row, Listing)], LISTINGS)
         name = f"{self._pages}/{len(self._files()):06d}-{page.number:06d}.parquet"
         write_frame(self._root, name, frame, LISTINGS)
         self.move(cursor)
 
     def move(self, cursor: Cursor) -> None:
-        """Remember the cursor."""
+        """Write the cursor."""
         self.cursor = cursor
         self._root.write_json(self._file, asdict(cursor))
 
     def begun(self, page: ListingPage) -> Cursor:
-        """Return the cursor once `page`, the next of its walk, is kept."""
+        """Return the cursor for the time after `page`, the next of its walk, is kept."""
         cursor, times = self.cursor, page.times
         # A row from the future would be a watermark that ends every later walk at once.
         newest = cursor.newest or (min(max(times), self._now).isoformat() if times else None)
@@ -64,16 +64,13 @@ class ListingState:
         return replace(cursor, newest=newest, page=page.number, after=after)
 
     def merge(self) -> pl.DataFrame:
-        """Move the kept pages into the table `listed`; return their places: repository, ref and rest.
-
-        What a look at a place has found stays in its row.
-        """
-        files = self._files()
+        """Move the kept pages into the table `listed`; return their places: repository, ref and rest."""
+        files, table = self._files(), listed_table(self._root)
         frames = [read_frame(self._root, f, LISTINGS) for f in files]
         rows = _listed_rows(pl.concat([pl.DataFrame(schema=LISTINGS), *frames]), self._spec)
-        table = listed_table(self._root)
+        # The findings of the last look at a place stay in its row.
         known = table.read(columns=["source", *_PLACE, "doc_id", "outcome", "digest"])
-        known = known.filter(pl.col("source") == self._spec).drop("source")
+        known = known.filter(source=self._spec).drop("source")
         rows = rows.join(known, on=_PLACE, how="left", maintain_order="left").select(LISTED.names())
         upsert(table, rows)
         for file in files:
@@ -85,7 +82,7 @@ class ListingState:
 
 
 def _listed_rows(listings: pl.DataFrame, spec: str) -> pl.DataFrame:
-    """Return the listings that name a place on GitHub as LISTED, without the columns that a look fills."""
+    """Return the listings on GitHub as rows of LISTED, without the columns that a look fills."""
     rows = [
         {**row, "source": spec, "written": place[0], "ref": place[1], "rest": place[2]}
         for row in listings.to_dicts()
@@ -103,12 +100,11 @@ def _place_of(url: str | None) -> tuple[str, str, str] | None:
 
 
 def not_taken(rows: Collection[Listing | Dropped], spec: str) -> list[Dropped]:
-    """Return the rows of a page that are dropped: no listings, or not on GitHub."""
-    elsewhere = "is no folder of a repository on github.com"
+    """Return the dropped rows of a page, and its listings that are not on GitHub as dropped."""
+    elsewhere = [row for row in rows if isinstance(row, Listing) and _place_of(row.url) is None]
+    detail = "is no folder of a repository on github.com"
     return [row for row in rows if isinstance(row, Dropped)] + [
-        Dropped(row.source_id, spec, "unsupported-url", f"{row.url} {elsewhere}")
-        for row in rows
-        if isinstance(row, Listing) and _place_of(row.url) is None
+        Dropped(row.source_id, spec, "unsupported-url", f"{row.url} {detail}") for row in elsewhere
     ]
 
 

@@ -1,7 +1,6 @@
-"""The source `skillsmp[:QUERY]`: what the marketplace lists, read from the repositories that it names.
+"""The source `skillsmp[:QUERY]`: the marketplace's list, then the repositories that it names.
 
-The listing is walked by pages, then documents are fetched by repository (SkillFlow, appendix A.1); here only
-new and changed ones.
+The list is walked by pages; new and changed documents are fetched by repository (SkillFlow, appendix A.1).
 """
 
 from __future__ import annotations
@@ -60,10 +59,7 @@ SWEEP_KEYWORDS = tuple(dict.fromkeys([*_WORDS.split(), *string.ascii_lowercase, 
 
 
 class SkillsMPSource(RepositorySource):
-    """The marketplace's skills: listings first, then the documents of repositories that are due.
-
-    `query` are words to look for; if it is empty, everything is.
-    """
+    """The marketplace's skills that match `query` (empty: all), as listings, then as documents."""
 
     def __init__(self, query: str, options: SourceOptions) -> None:
         super().__init__(f"skillsmp:{query}" if query else "skillsmp", options)
@@ -83,14 +79,14 @@ class SkillsMPSource(RepositorySource):
                 yield from (row for row in piece.rows if isinstance(row, Listing))
                 yield from not_taken(piece.rows, self.spec)
             elif isinstance(piece, Fetched):
-                yield from self._repositories.bringer.items(piece)
+                yield from self._changes.items(piece)
             else:
                 yield from as_listed(piece, self.spec)
         if isinstance(self._trouble, HttpTerminal) and self._trouble.reason == "html":
             raise SourceError(self.spec, "blocked", str(self._trouble)) from self._trouble
         if self._trouble is not None:
             raise self._error(self._trouble) from self._trouble
-        self._repositories.require_reached()
+        self._require_reached()
 
     async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Fetched, None]:
         url = self._network.skillsmp_url
@@ -101,11 +97,11 @@ class SkillsMPSource(RepositorySource):
             todo, rest = self._units(self._state.merge())
             for unit in rest:
                 yield unit
-            async for look in self._repositories.looks(http, todo):
+            async for look in self._looks(http, todo):
                 yield look
 
     async def _pages(self, client: SkillsMP) -> AsyncGenerator[ListingPage, None]:
-        """Yield the pages of tonight's walks; an error of the marketplace is raised after the looks."""
+        """Yield the pages of tonight's walks; an error of the marketplace is kept until after the looks."""
         try:
             if self._limit is not None:
                 async for page in self._first(client, self._limit):
@@ -118,7 +114,7 @@ class SkillsMPSource(RepositorySource):
             self._trouble = error
 
     async def _first(self, client: SkillsMP, wanted: int) -> AsyncGenerator[ListingPage, None]:
-        """Yield so many of the newest rows; the cursor stays where it is."""
+        """Yield the `wanted` newest rows; the cursor does not move."""
         async for page in walk(client, self._query, limit=min(wanted, PAGE_ROWS)):
             taken = replace(page, rows=page.rows[:wanted])
             self._state.keep(taken, self._state.cursor)
@@ -128,7 +124,7 @@ class SkillsMPSource(RepositorySource):
                 return
 
     def _queries(self) -> Iterator[str | None]:
-        """Yield the queries of tonight's walks: of one that broke off, the source's own, the sweep's."""
+        """Yield the queries of tonight's walks: of a walk that broke off, the source's own, the sweep's."""
         state = self._state
         if state.cursor.walking and state.cursor.query != self._query:
             yield state.cursor.query
@@ -141,11 +137,10 @@ class SkillsMPSource(RepositorySource):
             yield SWEEP_KEYWORDS[turn % len(SWEEP_KEYWORDS)]
 
     async def _walked(self, client: SkillsMP, query: str | None) -> AsyncGenerator[ListingPage, None]:
-        """Yield the pages of one walk, from the cursor on; each is kept before it is yielded."""
+        """Yield the pages of one walk from the cursor on; each is kept on disk before it is yielded."""
         state, main = self._state, query == self._query
         if not (state.cursor.walking and state.cursor.query == query):
-            begun = replace(state.cursor, newest=None, query=query, page=0, after=None, walking=True)
-            state.move(begun)
+            state.move(replace(state.cursor, newest=None, query=query, page=0, after=None, walking=True))
         until, capped = self._until() if main else None, False
         async for page in self._tried_again(client, query, until):
             capped = page.capped
@@ -160,7 +155,7 @@ class SkillsMPSource(RepositorySource):
     async def _tried_again(
         self, client: SkillsMP, query: str | None, until: datetime | None
     ) -> AsyncGenerator[ListingPage, None]:
-        """Yield the pages of a walk; one that breaks off goes on at the cursor."""
+        """Yield the pages of a walk, which goes on at the cursor once after a transient error."""
         for tries_left in reversed(range(_PAGE_TRIES)):
             at, after = max(1, self._state.cursor.page), as_time(self._state.cursor.after)
             try:
@@ -173,11 +168,9 @@ class SkillsMPSource(RepositorySource):
                     raise
 
     def _until(self) -> datetime | None:
-        """Return the watermark, or None if the list is to be walked from end to end again.
-
-        A row may enter the list long after it was updated, below the watermark. If the marketplace shows all
-        rows, a complete walk every few days meets it; if not, the sweep may.
-        """
+        """Return the watermark, or None if the list is to be walked from end to end again."""
+        # A row may enter the list long after it was updated, below the watermark. If the marketplace shows
+        # all rows, a complete walk every few days meets it; if not, the sweep may.
         cursor = self._state.cursor
         full, oldest = as_time(cursor.full), self._now - timedelta(days=self._network.recheck_days)
         if not cursor.rest and (full is None or not oldest <= full <= self._now):  # a clock may be set back
@@ -185,10 +178,8 @@ class SkillsMPSource(RepositorySource):
         return as_time(cursor.watermark)
 
     def _units(self, places: pl.DataFrame) -> tuple[list[Unit], list[Unit]]:
-        """Return the units to look at, and of the others the rows that tonight's pages had."""
-        todo: list[Unit] = []
-        rest: list[Unit] = []
-        met = set(places.iter_rows())
+        """Return the units to look at, and the others with the rows that tonight's pages had."""
+        todo, rest, met = list[Unit](), list[Unit](), set(places.iter_rows())
         listed, looked = listed_table(self._root), repositories_table(self._root)
         for partition in range(PARTITIONS):
             rows = (table.read([partition]).filter(source=self.spec) for table in (listed, looked))

@@ -23,7 +23,7 @@ async def walk(
     after: datetime | None = None,
     limit: int = PAGE_ROWS,
 ) -> AsyncGenerator[ListingPage, None]:
-    """Yield a listing's pages, newest rows first, each row once, down to rows older than `until`.
+    """Yield a listing's pages, newest rows first, each row once; raises as `SkillsMP.page`.
 
     Rows move while pages are read, and no row may be lost or come twice:
 
@@ -35,12 +35,9 @@ async def walk(
       than were met.
     - An updated row goes to the top. If this walk misses it, the next walk down to this one's start meets it.
 
-    The walk ends with the listing, or with a page whose rows, as far as they tell their age, are all older
-    than `until` (None: no watermark). A walk that broke off goes on at `start_page`, the last page yielded,
-    with `after`, the time of its last row: pages are gone back to one that begins no later than that.
-
-    Raises:
-        HttpTerminal, HttpTransient: As `SkillsMP.page`.
+    The walk ends with the listing, or with a page whose rows are all older than `until` (None: no watermark).
+    A walk that broke off goes on at `start_page`, its last page, or before: at a page whose rows are not all
+    older than `after`, the time of the last row yielded.
     """
     steps = _Walk(client, query, limit)
     page = await steps.begin(start_page, after)
@@ -58,11 +55,11 @@ class _Walk:
     def __init__(self, client: SkillsMP, query: str | None, limit: int) -> None:
         self._client, self._query, self._limit = client, query, limit
         self._met: set[tuple[str, str | None]] = set()
-        self._nameless = 0
+        self._nameless = 0  # rows without an id, which cannot be recognised
         self._shifted = self._from_top = False
         self._total: int | None = None
-        self._again: tuple[Listing | Dropped, ...] = ()
-        self.barren = 0
+        self._again: tuple[Listing | Dropped, ...] = ()  # found by reading earlier pages again
+        self.barren = 0  # pages in a row without a new row
 
     async def begin(self, number: int, after: datetime | None) -> ListingPage:
         """Read the first page; rows may have moved up since the page before it was read."""
@@ -110,17 +107,14 @@ class _Walk:
         They are looked for if the listing ended with fewer rows than it states and some were met twice.
         """
         found: tuple[Listing | Dropped, ...] = ()
-        barren = 0
-        ended = self._from_top and not (last.has_next or last.capped)
+        barren, ended = 0, self._from_top and not (last.has_next or last.capped)
         for _ in range(_MORE_PASSES if ended and self._shifted else 0):
-            if len(self._met) + self._nameless >= (last.total or 0):
+            if len(self._met) + self._nameless >= (last.total or 0) or barren == _BARREN_PASSES:
                 break
             before = len(found)
             for number in range(1, last.number + 1):
                 found = (*found, *self._new((await self._read(number)).rows))
             barren = barren + 1 if len(found) == before else 0
-            if barren == _BARREN_PASSES:
-                break
         return found
 
     async def missed_above(self) -> tuple[Listing | Dropped, ...]:

@@ -53,10 +53,7 @@ class BundledSkill:
 
 
 def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[BundledSkill | Dropped]:
-    """Return the skills to read and the entries that are dropped, in the order of paths.
-
-    The entries are every path of the source; its doc_ids begin with `repository`, its rows carry `source`.
-    """
+    """Return the skills to read and dropped entries in the order of paths; ids begin with `repository`."""
     listing = _Listing(sorted(entries, key=lambda e: e.path))
     survivors: dict[str, str] = {}
     rows: list[BundledSkill | Dropped] = []
@@ -90,16 +87,13 @@ class _Listing:
 
     def skill(self, doc_id: str, entry: SourceEntry) -> BundledSkill:
         members = [e for e in self._members[entry.folder] if not e.names_skill]
-        return BundledSkill(
-            doc_id=doc_id,
-            entry=entry,
-            files=tuple(e for e in members if e.kind == "file"),
-            odd=tuple(e for e in members if e.kind in {"link", "unreadable"}),
-            licences=tuple(e for folder in _upwards(entry.folder) for e in self._licences[folder]),
-        )
+        files = tuple(e for e in members if e.kind == "file")
+        odd = tuple(e for e in members if e.kind in {"link", "unreadable"})
+        licences = tuple(e for folder in _upwards(entry.folder) for e in self._licences[folder])
+        return BundledSkill(doc_id, entry, files, odd, licences)
 
     def why_not_taken(self, entry: SourceEntry) -> str:
-        """Return the detail of an entry that may hide a skill; empty where it cannot."""
+        """Return the detail of an entry that may hide a skill; empty if it cannot."""
         if entry.kind == "submodule":
             return entry.path
         if entry.kind == "unreadable":

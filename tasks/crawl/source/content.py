@@ -37,7 +37,7 @@ Reader = Callable[[SourceEntry], Iterator[bytes]]
 
 
 def consume(pieces: Iterable[bytes], keep: int = 0) -> Content:
-    """Read pieces of bytes to their end and return them digested, with the first `keep` bytes."""
+    """Read pieces of bytes to their end; return their digest, their size and the first `keep` bytes."""
     head, size, digest = bytearray(), 0, hashlib.sha256()
     for piece in pieces:
         digest.update(piece)
@@ -47,7 +47,7 @@ def consume(pieces: Iterable[bytes], keep: int = 0) -> Content:
 
 
 def too_large(size: int, limit: int) -> Finding:
-    """Return the finding on a document whose text is left out for its size (both in bytes)."""
+    """Return the finding on a document whose text is left out for its size (bytes)."""
     return Finding("document.too-large", "error", f"{size:,} bytes, more than the limit of {limit:,}")
 
 
@@ -64,10 +64,10 @@ def read_skill(
     source: str,
     **origin: Any,  # noqa: ANN401
 ) -> RawDocument | Dropped:
-    """Return a skill as fetched, with these fields on its origin, or why its SKILL.md could not be read.
+    """Return a skill with these fields of its `origin`, or why its SKILL.md could not be read.
 
-    Over `limits.document_bytes` the content is None; size and hash are known, and a finding says why. Each
-    other file of the bundle that cannot be read becomes a finding too.
+    Over `limits.document_bytes` the content is None, and a finding says why. Other files of the bundle that
+    cannot be read become findings too.
     """
     try:
         text = consume(read(skill.entry), limits.document_bytes)
@@ -77,18 +77,11 @@ def read_skill(
     findings = [] if fits else [too_large(text.size, limits.document_bytes)]
     findings += [_odd(entry) for entry in skill.odd]
     files = _read_files(skill, read, limits, findings)
+    licences = tuple(_read_licences(skill, read, limits, findings))
     return RawDocument(
-        skill.doc_id,
-        source,
-        content=text.head if fits else None,
-        size=text.size,
-        raw_hash=text.sha256,
-        path=skill.entry.path,
-        files=files,
-        licence_files=tuple(_read_licences(skill, read, limits, findings)),
-        findings=tuple(findings),
-        **origin,
-    )
+        skill.doc_id, source, content=text.head if fits else None, size=text.size, raw_hash=text.sha256,
+        path=skill.entry.path, files=files, licence_files=licences, findings=tuple(findings), **origin,
+    )  # fmt: skip
 
 
 def _why(error: OSError) -> str:

@@ -37,11 +37,7 @@ class DirectorySource(WholeSource):
         return digest.hexdigest()
 
     def read(self) -> Iterator[RawDocument | Dropped]:
-        """Yield the folder's skills and the dropped entries; a skill is read when it is asked for.
-
-        Raises:
-            SourceError: There is no such folder (`missing`), or no skill in it (`no-skill`).
-        """
+        """Yield the folder's skills and the dropped entries; raise SourceError `missing` or `no-skill`."""
         root = self._root()
         repository = repository_name(root.as_uri())
         rows = plan(_walk(root), repository, self.spec)
@@ -61,7 +57,6 @@ class DirectorySource(WholeSource):
 
 
 def _walk(root: Path) -> Iterator[SourceEntry]:
-    """Yield everything below `root` except the folders themselves."""
     pending = [root]
     while pending:
         folder = pending.pop()

@@ -35,15 +35,15 @@ class GithubUrl:
         return f"{self.owner}/{self.repo}"
 
     def candidates(self) -> list[tuple[str, str]]:
-        """Return every reading as ref and folder (empty: the root), that of the shortest ref first."""
+        """Return every reading as ref and folder (empty: the root), the shortest ref first."""
         return [("/".join(self.rest[:n]), "/".join(self.rest[n:])) for n in range(1, len(self.rest) + 1)]
 
 
 def parse_github_url(url: str | None) -> GithubUrl | None:
-    """Return what a URL names, or None where it is no repository of github.com or no place in its files.
+    """Return the folder that a URL names, or None if it is no place in a repository of github.com.
 
-    The URL of a file names the file's folder: so does any `blob`, and a `tree` that ends in SKILL.md in any
-    letter case. Query and fragment are ignored; percent-encoding is undone.
+    A `blob`, and a `tree` that ends in SKILL.md in any letter case, name the file's folder. Query and
+    fragment are ignored; percent-encoding is undone.
     """
     parts = _path_parts(url or "")
     if len(parts) < 2:
@@ -55,14 +55,14 @@ def parse_github_url(url: str | None) -> GithubUrl | None:
 
 
 def split_by_refs(rest: tuple[str, ...], refs: Collection[str]) -> tuple[str, str] | None:
-    """Return ref and folder of `rest`, by the longest of a repository's refs that it begins with, or None."""
+    """Return ref and folder of `rest` by the longest of the refs that it begins with, or None."""
     known = set(refs)
     readings = GithubUrl("", "", "tree", rest).candidates()
     return next((reading for reading in reversed(readings) if reading[0] in known), None)
 
 
 def _path_parts(url: str) -> list[str]:
-    """Return the decoded parts of a github.com URL's path; none where it has a user or a port of its own."""
+    """Return the decoded parts of a github.com URL's path; none if it has a user or an unusual port."""
     try:
         split = urlsplit(url.strip())
         usual = split.username is None and split.port in _PORTS.get(split.scheme, ())

@@ -1,4 +1,4 @@
-"""Derives the identity of a skill, its doc_id and public URL, from a git URL; credentials never get in."""
+"""Derives the identity of a skill, its doc_id and public URL, from a git URL without its credentials."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ _URL = re.compile(
 )
 _SCP = re.compile(r"^(?:(?P<user>[^@:/]+)@)?(?P<host>\[[^\]]+\]|[^@:/]+):(?P<path>(?!:|//).+)$", re.S)
 _USER_INFO = re.compile(r"(?<=://)(?:[^/\s:]*:\S*|[^/\s]*)@")  # generous: a password may hold a slash
+# A name that git takes for a branch, a tag or a commit.
+GIT_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
 
 
@@ -29,18 +31,19 @@ def parse_remote(url: str) -> Remote:
     """Return the parts of a URL or of the scp-like `user@host:path` (scheme `scp`).
 
     Raises:
-        WrongInput: It is neither, or its port is no number; the message never repeats the URL's credentials.
+        WrongInput: It is neither, or its port is no number; the message hides the URL's credentials.
     """
     match = _URL.match(url) or _SCP.match(url)
     if match is None:
-        msg = f"{hide_credentials(url)!r} is not a git URL; give https://, ssh://, git:// or file://"
-        raise WrongInput(msg)
+        shown = hide_credentials(url)
+        raise WrongInput(f"{shown!r} is not a git URL; give https://, ssh://, git:// or file://")
     parts = match.groupdict()
     scheme = (parts.get("scheme") or "scp").lower()
     port = re.search(r":([^\]]*)$", parts["host"])
     if port and not port[1].isdigit():
-        msg = "the port of a git URL is no number; percent-encode special characters in a password"
-        raise WrongInput(msg)
+        raise WrongInput(
+            "the port of a git URL is no number; percent-encode special characters in a password"
+        )
     return Remote(scheme, parts["user"] or "", parts["host"].lower(), parts["path"] or "/")
 
 
@@ -102,7 +105,7 @@ def doc_key(doc_id: str) -> str:
 
 
 def skill_url(url: str, commit: str, folder: str) -> str:
-    """Return where a person can look at a skill: its folder at that commit, or the repository."""
+    """Return the URL of a skill for people: its folder at that commit, or the repository."""
     remote = parse_remote(url)
     if remote.scheme == "file" or _without_port(remote.host) not in _GITHUB:
         return public_url(url)

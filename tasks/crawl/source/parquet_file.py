@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ class ParquetSource(WholeSource):
             SourceError: `missing`, `not-parquet`, `columns` (missing or of another type), `damaged`.
         """
         self._check_exists()
-        seen: dict[str, str] = {}
+        seen: dict[str, str] = {}  # first ids by their keys
         with self._open() as file:
             columns = self._columns(file.schema_arrow)
             for number, row in enumerate(self._rows(file, columns), start=1):
@@ -59,16 +58,13 @@ class ParquetSource(WholeSource):
         if not self._path.is_file():
             raise SourceError(self.spec, "missing", "there is no such file; check the path")
 
-    @contextmanager
-    def _open(self) -> Iterator[pq.ParquetFile]:
+    def _open(self) -> pq.ParquetFile:
         try:
             # Without the map Arrow reads the chosen columns whole before it gives the first row.
-            file = pq.ParquetFile(self._path, memory_map=True)
+            return pq.ParquetFile(self._path, memory_map=True)
         except (pa.ArrowInvalid, OSError) as error:
             detail = f"this is no Parquet file ({_line(error)})"
             raise SourceError(self.spec, "not-parquet", detail) from error
-        with file:
-            yield file
 
     def _columns(self, schema: pa.Schema) -> dict[str, str]:
         """Return which column of the file each field is read from."""
@@ -108,19 +104,12 @@ class ParquetSource(WholeSource):
         fits = text.size <= self._limits.document_bytes
         owner, repo = _text(row.get("owner")), _text(row.get("repo"))
         return RawDocument(
-            doc_id,
-            self.spec,
-            content=content if fits else None,
-            size=text.size,
-            raw_hash=text.sha256,
-            repo=f"{owner}/{repo}" if owner and repo else repo,
-            ref=_text(row.get("branch")),
-            path=_text(row.get("path")),
-            url=_text(row.get("source_url")),
-            author=owner,
+            doc_id, self.spec, content=content if fits else None, size=text.size, raw_hash=text.sha256,
+            repo=f"{owner}/{repo}" if owner and repo else repo, ref=_text(row.get("branch")),
+            path=_text(row.get("path")), url=_text(row.get("source_url")), author=owner,
             stars=_number(row.get("stars")),
             findings=() if fits else (too_large(text.size, self._limits.document_bytes),),
-        )
+        )  # fmt: skip
 
 
 def _values(column: pa.Array, field: str) -> list[Any]:

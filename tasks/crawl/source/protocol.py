@@ -20,7 +20,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Documents that could not be looked at: what is known of them stays, marked stale."""
+    """Documents that could not be looked at: they are kept, marked stale."""
 
     doc_ids: tuple[str, ...]
     reason: str  # a short stable code such as `missing`, `denied`, `too-large`, `timeout`
@@ -71,20 +71,19 @@ class Source(Protocol):
         """Whether it yields listings; if not, they are made from its documents."""
 
     def read(self) -> Iterator[Item]:
-        """Yield documents and what is known of others, lazily, in the source's own stable order.
+        """Yield items lazily, in the source's own stable order.
 
         Raises as `version`, also at its end if only a part could be read.
         """
 
     def unsettle(self, doc_ids: Collection[str]) -> None:
-        """Note that what is kept of these documents is about to change.
+        """Forget that these documents are unchanged, since their text on disk is about to change.
 
-        Until `settled`, nothing remembered may make them count as unchanged: a run that dies in between
-        leaves new text on disk, and the source may go back to the old text.
+        A run that dies before `settled` leaves new text on disk, and the source may go back to the old text.
         """
 
     def settled(self) -> None:
-        """Note that everything yielded so far is on disk: a later reading may leave it out."""
+        """Remember that everything yielded so far is on disk: a later reading may leave it out."""
 
     def usage(self) -> RequestUsage:
         """Return the requests sent so far."""

@@ -55,7 +55,7 @@ class RemoteSource:
 
     @asynccontextmanager
     async def _client(self, url: str) -> AsyncGenerator[Http, None]:
-        """Open a client; at its end its requests are counted, with the quota left at `url`."""
+        """Open a client; at its end record its requests and the quota left at `url`."""
         async with self._network.open(self._root) as http:
             try:
                 yield http
@@ -63,12 +63,10 @@ class RemoteSource:
                 self._usage = RequestUsage(http.requests, http.quota_left(url))
 
     def _error(self, error: HttpTerminal | HttpTransient) -> SourceError | SourceUnavailable:
-        """Return a request's error as one of the source."""
         kind = SourceUnavailable if isinstance(error, HttpTransient) else SourceError
         return kind(self.spec, error.reason, str(error))
 
     def _present(self) -> set[str]:
         """Return the ids of the source's documents that are not retired."""
         seen = seen_table(self._root).read(columns=["doc_id", "source", "retired_at"])
-        ours = seen.filter(pl.col("source") == self.spec, pl.col("retired_at").is_null())
-        return set(ours["doc_id"])
+        return set(seen.filter(pl.col("retired_at").is_null(), source=self.spec)["doc_id"])

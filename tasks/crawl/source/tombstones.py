@@ -10,11 +10,11 @@ REASON = "forgotten"
 
 
 def drop_forgotten(forgotten: Forgotten, item: RawDocument | Listing | Document) -> Dropped | None:
-    """Return why an item must not be kept, None where no tombstone covers it."""
+    """Return the drop of an item that a tombstone covers, or None."""
     if not forgotten:
         return None
     if isinstance(item, Listing):
-        # One reading of its URL alone: a tombstone of `o/r/x` must not cover a listing of `o/r/skills/x`.
+        # Only one reading of its URL: a tombstone of `o/r/x` must not cover a listing of `o/r/skills/x`.
         gone = any(forgotten.covers(doc_id) for doc_id in listed_ids(item.source_id, item.url)[:3])
         return _dropped(item.source_id, item.source) if gone else None
     body = item.body_hash if isinstance(item, Document) else None
@@ -25,16 +25,13 @@ def drop_forgotten(forgotten: Forgotten, item: RawDocument | Listing | Document)
 
 
 def listed_ids(source_id: str, url: str | None) -> list[str]:
-    """Return the ids that a listing may stand for: its own, a server's, one for each reading of its URL.
-
-    The first reading, in which the ref has no slash, stands before the others.
-    """
+    """Return the ids that a listing may mean: its own, a server's, those by its URL, shortest ref first."""
     ids = [source_id, f"mcp/{source_id}"]
     named = parse_github_url(url)
     if named is None:
         return ids
     folders = [folder for _, folder in named.candidates()] or [""]
-    # A ref that takes all that follows would make any skill's listing one of its repository's root.
+    # If the ref took all parts, the listing of any skill would mean the repository's root.
     readings = [folders[0], *(folder for folder in folders[1:] if folder)]
     return ids + [f"{named.repository}/{folder}" if folder else named.repository for folder in readings]
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from storage.schemas import Dropped, RawDocument
+from tasks.crawl.github.archive import Archive
+from tasks.crawl.source.bundle import plan
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, read_skill
 
 LINK, PIPE = stat.S_IFLNK | 0o777, stat.S_IFIFO | 0o644
 DIRECTORY_HEADER = b"PK\1\2"
@@ -38,3 +43,11 @@ def patched(data: bytes, field: int, value: bytes) -> bytes:
     """Return an archive with other bytes in the directory's first header."""
     at = data.index(DIRECTORY_HEADER) + field
     return data[:at] + value + data[at + len(value) :]
+
+
+def read_archive(
+    archive: Archive, repository: str, source: str, limits: DocumentLimits = DEFAULT_LIMITS
+) -> Iterator[RawDocument | Dropped]:
+    """Yield every skill of an archive and the dropped entries; each is read when it is asked for."""
+    for row in plan(archive.entries(), repository, source):
+        yield row if isinstance(row, Dropped) else read_skill(row, archive.read, limits, source)

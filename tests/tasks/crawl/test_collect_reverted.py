@@ -9,7 +9,7 @@ import pytest
 
 from tasks.crawl import intake, raw_parts
 from tasks.crawl.collect import collect_some
-from tasks.crawl.github.crawler import Repositories
+from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.refresh import Target, open_part
 from tasks.crawl.source.remote import SourceOptions
@@ -42,7 +42,7 @@ def dies(crawler: Crawler, monkeypatch: pytest.MonkeyPatch) -> Dies:
                 raise Died
 
         with monkeypatch.context() as patched:
-            for source in (Repositories, AwesomeListSource):
+            for source in (RepositorySource, AwesomeListSource):
                 patched.setattr(source, "settled", die)
             with pytest.raises(Died):
                 crawler.crawl(spec)

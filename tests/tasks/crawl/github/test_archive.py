@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.github.archive import Archive, read_archive
+from tasks.crawl.github.archive import Archive
 from tasks.crawl.github.archive_limits import ArchiveLimits, ArchiveRefused
-from tasks.crawl.source.bundle import BundledSkill, SourceEntry
-from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.source.bundle import SourceEntry
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
 from tasks.crawl.source.protocol import Item
 from tasks.crawl.sources import parse_spec
-from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, saved, zipped
+from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, read_archive, saved, zipped
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MINT = b"# Mint\nPick the leaves before noon.\n"
 
 
-def rows(path: Path, limits: DocumentLimits = DocumentLimits()) -> list[RawDocument | Dropped]:  # noqa: B008
+def rows(path: Path, limits: DocumentLimits = DEFAULT_LIMITS) -> list[RawDocument | Dropped]:
     with Archive(path) as archive:
         return list(read_archive(archive, "ada/herbs", "spec", limits))
 
@@ -70,7 +70,7 @@ def test_an_archive_that_git_made_says_what_the_git_source_says(
     archive = export(worktree, tmp_path / "a.zip")
     with Archive(archive) as opened:
         assert (opened.root, opened.commit) == ("herbs-0f", commit)
-        found = list(read_archive(opened, "local/herbs", worktree.spec, DocumentLimits()))
+        found = list(read_archive(opened, "local/herbs", worktree.spec))
     assert found == [known_to_an_archive(row) for row in parse_spec(worktree.spec).read()]
     assert [(row.doc_id, isinstance(row, Dropped) and row.reason) for row in found] == [
         ("local/herbs/more", "symlink"),
@@ -146,18 +146,6 @@ def test_names_that_are_not_utf8_are_read_and_shown_with_replacements(tmp_path: 
     ]
 
 
-def test_only_wanted_skills_are_read(tmp_path: Path) -> None:
-    path = saved(tmp_path, zipped({"h/mint/SKILL.md": MINT, "h/sage/SKILL.md": MINT}))
-
-    def is_sage(skill: BundledSkill) -> bool:
-        return skill.entry.folder == "sage"
-
-    with Archive(path) as archive:
-        assert [row.doc_id for row in read_archive(archive, "a/h", "s", DocumentLimits(), is_sage)] == [
-            "a/h/sage"
-        ]
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -189,7 +177,7 @@ def test_what_is_unpacked_counts_over_the_archives_life(tmp_path: Path) -> None:
     path = saved(tmp_path, zipped(contents))
     limits = ArchiveLimits(unpacked_bytes=1_500)
     with Archive(path, limits) as archive:
-        reading = read_archive(archive, "a/h", "s", DocumentLimits())
+        reading = read_archive(archive, "a/h", "s")
         assert next(reading).doc_id == "a/h/a"
         with pytest.raises(ArchiveRefused, match="LICENSE") as refused:
             next(reading)

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tasks.crawl.github.crawler import in_order
-from tasks.crawl.http.stream import drain
+from tasks.crawl.http.stream import drain, in_order
 
 
 def test_items_come_in_their_order_and_the_generator_is_closed() -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.crawl.github.retirement import FOUND, MISSED_FOR, MISSES, fate_of
+from storage.root import Root
+from storage.state import LISTED, listed_table, upsert
+from tasks.crawl.github.retirement import FOUND, MISSED_FOR, MISSES, Claims, fate_of
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -48,3 +52,15 @@ def test_nothing_is_retired_before_both_bounds_are_reached(days: list[float]) ->
     for n, fate in enumerate(fates(days), 1):
         long_enough = timedelta(days=days[n - 1]) - timedelta(days=days[0]) >= MISSED_FOR
         assert (fate == "retired") == (n >= MISSES and long_enough)
+
+
+def test_a_document_is_unclaimed_once_all_its_rows_are_released(tmp_path: Path) -> None:
+    place = {"repository": "ann/garden", "rest": "dill", "source": "skillsmp", "outcome": "ok"}
+    rows = [{**place, "ref": ref, "doc_id": "ann/garden/dill"} for ref in ("main", "dev")]
+    frame = pl.DataFrame([{n: r.get(n) for n in LISTED} for r in rows], schema=LISTED)
+    upsert(listed_table(Root(tmp_path)), frame)
+    claims = Claims(Root(tmp_path), "skillsmp")
+    claims.release(rows[:1])
+    assert claims.unclaimed(rows) == claims.unclaimed(rows) == []
+    claims.release(rows[1:])
+    assert claims.unclaimed(rows) == rows

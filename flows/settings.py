@@ -84,6 +84,7 @@ class Settings(BaseSettings):
         None, description="Dask's scheduler or Ray's head; none: a cluster of this machine for the run."
     )
     git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
+    max_repository_paths: int = Field(500_000, ge=1, description="A git repository of more is not read.")
     skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
     github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
     github_archive_url: str = Field("https://codeload.github.com", description="Archives of repositories.")
@@ -202,8 +203,8 @@ class Settings(BaseSettings):
 
     def reading(self) -> dict[str, Any]:
         """Return the options with which the tasks of crawl read sources."""
-        sizes = {"max_document_bytes": self.max_document_bytes, "git_timeout": self.git_timeout}
-        return {**sizes, "network": self.network()}
+        names = ("max_document_bytes", "git_timeout", "max_repository_paths")
+        return {**{n: getattr(self, n) for n in names}, "network": self.network()}
 
     def network(self) -> dict[str, Any]:
         """Return the options of the network for crawls, without credentials."""

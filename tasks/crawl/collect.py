@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from storage.errors import NothingReadable, SourceError, SourceUnavailable
+from storage.errors import NothingReadable, SkilleryError, SourceError, SourceUnavailable
 from storage.root import Root
 from storage.state import read_sources, write_source
 from tasks.crawl.intake import Intake
@@ -53,6 +53,8 @@ def collect(
         version = found
     except (SourceError, SourceUnavailable) as error:
         intake.break_off(error)
+    except Exception as error:
+        intake.break_off(_unforeseen(source.spec, error))
     report = intake.close()
     record = {**_record(report, remembered, now), "version": version, "limit": limit, "options": read_as}
     write_source(root, source.spec, record)
@@ -71,7 +73,18 @@ def collect_some(source: Source, root: Root, covers: Covers, *, run_id: str, now
         intake.read()
     except (SourceError, SourceUnavailable) as error:
         intake.break_off(error)
+    except Exception as error:
+        intake.break_off(_unforeseen(source.spec, error))
     return intake.close()
+
+
+def _unforeseen(spec: str, error: Exception) -> SourceUnavailable:
+    """Return an error that nobody foresaw as one of its source; errors of the root are raised as they are."""
+    if isinstance(error, SkilleryError | OSError | MemoryError):
+        raise error
+    log.exception("%s failed in a way that was not foreseen", spec)
+    detail = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return SourceUnavailable(spec, "unforeseen", f"{detail}; what was read before is kept")
 
 
 def _forget_version(root: Root, spec: str, remembered: dict[str, Any]) -> None:

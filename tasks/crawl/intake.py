@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from storage.errors import SourceError, SourceUnavailable
@@ -15,7 +16,8 @@ from storage.state import append_dropped
 from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import RawParts
 from tasks.crawl.report import SourceReport, report_of
-from tasks.crawl.seen import Covers, SeenRows, digest_of
+from tasks.crawl.seen import Covers, SeenRows, Verdict, digest_of
+from tasks.crawl.source.fields import without_surrogates
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
@@ -40,6 +42,7 @@ class Intake:
         self._seen = SeenRows(root, source.spec, now, covers)
         self._parts = RawParts(root, source.spec, run_id, now)
         self._counts: Counter[str] = Counter()  # by field of SourceReport
+        self._verdicts: dict[str, Verdict] = {}  # of documents that are not written yet
         self._dropped: list[Dropped] = []
         self._forgotten = Forgotten.load(root)
         self._state = "complete"
@@ -139,9 +142,19 @@ class Intake:
             detail = f"{raw.path or raw.doc_id}: the source holds this id twice, the first counts"
             self._drop(raw.doc_id, "duplicate_id", detail, lost_to=raw.doc_id)
             return
-        self._counts.update(["listed", "new" if verdict == "returned" else verdict])
+        self._counts["listed"] += 1
         if verdict in ("new", "changed"):
+            self._verdicts[raw.doc_id] = verdict
             self._parts.add(raw)
+        else:
+            self._counts["new" if verdict == "returned" else verdict] += 1
+
+    def _refuse(self, row: RawDocument | Listing, why: str) -> None:
+        """Drop a row that no file can hold; a document that was there before stays, stale."""
+        if isinstance(row, RawDocument):
+            del self._verdicts[row.doc_id]
+            self._seen.miss(row.doc_id)
+        self._drop(row.doc_id if isinstance(row, RawDocument) else row.source_id, "unreadable", why)
 
     def _unchanged(self, doc_ids: Collection[str]) -> None:
         for doc_id in doc_ids:
@@ -175,6 +188,9 @@ class Intake:
         self._dropped.append(Dropped(doc_id, self._source.spec, reason, detail, lost_to=lost_to))
 
     def _append(self, rows: list[Dropped]) -> None:
+        # A row whose names no file can hold is dropped under names that one can.
+        clean = without_surrogates
+        rows = [replace(row, doc_id=clean(row.doc_id), detail=clean(row.detail)) for row in rows]
         append_dropped(self._root, self._run_id, to_frame(rows, DROPPED, run_id=self._run_id))
 
     def _is_late(self) -> bool:
@@ -182,8 +198,12 @@ class Intake:
 
     def _write_batch(self) -> None:
         """Write parts, and a checkpoint after every tenth batch or a slow one."""
-        for raw, part in self._parts.write(list_documents=not self._source.gives_listings):
+        written = self._parts.write(list_documents=not self._source.gives_listings)
+        for raw, part in written.placed:
             self._seen.put(raw, part)
+            self._counts[self._verdicts.pop(raw.doc_id)] += 1
+        for row, why in written.refused:
+            self._refuse(row, why)
         self._batches += 1
         if self._batches % _PARTS_PER_CHECKPOINT == 0 or self._is_late():
             log.info("%s: %d documents looked at", self._source.spec, self._counts["listed"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -11,8 +13,19 @@ from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, SCHEMA_VERSION, Listing, RawDocument, to_frame
 
+_Row = TypeVar("_Row", RawDocument, Listing)
+# What Polars raises for a number beyond 64 bits, half of a surrogate pair, or a value of another type.
+_NOT_STORABLE = (pl.exceptions.PolarsError, ArithmeticError, TypeError, ValueError)
 BATCH_DOCUMENTS = 100
 BATCH_BYTES = 16_000_000  # texts of a part's documents: bounds the memory whatever their size
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The documents of a batch, each with its part, and the rows that no file can hold, each with why."""
+
+    placed: list[tuple[RawDocument, str]] = field(default_factory=list)
+    refused: list[tuple[RawDocument | Listing, str]] = field(default_factory=list)
 
 
 class RawParts:
@@ -40,21 +53,23 @@ class RawParts:
         """Return whether the buffer has reached the size of a part."""
         return max(len(self._documents), len(self._listings)) >= BATCH_DOCUMENTS or self._bytes >= BATCH_BYTES
 
-    def write(self, *, list_documents: bool) -> list[tuple[RawDocument, str]]:
-        """Write the buffer, documents as listings too if asked; return each document with its part."""
-        placed: list[tuple[RawDocument, str]] = []
+    def write(self, *, list_documents: bool) -> Written:
+        """Write the buffer, documents as listings too if asked."""
+        written = Written()
         constant = {"run_id": self._run_id, "schema_version": SCHEMA_VERSION}
-        if self._documents:
-            frame = to_frame(self._documents, RAW_DOCUMENTS, fetched_at=self._now, **constant)
+        documents = _storable(self._documents, RAW_DOCUMENTS, written.refused)
+        if documents:
+            frame = to_frame(documents, RAW_DOCUMENTS, fetched_at=self._now, **constant)
             part = self._write("documents", frame, RAW_DOCUMENTS)
-            placed = [(raw, part) for raw in self._documents]
+            written.placed.extend((raw, part) for raw in documents)
             if list_documents:
                 self._write("listings", _listings_of(frame), LISTINGS)
-        if self._listings:
-            frame = to_frame(self._listings, LISTINGS, seen_at=self._now, **constant)
+        listings = _storable(self._listings, LISTINGS, written.refused)
+        if listings:
+            frame = to_frame(listings, LISTINGS, seen_at=self._now, **constant)
             self._write("listings", frame, LISTINGS)
         self._documents, self._listings, self._bytes = [], [], 0
-        return placed
+        return written
 
     def _count(self, kind: str) -> int:
         return sum(f"/{self._name}-" in f for f in self._root.files(f"raw/{kind}/{self._folder}"))
@@ -64,6 +79,20 @@ class RawParts:
         write_frame(self._root, part, frame, schema)
         self._written[kind] += 1
         return part
+
+
+def _storable(rows: list[_Row], schema: pl.Schema, refused: list[tuple[Any, str]]) -> list[_Row]:
+    """Return the rows that a file can hold; add the others, with what is wrong, to `refused`."""
+    try:
+        to_frame(rows, schema)
+    except _NOT_STORABLE as error:
+        if len(rows) == 1:
+            refused.append((rows[0], " ".join(f"{type(error).__name__}: {error}".split())[:300]))
+            return []
+        middle = len(rows) // 2
+        halves = (rows[:middle], rows[middle:])
+        return [row for half in halves for row in _storable(half, schema, refused)]
+    return rows
 
 
 def _listings_of(documents: pl.DataFrame) -> pl.DataFrame:

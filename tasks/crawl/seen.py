@@ -86,6 +86,11 @@ class SeenRows:
             if row is not None and _is_held(row) and doc_id not in self._met:
                 self._changes[doc_id] = {**row, "stale_since": row["stale_since"] or self._now}
 
+    def miss(self, doc_id: str) -> None:
+        """Note that a document, though met, could not be written: what is held of it is stale."""
+        self._met.discard(doc_id)
+        self.mark_stale([doc_id])
+
     def retire(self, doc_id: str) -> bool:
         """Retire a document; return False if it was met in this reading, or not there before."""
         row = self._row(doc_id)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import git
 from git.exc import GitCommandError, GitCommandNotFound
@@ -76,6 +76,25 @@ def open_git(git_dir: Path, config: Mapping[str, str] | None = None) -> git.Git:
     return found
 
 
+class _TooMany(Exception):
+    """A command printed more lines than are wanted."""
+
+
+class _Lines(BytesIO):
+    """Collects lines that end in NUL; the copy of a command's output into it breaks off beyond `most`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._left = most
+
+    def write(self, piece: Any, /) -> int:  # noqa: ANN401 (any buffer)
+        """Add a piece of output."""
+        self._left -= bytes(piece).count(b"\0")
+        if self._left < 0:
+            raise _TooMany
+        return super().write(piece)
+
+
 def run_git(
     repository: git.Git,
     *arguments: str,
@@ -84,14 +103,15 @@ def run_git(
     env: Mapping[str, str] | None = None,
     istream: BinaryIO | None = None,
     url: str = "",
+    output: BytesIO | None = None,
 ) -> bytes:
-    """Run one git command, for at most `timeout` seconds, and return its output.
+    """Run one git command, for at most `timeout` seconds, and return its output, collected in `output`.
 
     Raises:
         SourceError: It failed for good; the message hides the credentials of `url`.
         SourceUnavailable: It failed, or took too long, and may succeed later.
     """
-    output = BytesIO()
+    output = output or BytesIO()
     try:
         # Without an output stream GitPython leaves its timer running at Ctrl-C, and the process waits for it.
         command = ["git", *arguments]
@@ -182,11 +202,15 @@ class GitClient:
             names.seek(0)
             self._run("fetch", *options, "origin", env=_NETWORK, istream=names)
 
-    def entries(self, commit: str) -> tuple[list[SourceEntry], dict[str, str]]:
-        """Return every path of a commit except folders, and the tree id of every folder (the root: empty)."""
+    def entries(self, commit: str, most: int) -> tuple[list[SourceEntry], dict[str, str]]:
+        """Return every path of a commit except folders, and the tree id of every folder (the root: empty).
+
+        Raises:
+            SourceError: `too-many-paths`: there are more than `most`, folders included.
+        """
         trees = {"": self._run("rev-parse", f"{commit}^{{tree}}").decode().strip()}
         entries = []
-        for line in self._run("ls-tree", "-r", "-t", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+        for line in self._paths(commit, most):
             meta, _, name = line.partition(b"\t")
             mode, _, key = meta.split()
             path = name.decode("utf-8", errors="replace")
@@ -195,6 +219,16 @@ class GitClient:
             else:
                 entries.append(SourceEntry(path, _KINDS.get(mode, "file"), key.decode()))
         return entries, trees
+
+    def _paths(self, commit: str, most: int) -> Iterator[bytes]:
+        """Yield the lines of `git ls-tree`; a dozen trees that hold each other can stand for 10^9 paths."""
+        listed = _Lines(most)
+        try:
+            self._run("ls-tree", "-r", "-t", "-z", "--full-tree", commit, output=listed)
+        except _TooMany:
+            detail = f"the commit has more than {most:,} paths; the limit is SKILLERY_MAX_REPOSITORY_PATHS"
+            raise SourceError(self._source, "too-many-paths", detail) from None
+        return iter(listed.getvalue().split(b"\0")[:-1])
 
     def read(self, blob: str) -> Iterator[bytes]:
         """Yield an object's bytes in pieces, or raise OSError if it is not here; read all before the next."""

@@ -64,7 +64,7 @@ class GitSource(WholeSource):
         """
         with self._client() as client:
             commit = client.fetch(self._ref)
-            entries, trees = client.entries(commit)
+            entries, trees = client.entries(commit, self._limits.repository_paths)
             rows = plan(self._with_targets(entries, client), repository_name(self._url), self.spec)
             for start in range(0, len(rows), _BATCH):
                 batch = rows[start : start + _BATCH]

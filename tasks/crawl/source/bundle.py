@@ -13,6 +13,8 @@ from storage.schemas import Dropped
 from tasks.crawl.source.identity import doc_key, make_doc_id
 
 _LICENCE = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
+# Every folder above an entry is looked up: without limits, one path of 64 KB has 2 GB of them.
+_LONGEST_PATH, _DEEPEST = 4_096, 100  # characters, folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class BundledSkill:
 
 def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[BundledSkill | Dropped]:
     """Return the skills to read and dropped entries in the order of paths; ids begin with `repository`."""
-    listing = _Listing(sorted(entries, key=lambda e: e.path))
+    listing = _Listing(sorted(map(_checked, entries), key=lambda e: e.path))
     survivors: dict[str, str] = {}
     rows: list[BundledSkill | Dropped] = []
     for entry in listing.entries:
@@ -69,6 +71,18 @@ def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[B
             reason = "symlink" if entry.kind == "link" else entry.kind
             rows.append(Dropped(doc_id, source, reason, detail))
     return rows
+
+
+def _checked(entry: SourceEntry) -> SourceEntry:
+    """Return an entry with a plain path; any other is `unreadable`, under a path that can be looked up."""
+    parts = entry.path.split("/")
+    if len(entry.path) > _LONGEST_PATH or len(parts) > _DEEPEST:
+        note = f"its path has {len(entry.path):,} characters and {len(parts):,} parts"
+        return SourceEntry(entry.path[:200].strip("/"), "unreadable", entry.key, note)
+    if {"", ".", ".."}.isdisjoint(parts):
+        return entry
+    plain = "/".join(part for part in parts if part not in {"", ".", ".."})
+    return SourceEntry(plain, "unreadable", entry.key, f"{entry.path!r} is no plain path")
 
 
 class _Listing:
@@ -116,5 +130,5 @@ def _upwards(folder: str) -> Iterator[str]:
     """Yield a folder and every folder above it, the root (empty) last."""
     while folder:
         yield folder
-        folder = posixpath.dirname(folder)
+        folder = folder.rpartition("/")[0]
     yield ""

@@ -13,12 +13,13 @@ from tasks.crawl.source.bundle import BundledSkill, SourceEntry
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """The most that is taken of one document, in bytes and numbers of files."""
+    """The most that is taken of one document, in bytes and numbers of files, and of one git repository."""
 
     document_bytes: int = 2_000_000
     bundle_files: int = 2_000
     bundle_bytes: int = 50_000_000
     licence_bytes: int = 100_000
+    repository_paths: int = 500_000
 
 
 DEFAULT_LIMITS = DocumentLimits()

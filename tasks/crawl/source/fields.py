@@ -64,4 +64,9 @@ def text_of(value: object) -> str | None:
         value = str(value) if abs(value) <= _LARGEST else None
     if not isinstance(value, str) or not value.strip():
         return None
-    return value.strip().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return without_surrogates(value.strip())
+
+
+def without_surrogates(text: str) -> str:
+    """Return a text in which halves of surrogate pairs are replacement characters."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

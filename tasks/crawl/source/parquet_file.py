@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, too_large
+from tasks.crawl.source.fields import count_of
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.protocol import WholeSource
 
@@ -23,6 +23,12 @@ _TEXT_TYPES = (
     *(pa.string(), pa.large_string(), pa.string_view()),
     *(pa.binary(), pa.large_binary(), pa.binary_view()),
 )
+
+
+class _Unreadable(NamedTuple):
+    """A value that cannot be read, and why."""
+
+    why: str
 
 
 class ParquetSource(WholeSource):
@@ -92,7 +98,13 @@ class ParquetSource(WholeSource):
             raise SourceError(self.spec, "damaged", detail) from error
 
     def _row(self, row: dict[str, Any], number: int, seen: dict[str, str]) -> RawDocument | Dropped:
+        bad = {field: value for field, value in row.items() if isinstance(value, _Unreadable)}
         doc_id, content = _text(row["id"]), row["content"]
+        if bad:
+            field, value = next(iter(bad.items()))
+            return Dropped(
+                doc_id or "", self.spec, "unreadable", f"row {number}, column {field}: {value.why}"
+            )
         if doc_id is None:
             return Dropped("", self.spec, "missing_id", f"row {number} has no id")
         if content is None:
@@ -107,7 +119,7 @@ class ParquetSource(WholeSource):
             doc_id, self.spec, content=content if fits else None, size=text.size, raw_hash=text.sha256,
             repo=f"{owner}/{repo}" if owner and repo else repo, ref=_text(row.get("branch")),
             path=_text(row.get("path")), url=_text(row.get("source_url")), author=owner,
-            stars=_number(row.get("stars")),
+            stars=row.get("stars"),
             findings=() if fits else (too_large(text.size, self._limits.document_bytes),),
         )  # fmt: skip
 
@@ -115,18 +127,27 @@ class ParquetSource(WholeSource):
 def _values(column: pa.Array, field: str) -> list[Any]:
     """Return a column's values; content as bytes, since a text column may hold invalid UTF-8."""
     if field != "content":
-        return list(column.to_pylist())
+        return [_value(cell, field) for cell in column]
     plain = pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
     return list(pc.cast(plain, pa.large_binary()).to_pylist())
 
 
+def _value(cell: pa.Scalar, field: str) -> object:
+    """Return what a cell holds, or why it is of no use; a number of stars that makes no sense is unknown."""
+    try:
+        value = cell.as_py()
+        if field == "stars":
+            return count_of(value)
+        value = value.decode() if isinstance(value, bytes) else value
+    except (pa.ArrowException, ArithmeticError, ValueError) as error:
+        return None if field == "stars" else _Unreadable(_line(error))
+    return _Unreadable(f"{cell.type} is no text") if isinstance(value, list | dict) else value
+
+
 # Not `fields.text_of`: ids count as given, with the blanks around them.
 def _text(value: object) -> str | None:
-    return None if value is None or not str(value).strip() else str(value)
-
-
-def _number(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    text = "" if value is None or isinstance(value, _Unreadable) else str(value)
+    return text if text.strip() else None
 
 
 def _line(error: Exception) -> str:

@@ -27,13 +27,14 @@ class SourceOptions:
     now: datetime  # when the reading begins
     limit: int | None = None  # how many documents are wanted; None: all
     max_document_bytes: int = 2_000_000  # a longer SKILL.md is recorded without its content
+    max_repository_paths: int = 500_000  # a git repository of more is not read
     git_timeout: float = 300.0  # longest time of one git command, seconds
     network: Network = field(default_factory=Network)  # the network as the operator set it
 
     @property
     def limits(self) -> DocumentLimits:
         """The most that is taken of one document."""
-        return DocumentLimits(document_bytes=self.max_document_bytes)
+        return DocumentLimits(self.max_document_bytes, repository_paths=self.max_repository_paths)
 
 
 class RemoteSource:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,23 @@ def test_every_skill_file_is_taken_or_dropped_and_ids_are_unique(paths: set[str]
     assert len({s.doc_id.casefold() for s in skills}) == len(skills)
     assert {d.lost_to for d in lost} <= {s.doc_id for s in skills}
     assert {d.reason for d in lost} <= {"duplicate_id"}
+
+
+@pytest.mark.parametrize(
+    ("path", "doc_id"),
+    [
+        ("/SKILL.md", "ada/herbs"),
+        ("a//SKILL.md", "ada/herbs/a"),
+        ("../SKILL.md", "ada/herbs"),
+        ("deep/" * 20_000 + "SKILL.md", "ada/herbs/" + ("deep/" * 40)[:-1]),
+    ],
+    ids=["absolute", "an empty part", "above the root", "100 KB deep"],
+)
+def test_a_path_that_is_not_plain_is_dropped_and_its_neighbours_are_taken(path: str, doc_id: str) -> None:
+    rows = plan([SourceEntry(path), SourceEntry("mint/SKILL.md")], "ada/herbs", "spec")
+
+    assert [row.reason for row in rows if isinstance(row, Dropped)] == ["unreadable"]
+    assert {row.doc_id for row in rows} == {doc_id, "ada/herbs/mint"}
 
 
 @settings(deadline=None)

@@ -76,25 +76,6 @@ def open_git(git_dir: Path, config: Mapping[str, str] | None = None) -> git.Git:
     return found
 
 
-class _TooMany(Exception):
-    """A command printed more lines than are wanted."""
-
-
-class _Lines(BytesIO):
-    """Collects lines that end in NUL; the copy of a command's output into it breaks off beyond `most`."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._left = most
-
-    def write(self, piece: Any, /) -> int:  # noqa: ANN401 (any buffer)
-        """Add a piece of output."""
-        self._left -= bytes(piece).count(b"\0")
-        if self._left < 0:
-            raise _TooMany
-        return super().write(piece)
-
-
 def run_git(
     repository: git.Git,
     *arguments: str,
@@ -103,15 +84,14 @@ def run_git(
     env: Mapping[str, str] | None = None,
     istream: BinaryIO | None = None,
     url: str = "",
-    output: BytesIO | None = None,
 ) -> bytes:
-    """Run one git command, for at most `timeout` seconds, and return its output, collected in `output`.
+    """Run one git command, for at most `timeout` seconds, and return its output.
 
     Raises:
         SourceError: It failed for good; the message hides the credentials of `url`.
         SourceUnavailable: It failed, or took too long, and may succeed later.
     """
-    output = output or BytesIO()
+    output = BytesIO()
     try:
         # Without an output stream GitPython leaves its timer running at Ctrl-C, and the process waits for it.
         command = ["git", *arguments]
@@ -220,15 +200,23 @@ class GitClient:
                 entries.append(SourceEntry(path, _KINDS.get(mode, "file"), key.decode()))
         return entries, trees
 
-    def _paths(self, commit: str, most: int) -> Iterator[bytes]:
-        """Yield the lines of `git ls-tree`; a dozen trees that hold each other can stand for 10^9 paths."""
-        listed = _Lines(most)
-        try:
-            self._run("ls-tree", "-r", "-t", "-z", "--full-tree", commit, output=listed)
-        except _TooMany:
-            detail = f"the commit has more than {most:,} paths; the limit is SKILLERY_MAX_REPOSITORY_PATHS"
-            raise SourceError(self._source, "too-many-paths", detail) from None
-        return iter(listed.getvalue().split(b"\0")[:-1])
+    def _paths(self, commit: str, most: int) -> list[bytes]:
+        """Return the lines of `git ls-tree`; a dozen trees that hold each other can stand for 10^9 paths."""
+        command = ["git", "ls-tree", "-r", "-t", "-z", "--full-tree", commit]
+        listing = self._git.execute(command, as_process=True)  # ends the process when it is collected
+        process: Any = listing.proc
+        pieces, left = [], most
+        with process:
+            while piece := process.stdout.read(_PIECE):
+                pieces.append(piece)
+                left -= piece.count(b"\0")
+                if left < 0:
+                    process.kill()
+                    detail = f"the commit has more than {most:,} paths; see SKILLERY_MAX_REPOSITORY_PATHS"
+                    raise SourceError(self._source, "too-many-paths", detail)
+        if process.returncode:
+            raise SourceUnavailable(self._source, "git", f"git ls-tree failed ({process.returncode})")
+        return b"".join(pieces).split(b"\0")[:-1]
 
     def read(self, blob: str) -> Iterator[bytes]:
         """Yield an object's bytes in pieces, or raise OSError if it is not here; read all before the next."""

@@ -43,11 +43,16 @@ class WorkTree:
         self.git("init", "--quiet", "--initial-branch=main")
         self.spec = f"git+{self.path.as_uri()}"
 
-    def git(self, *arguments: str) -> str:
+    def git(self, *arguments: str, given: str = "") -> str:
+        command = ["git", *arguments]
         done = subprocess.run(
-            ["git", *arguments], cwd=self.path, env=_ENVIRONMENT, check=True, capture_output=True, text=True
+            command, cwd=self.path, env=_ENVIRONMENT, check=True, capture_output=True, text=True, input=given
         )
         return done.stdout.strip()
+
+    def mktree(self, lines: list[str]) -> str:
+        """Make a tree of the lines that `git ls-tree` would print of it, and return its id."""
+        return self.git("mktree", given="".join(f"{line}\n" for line in lines))
 
     def write(self, path: str, content: str | bytes = "# A skill\n") -> Path:
         target = self.path / path

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import socket
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from storage.errors import SkilleryError, SourceError, SourceUnavailable
 from storage.schemas import RawDocument
 from tasks.crawl.git.client import GitClient
 from tasks.crawl.git.sample import make_repository
+from tasks.crawl.git.source import GitSource
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.sources import parse_spec
 
 if TYPE_CHECKING:
@@ -51,6 +54,22 @@ def test_only_needed_blobs_are_transferred(garden: WorkTree, git_daemon: str, sc
     assert [licence.text for licence in document.licence_files] == ["Free."]
     assert 10_000 < size_of(scratch) < 200_000
     assert not list(rows)
+
+
+def test_a_few_trees_that_unfold_to_a_thousand_million_paths_are_refused_at_once(worktree: WorkTree) -> None:
+    held = worktree.git("hash-object", "-w", str(worktree.write("SKILL.md", "Pick it.")))
+    line = f"100644 blob {held}"
+    for _ in range(9):
+        tree = worktree.mktree([f"{line}\t{name}" for name in "abcdefghij"])
+        line = f"040000 tree {tree}"
+    worktree.git("update-ref", "refs/heads/main", worktree.git("commit-tree", tree, "-m", "bomb"))
+
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="more than 20,000 paths") as refused:
+        list(GitSource(worktree.path.as_uri(), limits=DocumentLimits(repository_paths=20_000)).read())
+
+    assert refused.value.reason == "too-many-paths"
+    assert time.monotonic() - began < 10
 
 
 def test_a_server_without_filters_serves_the_same(garden: WorkTree, git_daemon: str) -> None:

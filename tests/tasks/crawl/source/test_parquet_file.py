@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 
@@ -109,12 +110,51 @@ def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stars", "expected"), [(3.0, 3), (float("nan"), None), ("many", None), (None, None)]
+    ("stars", "expected"),
+    [(3.0, 3), (float("nan"), None), ("many", None), (None, None), (1e300, None)],
 )
 def test_stars_are_a_number_or_unknown(file: Path, stars: object, expected: int | None) -> None:
     (row,) = write(file, {"id": ["x"], "content": ["y"], "stars": [stars], "repo": ["herbs"]}).read()
     assert isinstance(row, RawDocument)
     assert (row.stars, row.repo, row.author) == (expected, "herbs", None)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([2**64 - 1], pa.uint64()),
+        pa.array([Decimal(10**30)]),
+        pa.array([[1]]),
+        pa.array([2**62], pa.timestamp("us")),
+    ],
+    ids=["64 bits and more", "a decimal", "a list", "a time beyond the calendar"],
+)
+def test_stars_that_make_no_sense_are_unknown(file: Path, cells: pa.Array) -> None:
+    (row,) = write(file, {"id": ["x"], "content": ["y"], "stars": cells}).read()
+    assert isinstance(row, RawDocument)
+    assert row.stars is None
+
+
+@pytest.mark.parametrize("column", ["id", "repo"])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([2**62, 3], pa.timestamp("us")),
+        pa.array([["a"], None]),
+        pa.array([{"a": 1}, None]),
+        pa.array([b"\xff", b"sage"]),
+        pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff", b"sage"], pa.binary()).buffers()),
+    ],
+    ids=["a time beyond the calendar", "a list", "an object", "binary that is no text", "broken UTF-8"],
+)
+def test_a_value_that_cannot_be_read_costs_its_row(file: Path, column: str, cells: pa.Array) -> None:
+    columns = {"id": ["mint", "sage"], "content": ["1", "2"]} | {column: cells}
+
+    first, second = write(file, columns).read()
+
+    assert isinstance(first, Dropped)
+    assert (first.reason, first.detail.startswith(f"row 1, column {column}: ")) == ("unreadable", True)
+    assert not isinstance(second, Dropped) or second.reason == "missing_id"
 
 
 @pytest.mark.parametrize(

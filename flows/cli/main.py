@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from flows.cli import print_run as printing
+from flows.cli.interrupt import INTERRUPTED, handle_interrupts, leave
 from flows.cli.measure import bench_app, evaluate_app, train_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import (
@@ -43,7 +44,6 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(train_app, name="train")
 
 _OR_BATCH = ", or --batch and --out"
-_INTERRUPTED = 130  # what Typer itself returns for Ctrl-C
 
 
 @app.callback()
@@ -308,6 +308,7 @@ def main() -> None:
 
     Exit codes: 0 done, 1 a run failed, 2 wrong use, 130 interrupted.
     """
+    handle_interrupts()
     try:
         code = app(standalone_mode=False)
     except (WrongInput, UnknownDocument, Withheld) as error:
@@ -315,14 +316,14 @@ def main() -> None:
     except SkilleryError as error:
         _fail(str(error), 1)
     except KeyboardInterrupt:
-        code = _INTERRUPTED
+        leave()
     except Exception as error:
         # Typer's own complaints about arguments; their class is not exported, its subclass is.
         if not isinstance(error, typer.BadParameter.__mro__[1]):
             raise
         _fail(getattr(error, "format_message", error.__str__)(), 2)
-    if code == _INTERRUPTED:
-        _fail("interrupted; a later run picks up where this one was", _INTERRUPTED)
+    if code == INTERRUPTED:  # what Typer makes of Ctrl-C
+        leave()
     sys.exit(code if isinstance(code, int) else 0)
 
 

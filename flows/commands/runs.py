@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -18,21 +19,27 @@ from tasks.crawl.refresh import Target, sources_of
 from tasks.crawl.sources import normal_spec
 
 _DEFAULTS = {
-    # The server's start has taken up to 30 s on a busy machine; Prefect's limit is 20 s.
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks",
     "PREFECT_CLI_PROMPT": "false",
 }
 
 
-def prepare_prefect(root: Root) -> None:
-    """Put Prefect's home below the root and raise its start-up limit, unless the user has set them."""
+@contextmanager
+def prefect_for(root: Root) -> Iterator[None]:
+    """Have a Prefect server during the body: the user's own, or a temporary one with its home below the root.
+
+    Settings that the user has made stay.
+    """
     os.environ.setdefault("PREFECT_HOME", str(root.folder / "prefect"))
     # Prefect makes only the last folder of the path, and its server does not start without it.
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
+    from flows.temporary_server import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
+
+    with temporary_server(root):
+        yield
 
 
 def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
@@ -43,10 +50,10 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
         SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
-    prepare_prefect(root)
-    from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
+    with prefect_for(root):
+        from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
-    return _recorded(root, lambda run: nightly(root.uri, specs or None, limit, _mode(index), 0, run))
+        return _recorded(root, lambda run: nightly(root.uri, specs or None, limit, _mode(index), 0, run))
 
 
 def run_backfill(
@@ -60,11 +67,11 @@ def run_backfill(
         GateRefused: The last day's corpus was to be published and failed a check.
     """
     _require_days(root, start, end)
-    prepare_prefect(root)
-    from flows.backfill import Stage, backfill  # noqa: PLC0415
-
     days = date.fromisoformat(start), date.fromisoformat(end)
-    return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages))
+    with prefect_for(root):
+        from flows.backfill import Stage, backfill  # noqa: PLC0415
+
+        return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages))
 
 
 def foresee_backfill(
@@ -94,13 +101,13 @@ def run_evaluation(root: Root) -> dict[str, Any]:
         NotPublished: Nothing is served.
     """
     require_served(root)
-    prepare_prefect(root)
-    from flows.evaluate import evaluate  # noqa: PLC0415
+    with prefect_for(root):
+        from flows.evaluate import evaluate  # noqa: PLC0415
 
-    try:
-        return evaluate(root.uri)
-    except EvaluationFell as error:
-        return error.found
+        try:
+            return evaluate(root.uri)
+        except EvaluationFell as error:
+            return error.found
 
 
 def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
@@ -111,10 +118,10 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
         Locked: Another run writes to the root.
     """
     sources_of(root, Target(target))
-    prepare_prefect(root)
-    from flows.refresh_one import refresh_one  # noqa: PLC0415
+    with prefect_for(root):
+        from flows.refresh_one import refresh_one  # noqa: PLC0415
 
-    return _recorded(root, lambda run: refresh_one(target, root.uri, _mode(index), 0, run))
+        return _recorded(root, lambda run: refresh_one(target, root.uri, _mode(index), 0, run))
 
 
 def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]:
@@ -123,10 +130,10 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
     Raises:
         Locked: Another run writes to the root.
     """
-    prepare_prefect(root)
-    from flows.full_rebuild import full_rebuild  # noqa: PLC0415
+    with prefect_for(root):
+        from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
-    return _recorded(root, lambda run: full_rebuild(root.uri, _mode(index), keep_vectors, 0, run))
+        return _recorded(root, lambda run: full_rebuild(root.uri, _mode(index), keep_vectors, 0, run))
 
 
 def run_compaction(root: Root) -> dict[str, Any]:
@@ -138,10 +145,10 @@ def run_compaction(root: Root) -> dict[str, Any]:
         Locked: Another run writes to the root.
     """
     require_served(root)
-    prepare_prefect(root)
-    from flows.compact import compact  # noqa: PLC0415
+    with prefect_for(root):
+        from flows.compact import compact  # noqa: PLC0415
 
-    return compact(root.uri, 0)
+        return compact(root.uri, 0)
 
 
 def _mode(index: str) -> Literal["all", "skills"]:

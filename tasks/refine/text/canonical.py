@@ -42,6 +42,12 @@ def fenced(lines: Sequence[str]) -> tuple[list[bool], bool]:
     return inside, bool(opener)
 
 
+def outside_fences(text: str) -> list[str]:
+    """Return the lines of a text that are not code between fences; the fences' marks are among them."""
+    lines = text.split("\n")
+    return [line for line, in_code in zip(lines, fenced(lines)[0], strict=True) if not in_code]
+
+
 def has_open_fence(text: str) -> bool:
     """Tell whether a code fence of `text` is never closed."""
     return fenced([line for line in text.split("\n") if "```" in line or "~~~" in line])[1]

@@ -95,7 +95,7 @@ def _is_mixed(secret: str) -> bool:
 def _is_placeholder(rule: SecretRule, secret: str) -> bool:
     """Tell whether a secret holds a word that examples have in place of one ("your", "xxxx")."""
     known, lowered = _secret_rules(), secret.lower()
-    # A very long key spells short words by chance: its rule lists its own placeholders, the only ones to count.
+    # A very long key spells short words by chance, so its rule lists the only placeholders that count.
     if rule.placeholders is not None:
         return any(word in lowered for word in rule.placeholders)
     # For the same reason a short placeholder word counts only at the start of a word.
@@ -147,7 +147,7 @@ def _is_live(rule: SecretRule, text: str, match: re.Match[str]) -> bool:
 
 
 def _applicable(text: str) -> list[SecretRule]:
-    """Return the rules of which the text holds a literal; most texts hold none, and are searched no further."""
+    """Return the rules of which the text holds a literal: most texts hold none."""
     words = _bytes(" ".join(word for word in text.split() if len(word) >= _LEAST_WORD))
     if not words:
         return []

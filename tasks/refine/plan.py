@@ -48,8 +48,7 @@ def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    rules = hashlib.sha256(repr((STAGE_VERSION, rule_digests(), limits)).encode()).hexdigest()[:12]
-    found = pl.concat_str(pl.lit(f"{rules}:"), "digest")
+    found = pl.concat_str(pl.lit(f"{digest_of_rules(limits)}:"), "digest")
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))
     winners, lost = seen.filter("kept"), seen.filter(~pl.col("kept"))
@@ -66,6 +65,13 @@ def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
     write_frame(root, _PLAN_FILE, rows.select(PLAN.names()), PLAN)
     batches = _write_batches(root, rows.filter(pl.col("action") == "refine").select(PLAN.names()))
     return RefinePlan(batches, todo.height, gone["doc_id"].n_unique(), winners.height - todo.height)
+
+
+def digest_of_rules(limits: FilterLimits) -> str:
+    """Return 12 hexadecimal digits that change with the stage's version, its rules or the filters' limits."""
+    # The class had this name when the first digests were stored; another would refine every document anew.
+    stated = repr(limits).replace(type(limits).__name__, "Limits", 1)
+    return hashlib.sha256(f"({STAGE_VERSION!r}, {rule_digests()!r}, {stated})".encode()).hexdigest()[:12]
 
 
 def _write_batches(root: Root, todo: pl.DataFrame) -> list[list[str]]:

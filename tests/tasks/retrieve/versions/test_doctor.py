@@ -15,7 +15,7 @@ from storage.state import documents_table, edges_table, nodes_table, seen_table
 from tasks.parse.classify.cascade import KeptLook
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.doctor_served import Damage
+from tasks.retrieve.versions.doctor_served import Defect
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
@@ -74,7 +74,7 @@ def context(root: SkillRoot) -> str:
     return str(asked["context"])
 
 
-def only(findings: list[Damage]) -> Damage:
+def only(findings: list[Defect]) -> Defect:
     assert len(findings) == 1, findings
     return findings[0]
 

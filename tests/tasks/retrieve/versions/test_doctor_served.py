@@ -17,7 +17,7 @@ from storage.schemas import SCHEMA_VERSION
 from storage.served import SERVED, published_versions, write_served
 from tasks.retrieve.versions import doctor_served
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.doctor_served import Damage
+from tasks.retrieve.versions.doctor_served import Defect
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
@@ -44,7 +44,7 @@ def context(root: SkillRoot) -> str:
     return str(asked["context"])
 
 
-def only(findings: list[Damage]) -> Damage:
+def only(findings: list[Defect]) -> Defect:
     assert len(findings) == 1, findings
     return findings[0]
 

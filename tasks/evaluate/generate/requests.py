@@ -19,14 +19,14 @@ FOLDER = "queries"
 
 @dataclass(frozen=True, slots=True)
 class SkillRequests:
-    """What is kept of one skill.
+    """The requests about one skill, and the answer they come from.
 
     Args:
-        skill: As it was when it was asked about.
+        skill: As it was when the model was asked.
         model: The model asked.
         queries: The requests that passed every check.
-        rejected: Requests of its last answer that did not, by reason.
-        failed: Why there are none at all: `rejected`, `refused` or `too-long`; None: there are some.
+        rejected: Requests of the last answer that did not, by reason.
+        failed: Why there are none: `rejected`, `refused` or `too-long`; None: there are some.
         detail: The failure in words.
     """
 
@@ -93,11 +93,7 @@ def write_requests(
 
 
 def read_requests(folder: Root) -> list[SkillRequests]:
-    """Return what the folder keeps of every skill, by doc_id.
-
-    Raises:
-        StorageError: A file is damaged; the message names it.
-    """
+    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file."""
     return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.skill.doc_id)
 
 

@@ -137,8 +137,6 @@ def test_a_secret_is_replaced_and_all_around_it_stays(
 def test_every_kind_has_an_example() -> None:
     rules = rules_data("secret_rules.yaml")["rules"]
     assert {kind for kind, *_ in SECRETS} == {rule["kind"] for rule in rules}
-        rule["kind"] for rule in rules_data("secret_rules.yaml")["rules"]
-    }
 
 
 @pytest.mark.parametrize("text", LEFT)

@@ -13,10 +13,10 @@ from tasks.models.llm.errors import LlmUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said.
+    """A model's answer.
 
     Args:
-        text: Empty where it said nothing, or nothing but its thoughts.
+        text: Empty if it said nothing, or nothing but its thoughts.
         finish: `stop`, `length`, `content_filter`, or what else the server calls its end.
         usage: As the server counted; None: it did not.
     """
@@ -27,9 +27,7 @@ class Reply:
 
 
 def read_reply(body: str, content_type: str) -> Reply:
-    """Return the completion in a body with status 200.
-
-    Some servers stream although nobody asked them to.
+    """Return the completion in a body with status 200; some servers stream although nobody asked them to.
 
     Raises:
         LlmUnavailable: It holds no completion (`no-answer`), or only the beginning of one (`cut`).

@@ -135,7 +135,8 @@ def test_a_secret_is_replaced_and_all_around_it_stays(
 
 
 def test_every_kind_has_an_example() -> None:
-    assert {kind for kind, *_ in SECRETS} == {rule["kind"] for rule in rules_data("secret_rules.yaml")["rules"]}
+    rules = rules_data("secret_rules.yaml")["rules"]
+    assert {kind for kind, *_ in SECRETS} == {rule["kind"] for rule in rules}
 
 
 @pytest.mark.parametrize("text", LEFT)

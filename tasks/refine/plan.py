@@ -65,7 +65,7 @@ def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
 
 def digest_of_rules(limits: FilterLimits) -> str:
     """Return 12 hexadecimal digits that change with the stage's version, its rules or the filters' limits."""
-    # The class had this name when the first digests were stored; another would refine every document anew.
+    # The class had this name when digests were first stored: another would refine every document again.
     stated = repr(limits).replace(type(limits).__name__, "Limits", 1)
     return hashlib.sha256(f"({STAGE_VERSION!r}, {rule_digests()!r}, {stated})".encode()).hexdigest()[:12]
 

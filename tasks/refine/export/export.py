@@ -1,4 +1,4 @@
-"""The export of the clean corpus, with a datasheet: what the licence policy allows."""
+"""The export of the clean corpus, as far as the licence policy allows, with a datasheet."""
 
 from __future__ import annotations
 

@@ -115,6 +115,6 @@ class Surroundings:
         return False
 
     def _negated(self, start: int) -> bool:
-        """Tell whether the words before a hit in its sentence forbid or detect what it names."""
+        """Tell whether the words before a hit in its sentence forbid or detect it."""
         before = self.lowered[max(0, start - _SENTENCE_CHARS) : start]
         return bool(self.rules.negation.search(_SENTENCE_END.split(before)[-1]))

@@ -48,7 +48,7 @@ def refine_batch(
     raw: Root | None = None,
     near: NearLimits | None = None,
 ) -> dict[str, int]:
-    """Refine a batch of the plan; stage the documents kept, their texts' signatures, and what is dropped.
+    """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
     Args:
         root: Where the corpus lies.

@@ -28,7 +28,7 @@ from tasks.refine.text.decode import decode
 from tasks.refine.text.findings import finding
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 
-# What a document takes over from its raw document as it is.
+# The fields that a document takes over unchanged from its raw document.
 _CARRIED = {f.name for f in fields(RawDocument)} & {f.name for f in fields(Document)} - {"findings"}
 
 
@@ -107,7 +107,7 @@ def _on_language(language: Language) -> tuple[Finding, ...]:
 
 
 def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verdict:
-    """Return the first reason to drop a document: what it lacks, then what it is, then policies."""
+    """Return the first reason to drop a document: by its text, then its licence, then its risks."""
     told, body = "" if "description" in document.inferred else document.description, document.body
     on_text = None
     if document.kind != "mcp-server":

@@ -1,4 +1,4 @@
-"""Settles the corpus after a run: folds duplicates, retires documents, records what was dropped."""
+"""Settles the corpus after a run: folds duplicates, retires documents, records drops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structural measures of a skill, after SkillFlow's figure 2: what it is made of, not whether it is right."""
+"""Structural measures of a skill, after SkillFlow's figure 2; they do not tell whether it is right."""
 
 from __future__ import annotations
 

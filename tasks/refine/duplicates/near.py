@@ -100,7 +100,8 @@ def near_folds(
         onto = survivors(pairs[similarity >= limits.threshold], n, max_cluster=limits.max_cluster)
         codes, uncompared = _candidates(shared, sizes, onto == np.arange(n), hubs, limits)
         codes = np.union1d(codes, _better_survivors(shared, sizes, onto, limits))
-        new = _decoded(np.setdiff1d(codes, pairs[:, 0] * n + pairs[:, 1], assume_unique=True), n)
+        fresh = np.setdiff1d(codes, pairs[:, 0] * n + pairs[:, 1], assume_unique=True)
+        new = np.stack(np.divmod(fresh, max(n, 1)), axis=1)
         if not len(new) and not uncompared:
             break
         pairs = np.concatenate([pairs, new])
@@ -194,7 +195,3 @@ def _codes(better: Index, worse: Index, sizes: Index, limits: NearLimits) -> Ind
     small, large = np.minimum(sizes[better], sizes[worse]), np.maximum(sizes[better], sizes[worse])
     close = small >= limits.threshold * large
     return np.unique(better[close] * sizes.size + worse[close])
-
-
-def _decoded(codes: Index, n: int) -> Index:
-    return np.stack(np.divmod(codes, max(n, 1)), axis=1)

@@ -1,4 +1,4 @@
-"""The datasheet of an exported corpus: what is in it, what is not and why, and by which rules."""
+"""The datasheet of an exported corpus: its contents, the documents left out with reasons, the rules."""
 
 from __future__ import annotations
 

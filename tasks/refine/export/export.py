@@ -1,4 +1,4 @@
-"""The export of the clean corpus, with a datasheet: what the licence policy allows."""
+"""The export of the clean corpus, as far as the licence policy allows, with a datasheet."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _WRITERS: dict[str, type[Writer]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """Counts of the documents exported, of those with their text, and of the corpus by licence class."""
+    """The folder, the format and the counts of an export."""
 
     out: str
     format: str
-    documents: int
+    documents: int  # exported, with or without their text
     with_text: int
-    left_out: dict[str, int]
-    classes: dict[str, int]
+    left_out: dict[str, int]  # documents of the corpus not exported, by licence class
+    classes: dict[str, int]  # documents of the corpus by licence class, 0 included
 
 
 def export_corpus(

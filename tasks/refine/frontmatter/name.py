@@ -1,4 +1,4 @@
-"""A skill's name: from its front matter, else its folder, and what the specification says of it."""
+"""A skill's name, from its front matter or else its folder, and findings against the specification."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tasks.refine.text.strict_yaml import Value
 PROPRIETARY = "LicenseRef-Proprietary"
 _MAX_CHARS = 300
 _MAX_EXPRESSION_WORDS = 15
-# "See LICENSE for details": what stands before it may name the licence, what follows names the file.
+# "MIT. See LICENSE for details": the text before the match may name the licence.
 _POINTER = re.compile(
     r"[\s.;,(-]*\b(?:(?:see|complete terms|full terms|terms|full text|refer to|as in)\b.{0,60}?"
     r"(?:licen[cs]e|copying)\S*|licen[cs]e(?:\.\w{2,4})?\s+(?:has|contains|for)\b).*\Z|\A\W*licen[cs]e(?:\.\w+)?\W*\Z",
@@ -38,7 +38,7 @@ _APACHE_URL = re.compile(
     r"(?:https?://)?(?:www\.)?apache\.org/licenses/license-2\.0(?:\.html|\.txt)?/?", re.IGNORECASE
 )
 _EXPRESSION = re.compile(r"[A-Za-z0-9.+() :-]+")
-# Words that take back, limit or date what a notice grants: "not licensed", "parts", "formerly", "may not".
+# Words that take back, limit or date a grant: "not licensed", "parts", "formerly", "may not".
 _HEDGES = re.compile(
     r"\b(?:not?|non\w*|never|n?either|nor|none|cannot|don|isn|aren|doesn|without|except\w*|unless|only|but|however"
     r"|former\w*|previous\w*|once|was|were|longer|now|until|expir\w*|terminat\w*|revok\w*|parts?|portions?|some"

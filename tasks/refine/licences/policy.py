@@ -129,7 +129,7 @@ def _of_tree(tree: Expression, policy: LicencePolicy) -> LicenceClass:
 
 
 def licence_class(licence: str | None, policy: LicencePolicy) -> LicenceClass:
-    """Return the class of a licence under a policy; None, and what is no SPDX expression, is unknown."""
+    """Return the class of a licence under a policy; None and texts that are not SPDX count as unknown."""
     try:
         tree = _parsed(licence) if licence else None
     except ExpressionError:

@@ -54,15 +54,12 @@ def _files_by_distance(path: str | None, files: Sequence[LicenceFile]) -> list[l
     """Return licence files by folder: the skill's own (maybe none), then those of the folders above."""
     here, by_folder = skill_folder(path), defaultdict[str, list[LicenceFile]](list)
     for file in files:
-        if _is_licence(posixpath.basename(file.path)):
-            by_folder[posixpath.dirname(file.path)].append(file)
+        folder, name = posixpath.split(file.path)
+        if _LICENCE_NAME.fullmatch(name) and not _NO_TEXT.search(name):
+            by_folder[folder].append(file)
     own = by_folder.pop(here, [])
     above = (folder for folder in by_folder if not folder or here.startswith(f"{folder}/"))
     return [own, *(by_folder[folder] for folder in sorted(above, key=len, reverse=True))]
-
-
-def _is_licence(name: str) -> bool:
-    return bool(_LICENCE_NAME.fullmatch(name)) and not _NO_TEXT.search(name)
 
 
 def _of_files(files: Sequence[LicenceFile]) -> tuple[Recognised, tuple[Finding, ...]]:

@@ -11,6 +11,8 @@ from tasks.refine.risks.screen import Region
 from tasks.refine.text.canonical import fenced
 
 _FRONT_MATTER = re.compile(r"[\s\ufeff]*---[ \t]*\n")
+# A comment that is never closed runs to the end, as in a browser.
+_COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 _SENTENCE_CHARS = 160
 _SENTENCE_END = re.compile(
     r"[.!?;]\s|, (?:but|just|then|instead|rather|please)\b|\n\s*\n|\n\s*(?:[-*+]|\d{1,3}[.)])\s"
@@ -62,14 +64,7 @@ class Surroundings:
         return self._values[where]
 
     def _comments(self) -> list[Region]:
-        """Return HTML comments without their marks; one never closed runs to the end, as in a browser."""
-        found: list[Region] = []
-        start = self.text.find("<!--")
-        while start >= 0:
-            end = self.text.find("-->", start + 4)
-            found.append((start + 4, end if end >= 0 else len(self.text)))
-            start = self.text.find("<!--", end) if end >= 0 else -1
-        return found
+        return [match.span(1) for match in _COMMENT.finditer(self.text)]
 
     @functools.cached_property
     def _front_matter(self) -> Region:
@@ -120,6 +115,6 @@ class Surroundings:
         return False
 
     def _negated(self, start: int) -> bool:
-        """Tell whether the words before a hit in its sentence forbid or detect what it names."""
+        """Tell whether the words before a hit in its sentence forbid or detect it."""
         before = self.lowered[max(0, start - _SENTENCE_CHARS) : start]
         return bool(self.rules.negation.search(_SENTENCE_END.split(before)[-1]))

@@ -151,14 +151,11 @@ def _applicable(text: str) -> list[SecretRule]:
     words = _bytes(" ".join(word for word in text.split() if len(word) >= _LEAST_WORD))
     if not words:
         return []
-    # The name that a secret is assigned to may be another, short word.
-    folded = _bytes(text.lower())
-    # `map` rather than a generator, which would take longer than the search itself.
-    return [
-        rule
-        for rule in _secret_rules().rules
-        if any(map((folded if rule.fold else words).__contains__, rule.literals))
-    ]
+    # Where `fold` is true the literal is a name, which may be another word than the secret.
+    searched = {False: words, True: _bytes(text.lower())}
+    # `map`, because a generator would take longer than the search itself.
+    rules = _secret_rules().rules
+    return [rule for rule in rules if any(map(searched[rule.fold].__contains__, rule.literals))]
 
 
 def _bytes(text: str) -> bytes:

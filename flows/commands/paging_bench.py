@@ -99,8 +99,8 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     Returns:
-        `methods` (a row a method and budget) and `judge` (`judge_paging`); `probes` (such rows) if probes
-        were wanted; with a report also `contests`, `held_out` and `report`, the files written.
+        `methods` (a row for each method and budget) and `judge` (`judge_paging`); `probes` (such rows) if
+        wanted; with a report also `contests`, `held_out` and `report`, the files written.
 
     Raises:
         WrongInput: A file, an option or the folder cannot be used; nothing was encoded.

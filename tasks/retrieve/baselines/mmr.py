@@ -24,17 +24,15 @@ def mmr(
 
     The marginal value of item `n` is `w * relevance[n] - (1 - w) * max(vectors[s] @ vectors[n])` over the
     items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
-    costs O(n * d). Ties go to the lower index.
+    costs O(n * d). Ties go to the lower index. Returned are `(index, marginal value)` of each item, in the
+    order of picking.
 
     Args:
         relevance: Similarity of each item to the query, shape `(n,)`.
-        vectors: One unit vector an item, shape `(n, d)`.
+        vectors: One unit vector for each item, shape `(n, d)`.
         k: The most items to pick, at least 0; more than `n` means all.
         relevance_weight: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is picked already.
         stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
-
-    Returns:
-        `(index, marginal value)` of each item, in the order in which they were picked.
 
     Raises:
         ValueError: The shapes disagree, a number is not finite, or `k` or `relevance_weight` is out of range.

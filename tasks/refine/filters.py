@@ -43,26 +43,19 @@ _UNSPACED = re.compile(UNSPACED_CLASS)
 class FilterLimits:
     """Thresholds of the filters; `limits_from(dataclasses.asdict(limits))` gives an equal value.
 
-    Args:
-        max_control_share: Largest share of control characters in a text, 0 to 1.
-        min_words: Fewest words of a body.
-        min_language_confidence: Least confidence of the language, 0 to 1; 0 drops nothing.
-        drop_templates: Whether placeholders and unfilled templates are dropped.
-        drop_licences: Classes of licences to drop; none by default: the policy applies when texts are served.
-        drop_risks: Least severity of a risk finding that drops a document; None drops nothing.
-        policy: Which licence is of which class for `drop_licences`.
-
     Raises:
         WrongInput: A class or a severity is unknown, or a number is out of its range.
     """
 
-    max_control_share: float = MAX_CONTROL_SHARE
-    min_words: int = 2
-    min_language_confidence: float = 0.2
-    drop_templates: bool = True
+    max_control_share: float = MAX_CONTROL_SHARE  # largest share of control characters in a text, 0 to 1
+    min_words: int = 2  # fewest words of a body
+    min_language_confidence: float = 0.2  # least confidence of the language, 0 to 1; 0 drops nothing
+    drop_templates: bool = True  # whether placeholders and unfilled templates are dropped
+    # Classes of licences to drop; none by default: the policy applies when texts are served.
     drop_licences: tuple[str, ...] = ()
+    # Least severity of a risk finding that drops a document; None drops nothing.
     drop_risks: str | None = None
-    policy: LicencePolicy = field(default=SERVE_POLICY)
+    policy: LicencePolicy = field(default=SERVE_POLICY)  # which licence is of which class for `drop_licences`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop_licences", tuple(sorted(require_classes(self.drop_licences))))

@@ -23,19 +23,12 @@ Confusion = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """Fragments that people have typed, in order.
+    """Fragments that people have typed, in order."""
 
-    Args:
-        fragments: What a classifier is given; the types are no part of it.
-        documents: The document of each, where it is known.
-        node_types: What people said.
-        sure: Whether those who said it were sure.
-    """
-
-    fragments: list[FragmentInContext]
-    documents: list[str | None]
-    node_types: list[str]
-    sure: list[bool]
+    fragments: list[FragmentInContext]  # what a classifier is given; the types are no part of it
+    documents: list[str | None]  # the document of each, where it is known
+    node_types: list[str]  # what people said
+    sure: list[bool]  # whether those who said it were sure
 
 
 def read_gold(path: Path) -> Gold:

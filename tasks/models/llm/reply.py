@@ -13,17 +13,11 @@ from tasks.models.llm.errors import LlmUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's answer.
+    """A model's answer."""
 
-    Args:
-        text: Empty if it said nothing, or nothing but its thoughts.
-        finish: `stop`, `length`, `content_filter`, or what else the server calls its end.
-        usage: As the server counted; None: it did not.
-    """
-
-    text: str
-    finish: str
-    usage: Usage | None
+    text: str  # empty if it said nothing, or nothing but its thoughts
+    finish: str  # `stop`, `length`, `content_filter`, or what else the server calls its end
+    usage: Usage | None  # as the server counted; None: it did not
 
 
 def read_reply(body: str, content_type: str) -> Reply:

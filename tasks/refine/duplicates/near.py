@@ -26,17 +26,11 @@ _SHINGLES_AT_ONCE = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class NearLimits:
-    """What counts as a near-duplicate.
+    """What counts as a near-duplicate."""
 
-    Args:
-        threshold: Least Jaccard similarity of word 5-shingles from which a text folds, 0 to 1.
-        max_cluster: Most texts that fold onto one survivor; the next best survives beside it.
-        max_bucket: Most texts of one bucket (they share a band) that are all compared at once.
-    """
-
-    threshold: float = 0.85
-    max_cluster: int = 1000
-    max_bucket: int = 16
+    threshold: float = 0.85  # least Jaccard similarity of word 5-shingles from which a text folds, 0 to 1
+    max_cluster: int = 1000  # most texts that fold onto one survivor; the next best survives beside it
+    max_bucket: int = 16  # most texts of one bucket (they share a band) that are all compared at once
 
 
 def survivors(pairs: Index, n: int, *, max_cluster: int) -> Index:
@@ -63,18 +57,12 @@ def survivors(pairs: Index, n: int, *, max_cluster: int) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class NearFolds:
-    """Which text folds onto which; texts are numbered by rank.
+    """Which text folds onto which; texts are numbered by rank."""
 
-    Args:
-        onto: Shape (n,): each text's survivor.
-        pairs: Shape (m, 2): all pairs compared, better first.
-        similarity: Shape (m,): their Jaccard similarity.
-        uncompared: Number of texts not compared with all survivors of their bucket, because it has too many.
-    """
-
-    onto: Index
-    pairs: Index
-    similarity: Similarities
+    onto: Index  # shape (n,): each text's survivor
+    pairs: Index  # shape (m, 2): all pairs compared, better first
+    similarity: Similarities  # shape (m,): their Jaccard similarity
+    # Number of texts not compared with all survivors of their bucket, because it has too many.
     uncompared: int
 
 

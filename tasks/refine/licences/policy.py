@@ -38,20 +38,14 @@ def require_classes(names: Iterable[str]) -> frozenset[LicenceClass]:
 class LicencePolicy:
     """The class of each licence.
 
-    Args:
-        allow: SPDX identifiers.
-        deny: SPDX identifiers.
-        unknown: The class of a document without a known licence.
-        other: The class of a known licence that is in neither list.
-
     Raises:
         WrongInput: A licence is both allowed and denied, or `unknown` or `other` is no class.
     """
 
-    allow: tuple[str, ...] = PERMISSIVE
-    deny: tuple[str, ...] = REFUSING
-    unknown: LicenceClass = "metadata-only"
-    other: LicenceClass = "metadata-only"
+    allow: tuple[str, ...] = PERMISSIVE  # SPDX identifiers
+    deny: tuple[str, ...] = REFUSING  # SPDX identifiers
+    unknown: LicenceClass = "metadata-only"  # the class of a document without a known licence
+    other: LicenceClass = "metadata-only"  # the class of a known licence that is in neither list
 
     def __post_init__(self) -> None:
         # JSON has lists only.

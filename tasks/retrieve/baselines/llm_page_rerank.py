@@ -31,16 +31,11 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class RerankNodes:
-    """The settings of asking a language model about nodes; a number out of its range raises `WrongInput`.
+    """The settings of asking a language model about nodes; a number out of its range raises `WrongInput`."""
 
-    Args:
-        nodes: The most nodes shown, those with the best scores.
-        characters: Of each, its two ends.
-        accuracy: The share of nodes that it is expected to judge right, in (0.5, 1): how much it counts.
-    """
-
-    nodes: int = 80
-    characters: int = 240
+    nodes: int = 80  # the most nodes shown, those with the best scores
+    characters: int = 240  # of each, its two ends
+    # The share of nodes that it is expected to judge right, in (0.5, 1): how much it counts.
     accuracy: float = 0.8
 
     def __post_init__(self) -> None:

@@ -21,22 +21,15 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class DenseSettings:
-    """The settings of the dense stage; the defaults are SkillFlow's (section 4.2, appendix A.4).
+    """The settings of the dense stage; the defaults are SkillFlow's (section 4.2, appendix A.4)."""
 
-    Args:
-        k: Skills kept, at least 1.
-        queries: How many are generated, at least 1.
-        gathering: How several queries' rankings become one: `union` of each query's best, by their cosine;
-            `rrf`, `mean` or `max` over all skills.
-        depth: Best skills of each query that a union takes.
-        rules: The prompt for queries; None: the usual one.
-    """
-
-    k: int = 1000
-    queries: int = 5
+    k: int = 1000  # skills kept, at least 1
+    queries: int = 5  # how many are generated, at least 1
+    # How several queries' rankings become one: `union` of each query's best, by their cosine; `rrf`, `mean`
+    # or `max` over all skills.
     gathering: Gathering = "union"
-    depth: int = 200
-    rules: str | None = None
+    depth: int = 200  # best skills of each query that a union takes
+    rules: str | None = None  # the prompt for queries; None: the usual one
 
     def __post_init__(self) -> None:
         if min(self.k, self.queries, self.depth) < 1:

@@ -16,19 +16,12 @@ from tasks.retrieve.routing.skill import Skill
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
-    """The settings of a reranker; one query is what SkillFlow found best (appendix A.5).
+    """The settings of a reranker; one query is what SkillFlow found best (appendix A.5)."""
 
-    Args:
-        k: Skills kept, at least 1.
-        queries: How many are generated, at least 1.
-        aggregation: How the scores of several queries become one.
-        rules: The prompt for queries; None: the usual one.
-    """
-
-    k: int
-    queries: int = 1
-    aggregation: Aggregation = "mean"
-    rules: str | None = None
+    k: int  # skills kept, at least 1
+    queries: int = 1  # how many are generated, at least 1
+    aggregation: Aggregation = "mean"  # how the scores of several queries become one
+    rules: str | None = None  # the prompt for queries; None: the usual one
 
     def __post_init__(self) -> None:
         if min(self.k, self.queries) < 1:

@@ -62,21 +62,16 @@ _PLAIN_SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The pieces of a document that may be printed, shortened by `compact`: units, headings, and so on.
-
-    Args:
-        frames: The text before and after the units of each node, mostly empty.
-        glue: The white space between each unit and the one before it if no heading is printed between.
-        indents: The white space before each node on its first line, which carries the nesting of lists.
-        joints: The text around a gap mark inside each node.
-    """
+    """The pieces of a document that may be printed, shortened by `compact`: units, headings, and so on."""
 
     texts: Sequence[str]
     titles: Sequence[str]
-    frames: Sequence[tuple[str, str]]
+    frames: Sequence[tuple[str, str]]  # the text before and after the units of each node, mostly empty
+    # The white space between each unit and the one before it if no heading is printed between.
     glue: Sequence[str]
+    # The white space before each node on its first line, which carries the nesting of lists.
     indents: Sequence[str]
-    joints: Sequence[str]
+    joints: Sequence[str]  # the text around a gap mark inside each node
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,20 +40,14 @@ _STOP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a query asks for, and the part of its `text` that is encoded.
-
-    Args:
-        terms: Stems of the query's words without function words, each once, in order.
-        facets: Spans of clauses in `text`, at least one, each with own terms if there are enough.
-        words: Spans in `text` of its first words that are no function words.
-        asks: Whether a facet has a term, shape `(facets, terms)`.
-    """
+    """What a query asks for, and the part of its `text` that is encoded."""
 
     text: str
-    terms: tuple[str, ...]
+    terms: tuple[str, ...]  # stems of the query's words without function words, each once, in order
+    # Spans of clauses in `text`, at least one, each with own terms if there are enough.
     facets: tuple[Span, ...]
-    words: tuple[Span, ...]
-    asks: npt.NDArray[np.bool_]
+    words: tuple[Span, ...]  # spans in `text` of its first words that are no function words
+    asks: npt.NDArray[np.bool_]  # whether a facet has a term, shape `(facets, terms)`
 
 
 def read_request(query: str) -> Request:

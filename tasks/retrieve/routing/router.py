@@ -63,26 +63,20 @@ class RouterSettings:
     """The weights of a score's parts, in standard deviations of the lexical score; each at least 0.
 
     `share` below is the number of the task's facets over `many`, at most 1.
-
-    Args:
-        lexical: Weight of BM25F over all fields.
-        whole: Weight of the cosine between the whole task and name and description.
-        facets: Weight of the best cosine of any facet, times `share`, since one sentence is one need.
-        described: Weight of BM25 over name and description alone, times the square of `share`; 0 for a task
-            of one facet. It finds further needs, and has no influence on which skill is first.
-        again: Weight of the lexical score a second time, times `share`; 0 for a task of one facet. A long
-            task names its further needs in words. It has no influence on which skill is first either.
-        many: The number of facets from which a task counts as long, at least 1.
-        tokens: The approximate number of tokens of a task that the encoder reads.
     """
 
-    lexical: float = 1.0
-    whole: float = 0.3
+    lexical: float = 1.0  # weight of BM25F over all fields
+    whole: float = 0.3  # weight of the cosine between the whole task and name and description
+    # Weight of the best cosine of any facet, times `share`, since one sentence is one need.
     facets: float = 0.7
+    # Weight of BM25 over name and description alone, times the square of `share`; 0 for a task of one facet.
+    # It finds further needs, and has no influence on which skill is first.
     described: float = 0.5
+    # Weight of the lexical score a second time, times `share`; 0 for a task of one facet. A long task names
+    # its further needs in words. It has no influence on which skill is first either.
     again: float = 0.25
-    many: int = 12
-    tokens: int = 288
+    many: int = 12  # the number of facets from which a task counts as long, at least 1
+    tokens: int = 288  # the approximate number of tokens of a task that the encoder reads
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ def mmr_order(
 
     The marginal value of item `n` is `w * relevance[n] - (1 - w) * max(vectors[s] @ vectors[n])` over the
     items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
-    costs O(n * d). Ties go to the lower index. Yielded are `(index, marginal value)`, in the order of picking.
+    costs O(n * d). Ties go to the lower index. Yielded are `(index, marginal value)` of the items in turn.
 
     Args:
         relevance: Similarity of each item to the query, shape `(n,)`.

@@ -10,10 +10,9 @@ _REST_CLIENT = "lance_namespace_urllib3_client"
 
 
 def _leave_out_rest_client() -> None:
-    """Import LanceDB without its REST client, which is never called here.
+    """Import LanceDB with an empty package in place of its REST client, which is never called here.
 
-    The client's package loads some hundred modules: a third of the time from the shell to an answer. An empty
-    package in its place still gives LanceDB the submodules that it imports.
+    The client loads some hundred modules: a third of the time from the shell to an answer.
     """
     spec = importlib.util.find_spec(_REST_CLIENT)
     if _REST_CLIENT in sys.modules or spec is None or spec.submodule_search_locations is None:

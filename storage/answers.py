@@ -1,8 +1,8 @@
-"""Answers of LLMs, kept for good: one SQLite file below the root, a row an answer.
+"""Answers of LLMs, kept for good: one SQLite file below the root, a row for each answer.
 
-SQLite rather than Parquet parts: an answer that was paid for is safe as soon as it is kept, whatever kills
-the process afterwards, for one small write: neither a file an answer, nor a batch that may be lost.
-Of a root in a bucket the file lies on this machine; it is put there every few minutes and when closed.
+SQLite rather than Parquet parts: an answer that was paid for is safe after one small write, whatever kills
+the process afterwards. Of a root in a bucket the file lies on this machine; it is put there every few
+minutes.
 """
 
 from __future__ import annotations
@@ -45,14 +45,13 @@ class KeptAnswer:
     """An answer as the server gave it.
 
     Args:
-        key: What was asked: a digest of model, prompt version, sampling, payload and attempt.
+        key: A digest of model, prompt version, sampling, payload and attempt.
         model: The model asked.
         prompt: Name and version of the prompt.
         attempt: Which of several answers to the same question, from 0.
-        text: The answer; empty where the question was too long for the model.
+        text: The answer; empty if the question was too long for the model.
         rejected: Why the answer failed its checks; None: it passed, and may be used again.
-        prompt_tokens: As the server counted; None: it did not say.
-        completion_tokens: Likewise.
+        prompt_tokens, completion_tokens: As the server counted; None: it did not say.
         made_at: UTC time in ISO form.
     """
 
@@ -68,13 +67,13 @@ class KeptAnswer:
 
 
 class Answers:
-    """The answers kept below a root; usable from several threads, and by several processes in turn.
+    """The answers kept below a root; several threads may share it, and several processes use it in turn.
 
-    An answer is on disk when `keep` returns: a killed process loses none. The first that is kept under a key
-    stays. Close it, or use it in a `with` statement.
+    An answer is on disk when `keep` returns. The first under a key stays. Close it, or use it in a `with`
+    statement.
 
     Args:
-        root: Where they lie; the file is made where there is none.
+        root: Where they lie; the file is made if there is none.
         wait: Seconds to wait for another process that is writing.
 
     Raises:
@@ -121,12 +120,7 @@ class Answers:
         return KeptAnswer(*rows[0]) if rows else None
 
     def keep(self, answer: KeptAnswer, doc_ids: Collection[str]) -> None:
-        """Keep an answer, and with it the documents whose text was in the question.
-
-        Args:
-            answer: Where its key has one already, that one stays.
-            doc_ids: Added to those that are known; `forget` goes by them.
-        """
+        """Keep an answer, unless its key has one, and which documents its question quoted, for `forget`."""
         row = tuple(getattr(answer, name) for name in KeptAnswer.__slots__)
         with self._writing() as connection:
             connection.execute("INSERT OR IGNORE INTO answers VALUES (?,?,?,?,?,?,?,?,?)", row)
@@ -153,13 +147,7 @@ class Answers:
             connection.execute("INSERT OR REPLACE INTO offers VALUES (?, ?, ?)", row)
 
     def forget(self, covered: Callable[[str], bool]) -> int:
-        """Remove every answer to a question that held text of a document covered; return how many.
-
-        Its bytes are overwritten, in the file and in its journal.
-
-        Args:
-            covered: Tells of a doc_id whether it is to be forgotten.
-        """
+        """Remove, with its bytes, each answer to a question on a covered document; return how many."""
         found = [d for (d,) in self._read("SELECT DISTINCT doc_id FROM documents", ()) if covered(d)]
         with self._writing() as connection:
             connection.execute("CREATE TEMP TABLE gone (doc_id TEXT)")
@@ -250,11 +238,7 @@ def _shared(root: Root) -> SharedFile | None:
 
 
 def forget_answers(root: Root, covered: Callable[[str], bool]) -> int:
-    """Remove the answers below a root that came of documents covered, as `Answers.forget`; 0 without any.
-
-    Raises:
-        StorageError: The file is damaged.
-    """
+    """Remove the answers below a root that came of documents covered, as `Answers.forget`; 0 without any."""
     if not root.exists(FILE):
         return 0
     with Answers(root) as answers:

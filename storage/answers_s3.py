@@ -16,8 +16,7 @@ _TRIES = 5
 class SharedFile:
     """One SQLite file below a bucket, and its copy on this machine, which holds what both know.
 
-    What has been written here and not there yet survives the process: a mark lies beside the copy until it
-    has been put into the bucket.
+    A mark beside the copy says that it holds rows that the bucket lacks, so that they survive the process.
 
     Args:
         bucket: Where it lies.

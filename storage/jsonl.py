@@ -18,13 +18,10 @@ _ESCAPES = str.maketrans({"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\
 
 
 def read_lines(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each object of a file of JSON lines in order, with `path:line`, which names it in errors.
+    """Yield each object of a UTF-8 file of JSON lines in order, with `path:line`, which names it in errors.
 
-    Lines end at line feeds alone; a byte order mark and blank lines are passed over.
-
-    Args:
-        path: UTF-8 text.
-        form: The object a line that is wanted, as shown in errors: `{doc_id, content}`.
+    Lines end at line feeds only; a byte order mark and blank lines are skipped. `form` is the object wanted,
+    as shown in errors: `{doc_id, content}`.
 
     Raises:
         WrongInput: The file cannot be read, or a line is no JSON object of valid text.
@@ -42,11 +39,7 @@ def read_lines(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def text_field(record: Mapping[str, Any], key: str, where: str) -> str:
-    """Return the text under a key of the object at `where`.
-
-    Raises:
-        WrongInput: There is none.
-    """
+    """Return the text under a key of the object at `where`; raise `WrongInput` if there is none."""
     value = record.get(key)
     if not isinstance(value, str):
         msg = f"{where}: `{key}` is missing or no text"
@@ -55,11 +48,11 @@ def text_field(record: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write an object a line, in order, all or nothing.
+    """Write one object in each line, in order, all or nothing.
 
     Args:
         path: The file to write or replace; its folder must exist.
-        records: May be lazy: the first is asked for when it is sure that `path` can be written, and when one
+        records: May be lazy: the first is asked for when it is sure that `path` can be written; if one
             raises, `path` stays as it was.
 
     Raises:

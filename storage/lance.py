@@ -97,17 +97,17 @@ def quoted(values: Collection[str]) -> str:
 
 
 class TableWriter:
-    """Writes one table, in bulk, from a base version onwards; only the holder of the root's lock may.
+    """Writes one table, in bulk, from a base version on; only the holder of the root's lock may.
 
-    Without a base, or with another schema (another encoder), the table is made anew, old versions staying
-    readable. Otherwise it is read at `base`, and the first write takes it back there: what a run that died
-    left after it is passed over, and a writer that writes nothing adds no version.
+    Without a base, or with another schema (another encoder), the table begins empty, and old versions stay
+    readable. Otherwise the first write goes on from `base`: what a run that died left after it is not read,
+    and a writer that writes nothing adds no version.
 
     Args:
         db: The database.
         name: `skills` or `nodes`.
         schema: The table's Arrow schema, model identity in its metadata.
-        base: The version to go on from, None to start empty.
+        base: The version to go on from; None: start empty.
 
     Raises:
         StorageError: The base cannot be opened.
@@ -149,7 +149,7 @@ class TableWriter:
         self._detached, self.written = False, True
 
     def finish(self, scalar: Collection[str], full_text: Collection[str]) -> int:
-        """Make indices where they are missing, compact, bring indices up to date; return the version.
+        """Make missing indices, compact, bring indices up to date; return the version.
 
         Indices are made after the load: one made on an empty table covers nothing.
         """
@@ -159,7 +159,7 @@ class TableWriter:
 
 
 def _index(table: lancedb.table.Table, scalar: Collection[str], full_text: Collection[str]) -> None:
-    """Make indices where they are missing, compact, bring indices up to date; an empty table is left."""
+    """Make missing indices, compact, bring indices up to date, unless the table is empty."""
     present = {column for index in table.list_indices() for column in index.columns}
     if table.count_rows():
         for column in (c for c in scalar if c not in present):
@@ -182,7 +182,7 @@ def rewrite(
     scalar: Collection[str],
     full_text: Collection[str],
 ) -> int:
-    """Write a table anew, in new files, without some of its rows; return the version.
+    """Write a table to new files, without some of its rows; return the version.
 
     Deleting alone leaves a row's bytes in its file: compaction rewrites a file only when a tenth of it is
     deleted. Order and vectors of the other rows stay; earlier versions stay until `keep_only`.
@@ -208,14 +208,7 @@ def rewrite(
 
 
 def keep_only(db: lancedb.DBConnection, name: str, version: int) -> None:
-    """Remove every version of a table but its latest, with their tags and every file that is theirs alone.
-
-    A reader that holds one of them fails from then on.
-
-    Args:
-        db: The database.
-        name: The table.
-        version: The latest version.
+    """Remove every version of a table but its latest, with their tags and files; their readers fail.
 
     Raises:
         StorageError: Something wrote to the table meanwhile; nothing served is lost, try again.
@@ -240,13 +233,13 @@ def prune(
     labels: Collection[str],
     margin: timedelta = MARGIN,
 ) -> None:
-    """Take tags off a table, and remove the versions older than all that are kept, with files theirs alone.
+    """Remove tags of a table, and all versions older than those kept, with the files that only they need.
 
     Args:
         db: The database.
         name: The table.
-        kept: Versions that stay, and every later one with them.
-        labels: Tags of versions that go; one that is not there is passed over.
+        kept: Versions that stay, with all later ones.
+        labels: Tags to remove; missing ones are ignored.
         margin: How much older than all that are kept a version must be to go.
 
     Raises:
@@ -313,12 +306,7 @@ def versions_of(db: lancedb.DBConnection, name: str) -> set[int]:
 
 
 def manifest_reads(file: str, data: bytes) -> bool:
-    """Tell whether Lance can read a manifest's own bytes: on this machine, whatever a bucket does.
-
-    Args:
-        file: Its name, which says of which version it is.
-        data: Its bytes.
-    """
+    """Tell whether Lance can read a manifest's bytes; `file` is its name, which says the version."""
     with tempfile.TemporaryDirectory() as folder:
         versions = Path(folder) / "alone.lance" / "_versions"
         versions.mkdir(parents=True)

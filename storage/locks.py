@@ -39,17 +39,17 @@ class Holder:
 
 @contextmanager
 def writer_lock(root: Root, wait: float = 0) -> Iterator[None]:
-    """Hold the root's writer lock; however the process dies, the lock is let go of.
+    """Hold the root's writer lock; it is released however the process dies.
 
-    Of a folder the system lets go at once; a bucket's is a lease that others may take when its holder has
-    been silent for a minute, after which that one can write nothing more.
+    The system releases a folder's lock at once. A bucket's is a lease that others may take when its holder
+    has been silent for a minute, after which that one can write nothing more.
 
     Args:
         root: The root to write to.
-        wait: Seconds to wait for another process to let go; below 0: until it does.
+        wait: Seconds to wait for another process; below 0: until it lets go.
 
     Raises:
-        Locked: Another process writes to this root; the message says which, where that is known.
+        Locked: Another process writes to this root; the message says which, if that is known.
     """
     with (_file_lock if isinstance(root.place, Folder) else _lease)(root, wait):
         yield

@@ -109,10 +109,10 @@ class Root:
         return self.place.files(folder, suffix)
 
     def fetch(self, relative: str) -> Path:
-        """Return where a file or folder lies on this machine, brought there first from a bucket.
+        """Return where a file or folder lies on this machine; a bucket's is copied first.
 
-        For libraries that want paths: memory maps, ONNX Runtime, SQLite. What is there is brought again only
-        where it changed; copies of what is gone from the bucket, beside it, are removed.
+        A copy that is as in the bucket is not fetched again; copies of what is gone from the bucket are
+        removed.
 
         Raises:
             Unreachable: The bucket does not answer.

@@ -35,16 +35,10 @@ _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 
 
 class Bucket:
-    """Objects below a prefix; implements `storage.root.Place`.
+    """Objects below a prefix `s3://bucket[/prefix]` (else `WrongInput`); implements `storage.root.Place`.
 
     Address, region and credentials of the service are the environment's (`AWS_ENDPOINT_URL`, `AWS_REGION`,
     `AWS_ACCESS_KEY_ID` ..., or the role of the machine), for this and for LanceDB alike.
-
-    Args:
-        spec: `s3://bucket[/prefix]`.
-
-    Raises:
-        WrongInput: It names no bucket.
     """
 
     # Roots whose lock this process took, each with what tells whether it still has it.
@@ -82,10 +76,9 @@ class Bucket:
             obstore.put(self._store, relative, data)
 
     def write_if(self, relative: str, data: bytes, tag: str | None) -> str | None:
-        """Put an object in place of the one with this entity tag (None: where there is none); return its tag.
+        """Put an object in place of the one with this entity tag (None: of none); return its tag.
 
-        Returns:
-            The new object's entity tag; None where another process was first: then nothing is written.
+        None is returned, and nothing is written, if another process was first.
         """
         mode: Any = "create" if tag is None else {"e_tag": tag}
         with self._asking(relative):

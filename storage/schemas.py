@@ -249,11 +249,11 @@ def _plain(value: object) -> object:
 
 
 def to_frame(rows: Iterable[object], schema: pl.Schema, **constant: object) -> pl.DataFrame:
-    """Return dataclass rows as a frame with exactly `schema`'s columns.
+    """Return dataclass rows as a frame with exactly `schema`'s columns; those that nothing gives are null.
 
     Args:
         rows: Dataclass instances whose fields are columns of `schema`.
-        schema: The frame's columns and types; columns that neither rows nor `constant` give are null.
+        schema: The frame's columns and types.
         constant: Values for columns that are the same in every row (`run_id`, `schema_version`, ...).
     """
     records = [{**_plain(row), **constant} for row in rows]  # type: ignore[dict-item]

@@ -33,15 +33,9 @@ def end_anew(root: Root) -> None:
 
 
 def drop_stray_tags(root: Root) -> list[tuple[str, str]]:
-    """Take off tags of versions whose publication was cut short, and tags of what is gone.
+    """Remove tags of what is gone or was never published to its end; return each table and tag.
 
-    Files of a version with a tag are never let go of.
-
-    Args:
-        root: Where the tables lie; the caller holds its writer lock.
-
-    Returns:
-        Table and tag of each.
+    Files of a version with a tag are never removed. The caller holds the root's writer lock.
 
     Raises:
         StorageError: `state/served.json` is damaged.
@@ -92,20 +86,12 @@ class Served:
 
 
 def read_served(root: Root) -> Served | None:
-    """Return the pointer, or None where nothing has been published.
-
-    Raises:
-        StorageError: The file is damaged.
-    """
+    """Return the pointer, None if nothing has been published; a damaged one raises `StorageError`."""
     return read_published(root, SERVED)
 
 
 def read_published(root: Root, relative: str) -> Served | None:
-    """Return what the pointer, or one of the files in `state/published`, says; None where there is none.
-
-    Raises:
-        StorageError: The file is damaged.
-    """
+    """Return what the pointer, or a file of `state/published`, says; None if it is missing."""
     record = root.read_json(relative)
     if record is None:
         return None
@@ -123,11 +109,7 @@ def read_published(root: Root, relative: str) -> Served | None:
 
 
 def require_served(root: Root) -> Served:
-    """Return the pointer.
-
-    Raises:
-        NotPublished: Nothing has been published below this root.
-    """
+    """Return the pointer; raise `NotPublished` if nothing has been published below this root."""
     served = read_served(root)
     if served is None:
         msg = f"nothing is served below {root.uri}: publish with `skillery run --root {root.uri}`"
@@ -165,11 +147,7 @@ def published_versions(root: Root) -> list[Served]:
 
 
 def published_names(root: Root) -> set[str]:
-    """Return the names of what is served and of all versions with a record, even a damaged one.
-
-    Raises:
-        StorageError: The pointer is damaged.
-    """
+    """Return the names of what is served and of all versions with a record, even a damaged one."""
     names = {PurePosixPath(file).stem for file in root.files(PUBLISHED, ".json")}
     served = read_served(root)
     return names | ({served.version} if served else set())
@@ -198,30 +176,21 @@ CLASSES: tuple[LicenceClass, ...] = get_args(LicenceClass)
 
 @dataclass(frozen=True, slots=True)
 class Licences:
-    """The class of each licence under the policy of the last run.
+    """The class of each licence (SPDX) under the policy of the last run, also of versions no longer served.
 
-    Args:
-        classes: By SPDX expression; versions that are served no more have theirs here too.
-        unknown: Of documents whose licence is not known.
+    `unknown` is the class of documents whose licence is not known.
     """
 
     classes: Mapping[str, LicenceClass]
     unknown: LicenceClass
 
     def class_of(self, licence: str | None) -> LicenceClass:
-        """Return the class of a licence (None: unknown).
-
-        One that no run has classed keeps its text back: nothing says that it may be shown.
-        """
+        """Return the class of a licence (None: unknown); one that no run has classed may not be shown."""
         return self.unknown if licence is None else self.classes.get(licence, "metadata-only")
 
 
 def read_licences(root: Root) -> Licences | None:
-    """Return what the last run wrote, or None where none has.
-
-    Raises:
-        StorageError: The file is damaged.
-    """
+    """Return what the last run wrote, None if none has; a damaged file raises `StorageError`."""
     record = root.read_json(LICENCES)
     if record is None:
         return None
@@ -233,11 +202,7 @@ def read_licences(root: Root) -> Licences | None:
 
 
 def require_licences(root: Root) -> Licences:
-    """Return what the last run wrote.
-
-    Raises:
-        StorageError: The file is damaged, or missing: nothing says what may be shown.
-    """
+    """Return what the last run wrote; if it is damaged or missing, raise `StorageError`."""
     found = read_licences(root)
     if found is None:
         msg = f"{root.at(LICENCES)} is missing: `skillery run --root {root.uri}` works it out"

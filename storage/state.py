@@ -129,11 +129,7 @@ class CorpusCounts:
 
 
 def corpus_counts(root: Root) -> CorpusCounts:
-    """Count what the root holds now.
-
-    Raises:
-        StorageError: A file cannot be read.
-    """
+    """Count what the root holds now."""
     parsed = parsed_table(root).read(columns=["n_nodes", "n_edges"])
     outcomes = Counter(refined_table(root).read(columns=["outcome"])["outcome"])
     documents = documents_table(root).read(columns=["doc_id", "body_hash"])
@@ -184,12 +180,7 @@ def repositories_table(root: Root) -> PartitionedTable:
 
 
 def upsert(table: PartitionedTable, rows: pl.DataFrame) -> None:
-    """Put rows in place of those with the same key, which the table's name tells; the last of a key counts.
-
-    Args:
-        table: One of the two tables above.
-        rows: Of its schema.
-    """
+    """Replace the rows of one of the two tables above that have the same key; the last of a key counts."""
     if rows.is_empty():
         return
     by = _KEYS[table.folder.rpartition("/")[2]]

@@ -34,8 +34,7 @@ class Tombstone:
         scope: `document` or `repository`.
         target: What was asked to be forgotten.
         copy: Whether it went for holding a forgotten text.
-        raw_hash: SHA-256 of the bytes fetched, under whatever id they come; None: none is covered.
-        body_hash: SHA-256 of the refined body, likewise.
+        raw_hash, body_hash: SHA-256 of the bytes fetched, and of the refined body, under any id; None: none.
     """
 
     doc_id: str
@@ -47,11 +46,7 @@ class Tombstone:
 
 
 class Forgotten:
-    """What has been forgotten, held in memory: asking costs no reading.
-
-    Args:
-        rows: Rows of the table of tombstones.
-    """
+    """What has been forgotten, the table of tombstones held in memory: asking costs no reading."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.rows = rows
@@ -64,11 +59,7 @@ class Forgotten:
 
     @classmethod
     def load(cls, root: Root) -> Forgotten:
-        """Read the tombstones of a root.
-
-        Raises:
-            StorageError: They cannot be read.
-        """
+        """Read the tombstones of a root."""
         return cls(forgotten_table(root).read())
 
     @classmethod

@@ -1,7 +1,4 @@
-"""Vectors, and tokens' states, kept across nights by the SHA-256 of their text.
-
-Parquet parts, only added to, a folder a model.
-"""
+"""Vectors, and tokens' states, kept across nights by the SHA-256 of their text: Parquet parts, by model."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ def text_hash(text: str) -> bytes:
 
 
 class VectorStore:
-    """One model's vectors by text hash; no text is kept, and nothing is rewritten but by `keep_only`.
+    """One model's vectors by text hash; no text is kept, and only `keep_only` rewrites.
 
     Several processes may add at once; `keep_only` is for the holder of the root's writer lock.
 
@@ -52,11 +49,9 @@ class VectorStore:
         return self._refreshed().height
 
     def find(self, hashes: Sequence[bytes]) -> tuple[npt.NDArray[np.bool_], _Vectors]:
-        """Return which of these hashes are kept, and their vectors.
+        """Return which of these hashes are kept, a mask of shape `(len(hashes),)`, and their vectors.
 
-        Returns:
-            A mask of shape `(len(hashes),)`, and vectors of shape `(len(hashes), dimension)` whose rows are
-            zeros where the mask is false.
+        Vectors have shape `(len(hashes), dimension)`; a row whose mask is false is zeros.
 
         Raises:
             StorageError: A part is damaged.
@@ -74,14 +69,11 @@ class VectorStore:
     def complete(
         self, hashes: Sequence[bytes], make: Callable[[list[int]], npt.NDArray[np.floating[Any]]]
     ) -> tuple[_Vectors, int]:
-        """Return a vector for each hash, and how many were not kept before; these are made, and kept now.
+        """Return a vector for each hash, shape `(n, dimension)`, and how many were missing and are made now.
 
         Args:
             hashes: In any order; equal ones share a vector.
-            make: Returns the vectors of the texts at these positions; called once, where any is missing.
-
-        Returns:
-            Vectors of shape `(len(hashes), dimension)`: as they are kept, whether found or made.
+            make: Returns the vectors of the texts at these positions; called once, if any is missing.
 
         Raises:
             StorageError: A part is damaged.
@@ -106,13 +98,7 @@ class VectorStore:
             self._write(pl.DataFrame(columns, schema=self._schema))
 
     def keep_only(self, hashes: Collection[bytes]) -> int:
-        """Drop all other vectors, and join small parts; return how many vectors were dropped.
-
-        New parts are in place before old ones go, so that nothing is lost to a kill.
-
-        Raises:
-            StorageError: A part is damaged.
-        """
+        """Drop all other vectors, and join small parts; return how many vectors were dropped."""
         before = self._refreshed()
         kept = before.unique("text_hash", maintain_order=True).join(_of(hashes), on="text_hash", how="semi")
         sizes = dict(before.group_by("part").len().iter_rows())
@@ -172,13 +158,7 @@ class VectorStore:
 
 
 class StateStore(VectorStore):
-    """The packed states of a model's tokens by text hash; its rows are bytes, in arrays of objects.
-
-    Args:
-        root: Where they lie.
-        model: As of the vectors.
-        dimension: Of those.
-    """
+    """The packed states of a model's tokens by text hash, arrays of bytes; arguments as `VectorStore`."""
 
     def __init__(self, root: Root, model: str, dimension: int) -> None:
         super().__init__(root, model, dimension, STATES)

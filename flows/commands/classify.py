@@ -39,10 +39,9 @@ def classify_file(
 ) -> dict[str, Any]:
     """Type a file of fragments, write `{id, node_type, confidence, classifier}` a line, and return counts.
 
-    Answers of an LLM are kept below the root as they arrive, so a killed command asks nothing twice.
-
-    Returns:
-        `fragments`, `out`, `classifiers` and `types` (fragments by name), and `llm` (`llm_report`, or null).
+    Counts are `fragments`, `out`, `classifiers` and `types` (fragments by name), and `llm` (`llm_report`, or
+    null). Answers of an LLM are kept below the root as they arrive, so that a killed command asks nothing
+    twice.
 
     Raises:
         WrongInput: A file, the classifier or its settings cannot be used; nothing was asked.
@@ -90,15 +89,10 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
 def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> dict[str, Any]:
     """Return how a classifier agrees with people, and the cost and accuracy of each hybrid threshold.
 
-    An LLM is asked about every fragment, whatever the threshold, so that the table is measured.
-
-    Returns:
-        `classifier`, the keys of `agreement`, `thresholds` (`threshold_table`), `measured` (false if the
-        accuracies are expected from `SKILLERY_LLM_ACCURACY`), and `llm` (`llm_report`, or null).
-
-    Raises:
-        WrongInput: The file, the classifier or its settings cannot be used; nothing was asked.
-        LlmDenied: The server denies access, or has no such model.
+    The keys are `classifier`, those of `agreement`, `thresholds` (`threshold_table`), `measured` (false if
+    the accuracies are expected from `SKILLERY_LLM_ACCURACY`), and `llm` (`llm_report`, or null). An LLM is
+    asked about every fragment, whatever the threshold, so that the table is measured. Errors are those of
+    `classify_file`.
     """
     llm = llm_options(settings, require_kind(classifier))
     labelled, local = read_gold(gold), local_classifier()

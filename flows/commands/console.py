@@ -44,8 +44,8 @@ Report = Callable[[int, int], None]
 def progress(verb: str, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
     """Show progress on stderr, and yield a function to call with the steps done and their total.
 
-    On a terminal it is a bar. Elsewhere a job of less than 5 seconds prints nothing, and a longer one a line
-    such as `answered 120 of 1000` every 5 seconds, where `verb` is `answered`.
+    A terminal shows a bar. Elsewhere a job of more than 5 seconds prints a line such as `answered 120 of
+    1000` every 5 seconds, where `verb` is `answered`.
     """
     if sys.stderr.isatty():
         with Progress(console=Console(stderr=True), transient=True) as bar:

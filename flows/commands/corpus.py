@@ -32,12 +32,8 @@ def served_look_alikes(root: Root, threshold: float, out: Path | None) -> dict[s
 
     Args:
         root: The root that serves them.
-        threshold: The cosine similarity from which two skills look alike, in (0, 1].
+        threshold: The cosine similarity from which two skills look alike, in (0, 1], else `WrongInput`.
         out: A Parquet file for all pairs, or None.
-
-    Raises:
-        WrongInput: The threshold is out of its range.
-        NotPublished: Nothing is served.
     """
     if not 0 < threshold <= 1:
         msg = f"--threshold is {threshold}: choose one above 0 and at most 1"
@@ -73,10 +69,8 @@ def _matrix(column: pa.ChunkedArray) -> Vectors:
 def compare_corpora(a: str, b: str) -> dict[str, Any]:
     """Compare two corpora by SkillFlow's measures of structure (section 4.3, figure 2).
 
-    Each corpus is a root, a Parquet file or JSON lines. Documents without text are only counted.
-
-    Raises:
-        WrongInput: One is none of these, or holds no document.
+    Each corpus is a root, a Parquet file or JSON lines, else `WrongInput`. Documents without text are only
+    counted.
     """
     corpus_a, corpus_b = load_corpus(a), load_corpus(b)
     without_text = {"without_text_a": corpus_a.without_text, "without_text_b": corpus_b.without_text}
@@ -88,9 +82,7 @@ def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[s
 
     Raises:
         WrongInput: `out` has another suffix than `.svg`, `.png` or `.pdf`, or cannot be written.
-        UnknownDocument: Neither a served document nor an alias of one has this id.
-        Withheld: The class of its licence withholds its text.
-        NotPublished: Nothing is served.
+        UnknownDocument, Withheld, NotPublished: As `ServedIndex.document`.
         TerminalError: matplotlib is not installed.
     """
     form = out.suffix.lower().removeprefix(".")

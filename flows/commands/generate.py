@@ -35,8 +35,8 @@ _LONGEST_DISTRACTORS = 8192  # tokens of three skills
 def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) -> dict[str, Any]:
     """Write requests with evidence about served skills to a folder, and return what came of it.
 
-    The folder gets `queries/` with a file a skill, and from all files there `documents.jsonl` and
-    `queries.jsonl`. What is there is kept: a rerun, or one for more skills, asks about the others alone.
+    The folder gets `queries/` with a file for each skill, and from all of them `documents.jsonl` and
+    `queries.jsonl`. A rerun, or one for more skills, asks only about skills without a file.
 
     Args:
         root: What it serves; answers are kept below it.
@@ -50,9 +50,9 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
         (by reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that cost.
 
     Raises:
-        WrongInput: No language model is set up, or the folder cannot be used; nothing has been asked then.
+        WrongInput: No language model is set up, or the folder cannot be used; nothing was asked.
         NotPublished: Nothing is served.
-        LlmDenied: The server lets nobody in, or has no such model.
+        LlmDenied: The server denies access, or has no such model.
     """
     llm = _llm(settings, _LONGEST_REQUESTS)
     if "llm_concurrency" not in settings.model_fields_set:
@@ -82,9 +82,9 @@ def grow_distractors(
 ) -> dict[str, Any]:
     """Write distractors of every relevant skill of a bench, and return what came of it.
 
-    The folder gets `distractors/` with a file a skill, and from all files there `distractors.jsonl`, which
-    `evaluate routing --documents` takes beside the bench's own. What is there is kept: a rerun asks about the
-    other skills alone.
+    The folder gets `distractors/` with a file for each skill, and from all of them `distractors.jsonl`, which
+    `evaluate routing --documents` takes beside the bench's own. A rerun asks only about skills without a
+    file.
 
     Args:
         root: Answers are kept below it.
@@ -96,11 +96,7 @@ def grow_distractors(
 
     Returns:
         `out`, `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of the
-        whole folder; the rest as `grow_paging_bench`.
-
-    Raises:
-        WrongInput: No language model is set up, or a file or the folder cannot be used; nothing is asked.
-        LlmDenied: The server lets nobody in, or has no such model.
+        whole folder; the rest, and errors, as `grow_paging_bench`.
     """
     llm = _llm(settings, _LONGEST_DISTRACTORS)
     tasks = _tasks_of(queries, qrels)

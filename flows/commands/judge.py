@@ -24,11 +24,7 @@ from tasks.parse.classify.options import LlmOptions
 
 
 def require_speaker(name: str, settings: Settings) -> tuple[Speaker, LlmOptions | None]:
-    """Return who judges, and how the LLM is asked if it judges.
-
-    Raises:
-        WrongInput: There is no such judge, or an LLM is to judge and none is set up.
-    """
+    """Return who judges, and how the LLM is asked if it judges; raise `WrongInput` if that cannot be."""
     speakers: dict[str, Speaker] = {"evidence": "evidence", "llm": "llm", "both": "both"}
     if name not in speakers:
         msg = f"--judge {name!r} is not known: choose one of {', '.join(speakers)}"
@@ -66,7 +62,7 @@ def judge_paging(
         root: The root below which answers are kept.
         llm: How the LLM is asked; None: only evidence judges.
         speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
-        measured: Outcomes with their contexts, one a query.
+        measured: Outcomes with their contexts, one for each query.
         queries: The queries, in the order of the outcomes.
         labels: Labels of people on some of the same contexts.
 
@@ -76,8 +72,7 @@ def judge_paging(
         and `llm` (what was asked, and what that cost).
 
     Raises:
-        LlmDenied: The server denies access, or has no such model.
-        NothingJudged: The LLM judged nothing.
+        LlmDenied, NothingJudged: As `judge_measured`.
     """
     if llm is None:
         return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}

@@ -155,10 +155,8 @@ def register_alert(block: str) -> str:
     """Register an automation that notifies a block when a run of a deployment tagged `skillery` fails.
 
     `block` is a notification block as `type/name`, e.g. `slack-webhook/skillery`. An automation that exists
-    is updated. Returns `created` or `updated`.
-
-    Raises:
-        WrongInput: There is no server, or it has no such block.
+    is updated. Returns `created` or `updated`; raises `WrongInput` if there is no server, or it has no such
+    block.
     """
     from prefect.client.orchestration import get_client  # noqa: PLC0415 (Prefect: only this command asks it)
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415

@@ -71,8 +71,7 @@ def _by_licence_class(root: Root) -> dict[str, int]:
 def examine_root(root: Root) -> dict[str, Any]:
     """Repair what can be repaired; return the findings, whether all are repaired, and what is served.
 
-    Raises:
-        Locked: Another run writes to the root; its unfinished work must not be repaired.
+    Another run that writes to the root raises `Locked`: its unfinished work must not be repaired.
     """
     with writer_lock(root):
         findings = examine(root)
@@ -99,13 +98,10 @@ def export_root(
 
     Args:
         root: The root.
-        out: A folder that is empty or does not exist yet.
+        out: A folder that is empty or does not exist yet, else `WrongInput`.
         form: `parquet`, `jsonl` or `folder`.
         licences: The classes of licences to export.
         policy: The class of each licence: the fields of a `LicencePolicy`.
-
-    Raises:
-        WrongInput: `out` holds something, or a class is not known.
     """
     classes, now = LicencePolicy(**policy), datetime.now(UTC)
     form_ = cast(Format, form)
@@ -113,23 +109,13 @@ def export_root(
 
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:
-    """Forget a document or a repository and return what was removed.
-
-    Raises:
-        UnknownDocument: No document has this id or lies below it.
-        Locked: Another run writes to the root.
-    """
+    """Forget a document or a repository (else `UnknownDocument`) and return what was removed."""
     with writer_lock(root):
         return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
 
 
 def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:
-    """Serve an earlier version again; return what is served, what was served, and all versions.
-
-    Raises:
-        WrongInput: There is no such version.
-        Locked: Another run writes to the root; it may be about to publish.
-    """
+    """Serve an earlier version again; return what is served, what was, and all versions."""
     with writer_lock(root):
         was, now = roll_back(root, version)
         kept = published_versions(root)

@@ -49,30 +49,19 @@ _METHODS = ("facets", "full", "nodes", "skillpager", "chunks")
 
 @dataclass(frozen=True, slots=True)
 class PagingWishes:
-    """What to measure of paging.
+    """What to measure of paging."""
 
-    Args:
-        documents: JSON lines `{doc_id, content}`.
-        queries: JSON lines of requests with evidence.
-        methods: Names of methods, or the single name `all`; None: a selection.
-        budgets: Budgets as `page` takes them; None: each method's own limit.
-        report: A folder for `paging.md`, `paging.parquet` (a row a query and setting) and, if matplotlib is
-            installed, `paging.png`. A report measures every method, at its own budgets.
-        judge: `evidence`, `llm` or `both`.
-        labels: JSON lines `{query_id, method, budget, sufficient}` of people.
-        probes: A root or Parquet file with a corpus, whose long documents are probed too.
-        rerank: Measure the default method again with an LLM as its reranker; not for reports.
-    """
-
-    documents: Path
-    queries: Path
-    methods: Sequence[str] | None = None
-    budgets: Sequence[float] | None = None
+    documents: Path  # JSON lines `{doc_id, content}`
+    queries: Path  # JSON lines of requests with evidence
+    methods: Sequence[str] | None = None  # names of methods, or the single name `all`; None: a selection
+    budgets: Sequence[float] | None = None  # budgets as `page` takes them; None: each method's own limit
+    # A folder for `paging.md`, `paging.parquet` (a row a query and setting) and, if matplotlib is installed,
+    # `paging.png`. A report measures every method, at its own budgets.
     report: Path | None = None
-    judge: str = "evidence"
-    labels: Path | None = None
-    probes: str | None = None
-    rerank: bool = False
+    judge: str = "evidence"  # `evidence`, `llm` or `both`
+    labels: Path | None = None  # JSON lines `{query_id, method, budget, sufficient}` of people
+    probes: str | None = None  # a root or Parquet file with a corpus, whose long documents are probed too
+    rerank: bool = False  # measure the default method again with an LLM as its reranker; not for reports
 
     def settings(self) -> list[Setting]:
         """Return the methods and budgets to measure; raises `WrongInput` if one cannot be used."""
@@ -99,8 +88,8 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     Returns:
-        `methods` (a row a method and budget) and `judge` (`judge_paging`); `probes` (such rows) if probes
-        were wanted; with a report also `contests`, `held_out` and `report`, the files written.
+        `methods` (a row for each method and budget) and `judge` (`judge_paging`); `probes` (such rows) if
+        wanted; with a report also `contests`, `held_out` and `report`, the files written.
 
     Raises:
         WrongInput: A file, an option or the folder cannot be used; nothing was encoded.

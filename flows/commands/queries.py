@@ -51,11 +51,7 @@ def require_page_options(methods: list[str], budgets: list[float | None]) -> Non
 
 
 def search_filters(kinds: list[str] | None, licences: list[str] | None, sources: list[str] | None) -> Filters:
-    """Return which skills may be found.
-
-    Raises:
-        WrongInput: A kind is neither `skill` nor `mcp-server`.
-    """
+    """Return which skills may be found; raise `WrongInput` if a kind is neither `skill` nor `mcp-server`."""
     if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
         msg = f"--kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
         raise WrongInput(msg)
@@ -73,11 +69,8 @@ def search_batch(
 ) -> None:
     """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
-    The answer to a line that cannot be answered is a line with its `error`.
-
-    Raises:
-        WrongInput: Only one of the files is given, one cannot be used, or a line has a wrong form; no line
-            was answered.
+    A line that cannot be answered is answered by its `error`. `WrongInput` says that only one of the files is
+    given, that one cannot be used, or that a line has a wrong form; no line was answered then.
     """
 
     def answer(line: Line) -> Line:
@@ -177,12 +170,9 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 @contextmanager
 def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
-    """Yield a reranker that asks the LLM and keeps its answers below the root.
+    """Yield a reranker that asks the LLM, which must be set up, and keeps its answers below the root.
 
     If the LLM gave no answer for some pages, stderr says so at the end; those pages are not reranked.
-
-    Raises:
-        WrongInput: No LLM is set up, or the package that asks it is not installed.
     """
     options = llm_options(settings, "llm")
     assert options is not None  # noqa: S101 - None is for `local`

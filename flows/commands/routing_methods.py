@@ -51,10 +51,9 @@ def skillflow(
 ) -> Staged:
     """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
 
-    `kept` encodes the skills and keeps their vectors; `encoder` encodes the queries.
-
-    Raises:
-        WrongInput: No stage is left, one keeps more than the one before it, or a prompt cannot be read.
+    `kept` encodes the skills and keeps their vectors; `encoder` encodes the queries. Settings that leave no
+    stage raise `WrongInput`, and so do stages that keep more than the one before, and prompts that cannot be
+    read.
     """
     rules = prompts_of(flow)
     writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm)
@@ -71,11 +70,7 @@ def skillflow(
 
 
 def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root) -> Staged:
-    """Return SkillRouter's stages, and keep the vectors of skills below the root.
-
-    Raises:
-        ModelMismatch: A model cannot be loaded.
-    """
+    """Return SkillRouter's stages, and keep the vectors of skills below the root."""
     model = LastTokenEncoder(router.encoder)
     kept = KeptEncoder(model, root)
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
@@ -166,12 +161,7 @@ class Methods:
         self._flow: FlowLlm | None = None
 
     def method(self, name: str) -> RoutingMethod:
-        """Return a method with its index built.
-
-        Raises:
-            ModelMismatch: A model that it needs cannot be loaded.
-            WrongInput: Its settings cannot be used.
-        """
+        """Return a method with its index built; raise an error if what it needs cannot be used."""
         if name == "skillflow":
             return staged(self._skillflow())
         if name == "skillrouter":

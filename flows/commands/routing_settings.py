@@ -104,11 +104,7 @@ def _variable(name: str) -> str:
 
 
 def prompts_of(flow: SkillFlowSettings) -> dict[str, str | None]:
-    """Return the user's prompts by their purpose, None for the default one.
-
-    Raises:
-        WrongInput: A file cannot be read, or is blank.
-    """
+    """Return the user's prompts by purpose, None for the default; a blank or missing file is refused."""
     names = ("dense", "shallow", "deep", "relevant", "specific")
     return {name: _prompt(getattr(flow, f"{name}_prompt")) for name in names}
 

@@ -36,7 +36,7 @@ _CARD, _BASIS = "training.json", "basis.json"
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command was told: corpora, where models go, queries at most, a cross-encoder, chance."""
+    """The options of the command: corpora, where models go, queries at most, a cross-encoder, the seed."""
 
     corpora: Sequence[Path]
     out: Path
@@ -50,20 +50,15 @@ def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, A
 
     The folder gets `encoder/`, a sentence-transformers model that `SKILLERY_ENCODER` can name; `pairs.jsonl`,
     each query with its negatives and where they were found; with a reranker `reranker/`; and, last,
-    `training.json`, which is what is returned. A run that was cut off goes on from its last checkpoint when
-    it is started again in the same way; one that is done is not done again.
-
-    Args:
-        root: Exports and vectors are kept below it.
-        settings: The base encoder.
-        wishes: What to train with, and where to.
+    `training.json`, which is what is returned. A run that was cut off goes on from its last checkpoint; one
+    that is done is not done again.
 
     Returns:
         `out`, `encoder`, `base`, `material` (counts of skills, queries, negatives by source and false ones by
         layer), `training` (updates, seconds, tokens, tokens_per_second, first and last loss), `scorer`
-        (weights of the listwise scorer of the router's parts), `reranker` (as `training`, or null),
-        `methods` and `contests` on held-out skills, and `helps`: whether the router ranks them better with
-        the trained encoder than with the base.
+        (weights of the listwise scorer of the router's parts), `reranker` (as `training`, or null), `methods`
+        and `contests` on held-out skills, and `helps`: whether the router ranks them better with the trained
+        encoder than with the base.
 
     Raises:
         WrongInput: A package is missing, a corpus cannot be read or is too small, or the folder holds another
@@ -163,7 +158,7 @@ def _basis(
 
 
 def _require_same(folder: Root, basis: dict[str, Any], out: Path) -> dict[str, Any] | None:
-    """Return what a training of this basis came to, None where it is not done."""
+    """Return what a finished training of this basis came to; None: it is not done."""
     known = folder.read_json(_BASIS)
     if known is None:
         if any(out.iterdir()):

@@ -81,7 +81,7 @@ def gather(
     pairs: int,
     seed: int,
 ) -> Material:
-    """Return what is trained with, made from a corpus.
+    """Return the material of a training, made from a corpus.
 
     Args:
         skills: In an order that does not change.

@@ -61,7 +61,7 @@ class KeptEncoder:
         self._vectors, self._states = vectors_of(root, encoder.card), kept_states(root, encoder.card)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector a text, float32 of shape `(len(texts), dimension)`.
+        """Return one unit vector for each text, float32 of shape `(len(texts), dimension)`.
 
         Raises:
             StorageError: What is kept is damaged; the message names the file, which may be deleted.
@@ -74,11 +74,7 @@ class KeptEncoder:
         return vectors
 
     def encode_states(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
-        """Return what `encode` does, and each text's packed states, empty where the encoder has none.
-
-        Raises:
-            StorageError: As `encode`.
-        """
+        """Return what `encode` does, and each text's packed states, empty if the encoder has none."""
         hashes = [text_hash(text) for text in texts]
         by_hash = dict(zip(hashes, texts, strict=True))
         keys = list(by_hash)

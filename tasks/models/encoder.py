@@ -60,15 +60,12 @@ def load_encoder(folder: str) -> OnnxEncoder:
 class OnnxEncoder:
     """Encodes texts with an exported sentence encoder; implements IndexEncoder, PartEncoder and StateEncoder.
 
-    Texts longer than the model's window are cut into windows, whose unit vectors are averaged and
-    normalised again.
+    Texts longer than the model's window are cut into windows, whose unit vectors are averaged and normalised
+    again.
 
     Args:
-        folder: An export as `tasks.models.onnx_export` writes it.
-        threads: Batches encoded at a time, each on a thread of its own; None means as many as cores.
-
-    Raises:
-        ModelMismatch: As `card_of`.
+        folder: An export as `tasks.models.onnx_export` writes it, else `ModelMismatch`.
+        threads: Batches encoded at a time, each on its own thread; None means as many as cores.
     """
 
     def __init__(self, folder: Path, *, threads: int | None = None) -> None:
@@ -105,10 +102,7 @@ class OnnxEncoder:
         return self._encoded(texts, self._pooled)[0]
 
     def encode_states(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
-        """Return what `encode` does, and each text's states, packed; none of a model they are not kept of.
-
-        Both come out of one pass.
-        """
+        """Return what `encode` does, and each text's packed states, none of other models, from one pass."""
         if self.card["name"] != STATE_MODEL:
             return self.encode(texts), [b""] * len(texts)
         return self._encoded(texts, self._pooled_and_packed)

@@ -30,9 +30,9 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 def exported_encoder(models: Path, name: str, precision: str = "float32") -> Path:
-    """Return the folder of an encoder's ONNX export below `models`, exporting it where it is not there.
+    """Return the folder of an encoder's ONNX export below `models`; if it is missing, export it.
 
-    The export runs in a process of its own, so that torch's memory is given back.
+    The export runs in its own process, so that torch's memory is given back.
 
     Args:
         models: Folder of exports.
@@ -75,11 +75,7 @@ def _ensure(target: Path, arguments: list[str], what: str) -> None:
 
 
 def resolve(name: str) -> tuple[str, str]:
-    """Return where a model's weights are (a folder, else the hub id) and their SHA-256 ("" if unknown).
-
-    Raises:
-        ModelMismatch: Packaged weights have another SHA-256 than expected.
-    """
+    """Return where a model's weights are (a folder, else the hub id) and their SHA-256 ("" if unknown)."""
     if Path(name).is_dir():
         return name, _weights_hash(Path(name))
     package, folder, expected = PACKAGED.get(name, ("", "", ""))
@@ -143,8 +139,8 @@ def _old_pooling(config: dict[str, object]) -> str:
 def quantise(export: Path, target: Path) -> None:
     """Write an export with int8 weights (dynamic: activations are scaled as they come) to a new folder.
 
-    Weights are scaled by channel and kept within seven bits, which processors without VNNI instructions
-    need so that sums do not overflow. Its card's revision says that the vectors are others.
+    Weights are scaled by channel and kept within seven bits: without VNNI instructions, sums of eight
+    overflow. The card's revision says that the vectors are others.
 
     Raises:
         ModelMismatch: `export` holds no exported encoder.

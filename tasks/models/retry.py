@@ -82,9 +82,7 @@ def retrying(
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the wait that a server asks for, in seconds from 0 to `LONGEST_WAIT`.
-
-    None: it asks for none, or what it says cannot be read.
+    """Return the wait that a server asks for, in seconds up to `LONGEST_WAIT`; None: none can be read.
 
     Args:
         headers: `retry-after-ms` is read first, then `retry-after`, which is in seconds or an HTTP date.

@@ -39,10 +39,9 @@ def packaged_projection() -> Vectors:
 
 
 def pack(texts: Sequence[Vectors]) -> list[bytes]:
-    """Return texts' states as bytes: two dimensions a byte, a row for every two tokens.
+    """Return texts' states as bytes: two dimensions in a byte, a row for every two tokens.
 
-    Args:
-        texts: The states of each text's tokens in order, shape `(tokens, 384)`; may be none.
+    `texts` are the states of each text's tokens in order, shape `(tokens, 384)`.
     """
     sizes = [len(states) for states in texts]
     ends = np.cumsum([0, *(-(-size // GROUP) for size in sizes)])
@@ -71,11 +70,7 @@ def unpack(packed: bytes) -> Vectors:
 
 
 def unpack_all(texts: Sequence[bytes]) -> list[Vectors]:
-    """Return what `unpack` does of each text.
-
-    Raises:
-        ValueError: The bytes of one are no whole number of states.
-    """
+    """Return what `unpack` does of each text."""
     require_packed(len(packed) for packed in texts)
     size = packaged_projection().shape[1] // 2
     ends = np.cumsum([len(packed) // size for packed in texts])[:-1]

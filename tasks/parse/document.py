@@ -28,12 +28,9 @@ def parse_document(doc_id: str, body: str, *, classifier: Classifier, tokenizer:
 def parse_documents(
     bodies: Mapping[str, str], *, classifier: Classifier, tokenizer: Tokenizer
 ) -> ParsedDocuments:
-    """Return the nodes of documents; each node's `text` is `body[start:end]`, its `node_id` `doc_id#ordinal`.
+    """Return the nodes of documents, canonical text by doc_id, whose fragments are all typed at once.
 
-    Args:
-        bodies: Canonical text by doc_id.
-        classifier: Types the fragments of all documents at once, each between its neighbours.
-        tokenizer: Counts `n_tokens`.
+    Each node's `text` is `body[start:end]`, its `node_id` `doc_id#ordinal`.
     """
     fragments = {doc_id: segment(body).fragments for doc_id, body in bodies.items()}
     owners = [doc_id for doc_id, own in fragments.items() for _ in own]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -47,7 +48,7 @@ def refine_batch(
     raw: Root | None = None,
     near: NearLimits | None = None,
 ) -> dict[str, int]:
-    """Refine a batch of the plan; stage what is kept, its texts' signatures, and what is dropped.
+    """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
     Args:
         root: Where the corpus lies.
@@ -55,31 +56,35 @@ def refine_batch(
         run_id: The run that refines.
         limits: The filters' thresholds.
         raw: The root of the raw parts; None: `root`.
-        near: What will count as a near-duplicate; the defaults of `NearLimits` where None.
+        near: What will count as a near-duplicate; None: the defaults of `NearLimits`.
 
     Returns:
-        How many documents were kept and how many dropped, by reason.
+        The number of documents kept, and of those dropped by reason.
     """
-    documents = _raw_documents(raw or root, read_batch(root, raw_parts))
-    # Together, texts are scanned in a fraction of the time.
-    risks = scan_all([decode(document.content or b"")[0] for document, _, _ in documents])
-    results = [
-        refine_document(
-            document, fetched_at=fetched_at, first_seen_at=first_seen_at, limits=limits, risks=found
-        )
-        for (document, fetched_at, first_seen_at), found in zip(documents, risks, strict=True)
-    ]
-    # Only the refined body tells a text that comes again under another id and another head.
-    forgotten = Forgotten.load(raw or root)
-    results = [(drop_forgotten(forgotten, r) or r) if isinstance(r, Document) else r for r in results]
-    kept = [r for r in results if isinstance(r, Document)]
-    dropped = [r for r in results if isinstance(r, Dropped)]
+    raw = raw or root
+    documents = _raw_documents(raw, read_batch(root, raw_parts))
+    results = list(_refined(documents, limits, Forgotten.load(raw)))
+    kept = [result for result in results if isinstance(result, Document)]
+    dropped = [result for result in results if isinstance(result, Dropped)]
     name = f"{batch_name(raw_parts)}.parquet"
     frame = to_frame(kept, DOCUMENTS, run_id=run_id, schema_version=SCHEMA_VERSION)
     write_frame(root, f"{STAGED}/{name}", frame, DOCUMENTS)
     write_frame(root, f"{STAGED_SIGNATURES}/{name}", _signed(frame, near or NearLimits()), SIGNATURES)
     write_frame(root, f"{STAGED_DROPPED}/{name}", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
     return {"kept": len(kept), **Counter(d.reason for d in dropped)}
+
+
+def _refined(
+    documents: list[tuple[RawDocument, datetime, datetime]], limits: FilterLimits, forgotten: Forgotten
+) -> Iterator[Document | Dropped]:
+    # Scanned together, texts take a fraction of the time.
+    risks = scan_all([decode(raw.content or b"")[0] for raw, _, _ in documents])
+    for (raw, fetched, first_seen), found in zip(documents, risks, strict=True):
+        result = refine_document(
+            raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, risks=found
+        )
+        # A forgotten text may come back under another id and front matter: only its refined body tells.
+        yield (drop_forgotten(forgotten, result) or result) if isinstance(result, Document) else result
 
 
 def _signed(documents: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
@@ -95,18 +100,19 @@ def _raw_documents(root: Root, wanted: pl.DataFrame) -> list[tuple[RawDocument, 
         frame = read_frame(root, str(part), RAW_DOCUMENTS)
         wanted_rows = frame.filter(pl.col("doc_id").is_in(list(first_seen))).to_dicts()
         if absent := first_seen.keys() - {r["doc_id"] for r in wanted_rows}:
-            msg = (
-                f"{root.at(str(part))} lacks {len(absent)} documents it should hold, {min(absent)} among them"
-            )
+            lacking = f"lacks {len(absent)} documents it should hold, {min(absent)} among them"
+            msg = f"{root.at(str(part))} {lacking}"
             raise StorageError(msg)
         found += [(_raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in wanted_rows]
     return found
 
 
 def _raw_document(row: dict[str, Any]) -> RawDocument:
-    values = {k: v for k, v in row.items() if k not in _BARE}
-    values["tags"] = tuple(row["tags"] or ())
-    values["findings"] = tuple(Finding(**f) for f in row["findings"] or ())
-    values["licence_files"] = tuple(LicenceFile(**f) for f in row["licence_files"] or ())
-    values["files"] = None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"])
-    return RawDocument(**values)
+    given = {
+        **{key: value for key, value in row.items() if key not in _BARE},
+        "tags": tuple(row["tags"] or ()),
+        "findings": tuple(Finding(**f) for f in row["findings"] or ()),
+        "licence_files": tuple(LicenceFile(**f) for f in row["licence_files"] or ()),
+        "files": None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"]),
+    }
+    return RawDocument(**given)

@@ -11,8 +11,14 @@ from storage.root import Root
 from storage.schemas import DOCUMENTS
 
 
+def read_staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
+    """Return the rows of all Parquet files below a folder of this run."""
+    frames = [read_frame(root, file, schema) for file in root.files(folder, ".parquet")]
+    return pl.concat([pl.DataFrame(schema=schema), *frames])
+
+
 def light_documents(root: Root, folder: str, columns: Collection[str]) -> pl.DataFrame:
-    """Return columns of every document below a folder, none of them text, and the `file` it lies in."""
+    """Return columns of all documents below a folder, in the order given, and the `file` each lies in."""
     schema = pl.Schema({name: DOCUMENTS[name] for name in DOCUMENTS if name in columns})
     frames = [
         read_frame(root, file, DOCUMENTS, list(columns)).with_columns(file=pl.lit(file))
@@ -22,11 +28,11 @@ def light_documents(root: Root, folder: str, columns: Collection[str]) -> pl.Dat
 
 
 def read_bodies(root: Root, where: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield texts, columns body and those of `where` but file, a frame a file; each text once.
+    """Yield the texts wanted, a frame a file: the column body and those of `where` except file.
 
     Args:
         root: Where the files lie.
-        where: Column body_hash (unique) says which texts are wanted, file where each of them lies.
+        where: Columns body_hash (unique) and file, which holds the text.
     """
     for (file,), wanted in where.group_by("file", maintain_order=True):
         held = read_frame(root, str(file), DOCUMENTS, ("body", "body_hash")).unique("body_hash")

@@ -1,8 +1,9 @@
-"""One raw file to one document, or to a drop with its reason."""
+"""One raw file becomes one document, or a drop with its reason."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
 from datetime import datetime
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
@@ -20,12 +21,15 @@ from tasks.refine.filters import (
     too_risky,
     too_short,
 )
-from tasks.refine.frontmatter.parts import Parts, server_parts, skill_parts
-from tasks.refine.licences.resolve import Licence, resolve_licence
+from tasks.refine.frontmatter.parts import server_parts, skill_parts
+from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.scan import scan
 from tasks.refine.text.decode import decode
 from tasks.refine.text.findings import finding
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
+
+# The fields that a document takes over unchanged from its raw document.
+_CARRIED = {f.name for f in fields(RawDocument)} & {f.name for f in fields(Document)} - {"findings"}
 
 
 def body_hash(body: str) -> str:
@@ -34,17 +38,10 @@ def body_hash(body: str) -> str:
 
 
 def content_hash(name: str, description: str, body: str) -> str:
-    """Return the SHA-256 of name, description and body as hexadecimal.
-
-    Each part is preceded by its UTF-8 length as eight bytes, big-endian, so that no two triples of texts give
-    the same input.
-    """
-    digest = hashlib.sha256()
-    for part in (name, description, body):
-        encoded = part.encode()
-        digest.update(len(encoded).to_bytes(8, "big"))
-        digest.update(encoded)
-    return digest.hexdigest()
+    """Return the SHA-256 of name, description and body as hexadecimal."""
+    encoded = [part.encode() for part in (name, description, body)]
+    # Its length stands before each part: else text moved from one part to the next would give the same hash.
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()
 
 
 def refine_document(
@@ -55,34 +52,46 @@ def refine_document(
     limits: FilterLimits | None = None,
     risks: tuple[Finding, ...] | None = None,
 ) -> Document | Dropped:
-    """Refine one file: decode, take apart, redact, filter, find its licence, language and risks.
+    """Refine one file: decode, split, redact and filter it; find its licence, language and risks.
 
-    It never raises on any content. Name and description are inferred where the front matter lacks them. Risks
-    are those of the whole text as fetched. The crawler's findings come first. Of an `mcp-server` the content
-    is a JSON object with what its list says; the filters on bodies let it pass, however short.
+    No content raises an error. Name and description are inferred where the front matter lacks them. Risks are
+    those of the whole text as fetched. The content of an `mcp-server` is a JSON object from a registry; the
+    filters on bodies do not apply to it.
 
     Args:
-        raw: The file as fetched; `content` None where it was over the crawler's limit.
-        fetched_at: When this content was fetched.
-        first_seen_at: When any version of this document was first seen.
-        limits: The filters' thresholds; the defaults of `Limits` where None.
-        risks: Those of its text, where many texts were scanned together; None: it is scanned here.
+        raw: The file as fetched; `content` is None if it was over the crawler's limit.
+        fetched_at: Time when this content was fetched.
+        first_seen_at: Time when any version of this document was first seen.
+        limits: The filters' thresholds; None: the defaults.
+        risks: The risks of its text, if it was scanned already; None scans it.
     """
-    limits = limits or FilterLimits()
-    unreadable = too_large(raw.content, raw.size) or empty(raw.content or b"")
+    limits, content = limits or FilterLimits(), raw.content or b""
+    text, on_bytes = decode(content)
+    unreadable = too_large(raw.content, raw.size) or empty(content)
+    unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
     if unreadable:
         return _dropped(raw, unreadable)
-    text, on_bytes = decode(raw.content or b"")
-    binary = not_text(text, max_control_share=limits.max_control_share)
-    if binary:
-        return _dropped(raw, binary)
     parts = (server_parts if raw.kind == "mcp-server" else skill_parts)(raw, text)
     if parts is None:
         return _dropped(raw, ("not_text", "what was listed of this server is no JSON object"))
     language = language_of(parts.body, parts.description, min_confidence=limits.min_language_confidence)
     licence = resolve_licence(raw, parts.declared_licence)
-    found = scan(text) if risks is None else risks
-    document = _assembled(raw, parts, language, licence, on_bytes, found, fetched_at, first_seen_at)
+    document = Document(
+        **{name: getattr(raw, name) for name in _CARRIED},
+        name=parts.name,
+        description=parts.description,
+        body=parts.body,
+        inferred=parts.inferred,
+        body_hash=body_hash(parts.body),
+        content_hash=content_hash(parts.name, parts.description, parts.body),
+        language=language.code,
+        licence=licence.licence,
+        licence_rule=licence.rule,
+        findings=(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
+        risks=scan(text) if risks is None else risks,
+        fetched_at=fetched_at,
+        first_seen_at=first_seen_at,
+    )
     unfit = _unfit(document, language, limits)
     return _dropped(raw, unfit, document.content_hash) if unfit else document
 
@@ -92,8 +101,13 @@ def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = N
     return Dropped(raw.doc_id, raw.source, reason, detail, rule=f"refine.{reason}", content_hash=content)
 
 
+def _on_language(language: Language) -> tuple[Finding, ...]:
+    told = language.code or language.letters < MIN_LETTERS
+    return () if told else (finding("language.undetermined"),)
+
+
 def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verdict:
-    """Return the first reason to drop a document: what it lacks, then what it is, then policies."""
+    """Return the first reason to drop a document: by its text, then its licence, then its risks."""
     told, body = "" if "description" in document.inferred else document.description, document.body
     on_text = None
     if document.kind != "mcp-server":
@@ -103,49 +117,3 @@ def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verd
         on_text = on_text or no_language(language, min_confidence=limits.min_language_confidence)
     refused = licence_refused(document.licence, limits.drop_licences, limits.policy)
     return on_text or refused or too_risky(document.risks, limits.drop_risks)
-
-
-def _assembled(
-    raw: RawDocument,
-    parts: Parts,
-    language: Language,
-    licence: Licence,
-    on_bytes: tuple[Finding, ...],
-    risks: tuple[Finding, ...],
-    fetched_at: datetime,
-    first_seen_at: datetime,
-) -> Document:
-    told = language.code or language.letters < MIN_LETTERS
-    untold = () if told else (finding("language.undetermined"),)
-    return Document(
-        doc_id=raw.doc_id,
-        kind=raw.kind,
-        name=parts.name,
-        description=parts.description,
-        body=parts.body,
-        inferred=parts.inferred,
-        body_hash=body_hash(parts.body),
-        content_hash=content_hash(parts.name, parts.description, parts.body),
-        raw_hash=raw.raw_hash,
-        source=raw.source,
-        repo=raw.repo,
-        repo_id=raw.repo_id,
-        ref=raw.ref,
-        commit=raw.commit,
-        tree_sha=raw.tree_sha,
-        path=raw.path,
-        url=raw.url,
-        author=raw.author,
-        stars=raw.stars,
-        category=raw.category,
-        tags=raw.tags,
-        language=language.code,
-        files=raw.files,
-        licence=licence.licence,
-        licence_rule=licence.rule,
-        licence_files=raw.licence_files,
-        findings=(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *untold),
-        risks=risks,
-        fetched_at=fetched_at,
-        first_seen_at=first_seen_at,
-    )

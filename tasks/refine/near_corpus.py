@@ -1,4 +1,4 @@
-"""Folds the corpus' near-duplicate texts, with what earlier nights found out about them."""
+"""Folds the corpus' near-duplicate texts, with the signatures and comparisons that earlier runs stored."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from storage.parquet import read_frame
 from storage.root import Root
 from storage.state import SIGNATURES, compared_table, signatures_table
-from tasks.refine.corpus_files import read_bodies
+from tasks.refine.corpus_files import read_bodies, read_staged
 from tasks.refine.duplicates.minhash import BANDS, Bands, SignatureRule, signatures
 from tasks.refine.duplicates.near import Index, NearFolds, NearLimits, Similarities, near_folds
 from tasks.refine.duplicates.shingles import SHINGLE_RULE, Hashes, shingle_sets
@@ -22,10 +21,10 @@ NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Fl
 
 
 def near_texts(root: Root, texts: pl.DataFrame, limits: NearLimits) -> pl.DataFrame:
-    """Return which texts fold onto which; what was not known of them is computed and kept below the root.
+    """Return which texts fold onto which; store new signatures and comparisons below the root.
 
     Args:
-        root: Where signatures and comparisons of earlier nights lie, and the files that hold the texts.
+        root: Holds the stored signatures and comparisons, and the files with the texts.
         texts: Columns body_hash (unique) and file, a row a text, best rank first.
         limits: What counts as near.
 
@@ -48,41 +47,38 @@ def near_texts(root: Root, texts: pl.DataFrame, limits: NearLimits) -> pl.DataFr
 
 
 def nearest(root: Root, gone: pl.Series, held: pl.Series, threshold: float) -> pl.DataFrame:
-    """Return for each text gone (body_hash) the held text most like it (other), where one is near."""
+    """Return for each text gone (body_hash) the most similar text held (other), where one is near."""
     near = compared_table(root).read().filter(pl.col("similarity") >= threshold)
-    both = pl.concat([
-        near.select("body_hash", "other", "similarity"),
-        near.select(body_hash="other", other="body_hash", similarity="similarity"),
-    ])  # fmt: skip
+    near = near.select("body_hash", "other", "similarity")
+    # A pair is stored once; either of its texts may be the one that is gone.
+    both = pl.concat([near, near.select(body_hash="other", other="body_hash", similarity="similarity")])
     likely = both.filter(pl.col("body_hash").is_in(gone.implode()), pl.col("other").is_in(held.implode()))
     best = likely.sort("similarity", "other", descending=[True, False])
     return best.unique("body_hash", keep="first", maintain_order=True).select("body_hash", "other")
 
 
 def forget_texts(root: Root, held: pl.Series) -> None:
-    """Forget what is known of texts that the corpus holds no more; `held` are the hashes of those it does."""
-    table = signatures_table(root)
+    """Delete signatures and comparisons of texts that are not among those held (body hashes)."""
+    table, compared = signatures_table(root), compared_table(root)
     known = table.read(columns=["body_hash"])["body_hash"]
     gone = known.filter(~known.is_in(held.implode()))
     if gone.is_empty():
         return
-    compared = compared_table(root)
     rows = compared.read()
-    over = rows.filter(pl.any_horizontal(pl.col("body_hash", "other").is_in(gone.implode())))
-    keys = over["body_hash"].unique()
-    left = rows.join(over, on=["body_hash", "other"], how="anti")
-    compared.replace(keys.to_list(), left.filter(pl.col("body_hash").is_in(keys.implode())))
+    over = pl.any_horizontal(pl.col("body_hash", "other").is_in(gone.implode()))
+    keys = rows.filter(over)["body_hash"].unique()
+    compared.replace(keys.to_list(), rows.filter(~over, pl.col("body_hash").is_in(keys.implode())))
     table.replace(gone.to_list(), pl.DataFrame(schema=SIGNATURES))
 
 
 def _signed(root: Root, texts: pl.DataFrame, rule: SignatureRule) -> pl.DataFrame:
-    """Return the signature of every text, in their order, after computing those that are missing."""
+    """Return the signature of every text, in their order; compute and store the missing ones."""
     table = signatures_table(root)
     held = table.read().filter(pl.col("rule") == rule.name)
-    staged = _staged_signatures(root).filter(pl.col("rule") == rule.name)
+    staged = read_staged(root, STAGED_SIGNATURES, SIGNATURES).unique("body_hash", maintain_order=True)
+    staged = staged.filter(pl.col("rule") == rule.name)
     fresh = staged.join(held, on="body_hash", how="anti").join(texts, on="body_hash", how="semi")
-    known = pl.concat([held, fresh])
-    missing = texts.join(known, on="body_hash", how="anti")
+    missing = texts.join(pl.concat([held, fresh]), on="body_hash", how="anti")
     made = [
         frame.select("body_hash", rule=pl.lit(rule.name)).hstack(signatures(frame["body"], rule))
         for frame in read_bodies(root, missing.select("body_hash", "file"))
@@ -90,12 +86,6 @@ def _signed(root: Root, texts: pl.DataFrame, rule: SignatureRule) -> pl.DataFram
     new = pl.concat([fresh, *made])
     table.replace(new["body_hash"].to_list(), new)
     return texts.select("body_hash").join(pl.concat([held, new]), on="body_hash", maintain_order="left")
-
-
-def _staged_signatures(root: Root) -> pl.DataFrame:
-    """Return the signatures that were made with the batches of this run, one a text."""
-    frames = [read_frame(root, f, SIGNATURES) for f in root.files(STAGED_SIGNATURES, ".parquet")]
-    return pl.concat([pl.DataFrame(schema=SIGNATURES), *frames]).unique("body_hash", maintain_order=True)
 
 
 def _matrix(signed: pl.DataFrame) -> Bands:
@@ -113,11 +103,10 @@ def _sets(root: Root, texts: pl.DataFrame, wanted: Index) -> dict[int, Hashes]:
 
 
 def _numbered(compared: pl.DataFrame, hashes: pl.Series) -> tuple[Index, Similarities]:
-    """Return pairs of texts that are both there as numbers, better first, and their similarity."""
+    """Return pairs of texts that are both in `hashes`, as places there, better first; and similarities."""
     numbers = pl.DataFrame({"hash": hashes}).with_row_index("number").cast({"number": pl.Int64})
-    found = compared.join(numbers, left_on="body_hash", right_on="hash").join(
-        numbers, left_on="other", right_on="hash", suffix="_other"
-    )
+    found = compared.join(numbers, left_on="body_hash", right_on="hash")
+    found = found.join(numbers, left_on="other", right_on="hash", suffix="_other")
     pairs = found.select("number", "number_other").to_numpy().reshape(-1, 2)
     return np.sort(pairs, axis=1), found["similarity"].to_numpy()
 

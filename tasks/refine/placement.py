@@ -1,4 +1,4 @@
-"""Placement of staged documents in their partitions, with a bounded number in memory."""
+"""Placement of staged documents in their partitions, with at most 200 MB of them in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from tasks.refine.plan import STAGED
 
 SORTED = "state/staged/sorted"
 _MAX_BYTES = 200_000_000
-Partitioned = dict[int, set[str]]
 
 
 class Arrivals:
-    """Staged documents by the partition they belong to; what does not fit in memory is sorted into files."""
+    """Staged documents by partition; those that do not fit into memory lie in files sorted by partition."""
 
     def __init__(self, root: Root) -> None:
         self._root, self._written = root, defaultdict[int, list[str]](list)
@@ -54,30 +53,30 @@ class Arrivals:
 
 
 def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str]) -> None:
-    """Make the corpus and the copies beside it hold what they should; arrivals first, departures after.
+    """Update the tables of the corpus and of the copies beside it.
 
     Args:
         root: The root, with staged documents.
-        replaced: Documents that leave the corpus, or come to it from what is staged.
-        moved: Documents that a copy becomes, or that become a copy, unchanged.
-        copies: Documents that are copies now; all others of the corpus survive.
+        replaced: Ids that leave the tables, or whose staged document is put there.
+        moved: Ids that change tables with their document unchanged.
+        copies: Ids that are copies now.
     """
     documents, folded, arrivals = documents_table(root), folded_table(root), Arrivals(root)
     replacing, moving = _by_partition(replaced), _by_partition(moved)
-    all_copies = frozenset(copies)
     for partition in sorted(replacing.keys() | moving.keys()):
         rows = arrivals.of(partition)
         if moving[partition]:
             held = pl.concat([documents.read([partition]), folded.read([partition])]).unique("doc_id")
             rows = pl.concat([rows, held.filter(pl.col("doc_id").is_in(list(moving[partition])))])
         ids = replacing[partition] | moving[partition]
-        beside = ids & all_copies
+        beside = ids.intersection(copies)
+        # A document enters one table before it leaves the other, in case this run is killed in between.
         folded.replace(beside, rows.filter(pl.col("doc_id").is_in(list(beside))))
         documents.replace(ids, rows.filter(~pl.col("doc_id").is_in(list(beside))))
         folded.replace(ids - beside, rows.clear())
 
 
-def _by_partition(doc_ids: Collection[str]) -> Partitioned:
+def _by_partition(doc_ids: Collection[str]) -> dict[int, set[str]]:
     found = defaultdict[int, set[str]](set)
     for doc_id in doc_ids:
         found[partition_of(doc_id)].add(doc_id)

@@ -1,10 +1,9 @@
-"""The plan of refine: which documents have to be refined, from digests alone."""
+"""The plan of refine: which documents are to be refined, found by comparing digests."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -21,19 +20,16 @@ STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
     "state/staged/kept", "state/staged/dropped", "state/staged/signatures"
 )  # fmt: skip
 PARTS_PER_BATCH = 10
-# `action` is `refine` (new, changed, or refined by other rules before), `remove` (no source has it any
-# more under this id), `lose` (since this run another source's copy counts, named in `lost_to_source`) or
-# `forget` (a source that held it has it no more, another's copy counts).
-_PLAN: dict[str, Any] = {
-    **SEEN, "action": pl.String, "lost_to": pl.String, "lost_to_source": pl.String,
-}  # fmt: skip
-PLAN = pl.Schema(_PLAN)
+# `action` is `refine` (new, changed, or refined by other rules), `remove` (no source has this id any more),
+# `lose` (the copy of `lost_to_source` counts since this run) or `forget` (this source has it no more, but
+# another source's copy counts).
+PLAN = pl.Schema(SEEN | dict.fromkeys(("action", "lost_to", "lost_to_source"), pl.String))
 _PLAN_FILE, _BATCHES = "state/plans/refine.parquet", "state/plans/refine"
 
 
 @dataclass(frozen=True, slots=True)
 class RefinePlan:
-    """What refine is to do: raw parts in batches, and how many documents need what."""
+    """The raw parts to refine in batches, and numbers of documents to refine, gone and unchanged."""
 
     batches: list[list[str]]
     todo: int
@@ -42,14 +38,13 @@ class RefinePlan:
 
 
 def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
-    """Write the plan of this run and return it; a document as it was, refined by the same rules, is left."""
+    """Write and return this run's plan; unchanged documents refined by the same rules are not in it."""
     seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
     if forgotten:
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    rules = hashlib.sha256(repr((STAGE_VERSION, rule_digests(), limits)).encode()).hexdigest()[:12]
-    found = pl.concat_str(pl.lit(f"{rules}:"), "digest")
+    found = pl.concat_str(pl.lit(f"{digest_of_rules(limits)}:"), "digest")
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))
     winners, lost = seen.filter("kept"), seen.filter(~pl.col("kept"))
@@ -68,29 +63,31 @@ def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
     return RefinePlan(batches, todo.height, gone["doc_id"].n_unique(), winners.height - todo.height)
 
 
+def digest_of_rules(limits: FilterLimits) -> str:
+    """Return 12 hexadecimal digits that change with the stage's version, its rules or the filters' limits."""
+    # The class had this name when digests were first stored: another would refine every document again.
+    stated = repr(limits).replace(type(limits).__name__, "Limits", 1)
+    return hashlib.sha256(f"({STAGE_VERSION!r}, {rule_digests()!r}, {stated})".encode()).hexdigest()[:12]
+
+
 def _write_batches(root: Root, todo: pl.DataFrame) -> list[list[str]]:
-    """Write each batch's share of the plan: a batch that read all of it would make time quadratic."""
-    parts = sorted(todo["raw_part"].unique())
-    batches = [parts[i : i + PARTS_PER_BATCH] for i in range(0, len(parts), PARTS_PER_BATCH)]
+    """Write each batch's rows to a file of its own: if each read the whole plan, time were quadratic."""
     of_part = {str(part): rows for (part,), rows in todo.group_by("raw_part", maintain_order=True)}
+    parts = sorted(of_part)
+    batches = [parts[i : i + PARTS_PER_BATCH] for i in range(0, len(parts), PARTS_PER_BATCH)]
     for batch in batches:
-        write_frame(
-            root, f"{_BATCHES}/{batch_name(batch)}.parquet", pl.concat([of_part[p] for p in batch]), PLAN
-        )
+        rows = pl.concat([of_part[part] for part in batch])
+        write_frame(root, f"{_BATCHES}/{batch_name(batch)}.parquet", rows, PLAN)
     return batches
 
 
 def batch_name(raw_parts: list[str]) -> str:
-    """Return the name of a batch's files: 16 hexadecimal digits that depend on its raw parts alone."""
+    """Return the name of a batch's files: 16 hexadecimal digits made of its raw parts' names."""
     return hashlib.sha256("\n".join(raw_parts).encode()).hexdigest()[:16]
 
 
 def read_batch(root: Root, raw_parts: list[str]) -> pl.DataFrame:
-    """Return what this run's plan wants of one of its batches: documents to refine.
-
-    Raises:
-        StorageError: The plan has no such batch.
-    """
+    """Return the plan's rows of a batch; raise `StorageError` if the plan has no such batch."""
     return read_frame(root, f"{_BATCHES}/{batch_name(raw_parts)}.parquet", PLAN)
 
 

@@ -1,4 +1,4 @@
-"""The rules that refine goes by, each by a digest: when one changes, documents are refined anew."""
+"""The rules that refine applies, each by a digest: when one changes, documents are refined again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks.refine.text.rules import rules_text
 
 @functools.cache
 def rule_digests() -> dict[str, str]:
-    """Return 12 hexadecimal digits by kind of rule, those that lie in data and that of boilerplate."""
+    """Return a digest of 12 hexadecimal digits for each kind of rule."""
     boilerplate = repr([(rule.name, rule.where, rule.pattern.pattern, rule.pattern.flags) for rule in RULES])
     return {
         "risk rules": rules_digest(),

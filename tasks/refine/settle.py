@@ -1,4 +1,4 @@
-"""Settles the corpus after a run: folds duplicates, retires documents, records what was dropped."""
+"""Settles the corpus after a run: folds duplicates, retires documents, records drops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from datetime import datetime
 
 import polars as pl
 
-from storage.parquet import read_frame
 from storage.partitions import PartitionedTable, partition_of
 from storage.root import Root
 from storage.schemas import DROPPED
@@ -20,7 +19,7 @@ from storage.state import (
     folded_table,
     refined_table,
 )
-from tasks.refine.corpus_files import light_documents
+from tasks.refine.corpus_files import light_documents, read_staged
 from tasks.refine.duplicates.exact import fold, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.near_corpus import forget_texts, near_texts, nearest
@@ -33,16 +32,13 @@ _ROW = ("doc_id", "survivor", "kind")
 def desired_aliases(
     known: pl.DataFrame, verdict: pl.DataFrame, gone: pl.DataFrame, again: Collection[str]
 ) -> pl.DataFrame:
-    """Return the aliases there should be.
+    """Return the aliases that should exist: columns doc_id (unique), survivor and kind.
 
     Args:
-        known: Aliases until now; all but those of copies stay while their id names no document.
+        known: The present aliases. Those of copies are made anew; others stay while their id has no document.
         verdict: Columns doc_id, body_hash and survivor of every document of the corpus and every copy.
         gone: Columns doc_id and body_hash of documents that leave the corpus now.
         again: Documents that a source holds now, whether they are kept or dropped.
-
-    Returns:
-        Columns doc_id (unique), survivor and kind (`folded`, `retired` or what was known).
     """
     copies = verdict.filter(pl.col("survivor") != pl.col("doc_id"))
     texts = verdict.select("body_hash", "survivor").unique("body_hash")
@@ -59,7 +55,7 @@ def desired_aliases(
 def write_aliases(
     table: PartitionedTable, desired: pl.DataFrame, now: datetime, *, but: Collection[str] = ()
 ) -> None:
-    """Make the table hold what is desired; a row that stays keeps its `since`, an id among `but` its row."""
+    """Make the table hold the desired aliases; equal ones keep their `since`, ids in `but` their row."""
     known = table.read()
     new = desired.join(known, on=_ROW, how="anti")
     over = known.join(desired, on=_ROW, how="anti")
@@ -74,24 +70,23 @@ _LIGHT = (
 
 
 def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = None) -> dict[str, int]:
-    """Put staged documents in place, fold duplicates, retire what is gone; return what the corpus is.
+    """Put staged documents in place, fold duplicates and retire documents that no source has any more.
 
-    A copy stays beside the corpus and returns to it when its survivor goes. A run that dies in here is done
-    again by the next one, with the same result: first the verdicts on what is replaced are called pending,
-    last they are given; nothing leaves one table before it is in the other; what is known of texts that are
-    gone is forgotten when all else is done.
+    A copy stays beside the corpus and returns to it when its survivor goes. If this run is killed, the next
+    one repeats it with the same result: verdicts are `pending` from the first step to the last; a document
+    enters one table before it leaves the other; signatures of lost texts are deleted at the end.
 
     Args:
         root: The root, with a plan and staged documents.
         run_id: The run that settles.
-        now: When it does.
-        near: What counts as a near-duplicate; the defaults of `NearLimits` where None.
+        now: Its time.
+        near: What counts as a near-duplicate; None: the defaults of `NearLimits`.
 
     Returns:
-        `documents`, and each reason with the number of documents that are dropped for it now.
+        `documents`: the corpus' size; then for each reason how many documents are dropped for it now.
     """
     plan, limits = read_plan(root), near or NearLimits()
-    staged, dropped = _light(root, STAGED), _staged_dropped(root)
+    staged, dropped = _light(root, STAGED), read_staged(root, STAGED_DROPPED, DROPPED)
     again = set(plan.filter(pl.col("action") == "refine")["doc_id"])
     replaced = again | set(plan.filter(pl.col("action") == "remove")["doc_id"])
     served, beside = _light(root, documents_table(root).folder), _light(root, folded_table(root).folder)
@@ -103,11 +98,12 @@ def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = 
     was_folded, now_folded = set(beside["doc_id"]), set(folded["doc_id"])
     newly = folded.filter(~pl.col("doc_id").is_in(list(was_folded - replaced)))
     _record_verdicts(root, plan, _pending(plan))
-    _record_dropped(root, run_id, [dropped, _duplicates(newly), _departures(plan)])
+    rows = pl.concat([dropped, _duplicates(newly), _departures(plan)], how="diagonal_relaxed")
+    append_dropped(root, run_id, rows.with_columns(run_id=pl.lit(run_id)).select(DROPPED.names()))
     gone = held.join(_retired(plan), on="doc_id", how="semi")
-    aliases, like = aliases_table(root), _as_their_like(root, gone, texts, limits)
+    aliases, like = aliases_table(root), _with_nearest_text(root, gone, texts, limits)
     desired = desired_aliases(aliases.read(), verdict, like, again)
-    # An id that returns and, were this run to die, goes again leads where it led until it is placed.
+    # The alias of a returning id stays until its document is in place: this run may be killed before that.
     write_aliases(aliases, desired, now, but=again)
     both = set(served["doc_id"]) & was_folded
     moved = ((was_folded ^ now_folded) | both) - replaced
@@ -129,24 +125,13 @@ def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:
 
 
 def _light(root: Root, folder: str) -> pl.DataFrame:
-    """Return what folding looks at; an MCP server's body is but its description, so it folds with nothing."""
-    is_text = pl.col("kind") == "skill"
+    """Return the columns that folding reads; a server's body is only its description: it has no body_hash."""
     frame = light_documents(root, folder, _LIGHT)
-    return frame.with_columns(body_hash=pl.when(is_text).then("body_hash"))
+    return frame.with_columns(body_hash=pl.when(pl.col("kind") == "skill").then("body_hash"))
 
 
-def _staged_dropped(root: Root) -> pl.DataFrame:
-    frames = [read_frame(root, f, DROPPED) for f in root.files(STAGED_DROPPED, ".parquet")]
-    return pl.concat([pl.DataFrame(schema=DROPPED), *frames])
-
-
-def _record_dropped(root: Root, run_id: str, frames: list[pl.DataFrame]) -> None:
-    rows = pl.concat([pl.DataFrame(schema=DROPPED), *frames], how="diagonal_relaxed")
-    append_dropped(root, run_id, rows.with_columns(run_id=pl.lit(run_id)).select(DROPPED.names()))
-
-
-def _as_their_like(root: Root, gone: pl.DataFrame, texts: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
-    """Return documents that are gone, those whose text is gone too with the text that is most like it."""
+def _with_nearest_text(root: Root, gone: pl.DataFrame, texts: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
+    """Return documents that are gone; one whose text is gone too gets the hash of the most similar text."""
     lost = gone.join(texts, on="body_hash", how="anti")["body_hash"].drop_nulls()
     if lost.is_empty():
         return gone
@@ -156,23 +141,23 @@ def _as_their_like(root: Root, gone: pl.DataFrame, texts: pl.DataFrame, near: Ne
 
 
 def _retired(plan: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of what no source has any more, in whatever letter case."""
+    """Return the rows of documents that no source has any more under an id of any letter case."""
     lost = plan.filter(pl.col("action") == "lose")
     return plan.filter(pl.col("action") == "remove").join(lost, on=["doc_id", "source"], how="anti")
 
 
 def _duplicates(newly: pl.DataFrame) -> pl.DataFrame:
-    exact = pl.col("reason") == "duplicate"
+    exact = pl.when(pl.col("reason") == "duplicate")
     similar = pl.format("word 5-shingle Jaccard {} to its survivor", pl.col("similarity").round(3))
     return newly.select(
         "doc_id", "source", "content_hash", "reason", "similarity", lost_to="survivor",
-        rule=pl.when(exact).then(pl.lit("refine.exact")).otherwise(pl.lit("refine.near")),
-        detail=pl.when(exact).then(pl.lit("same body")).otherwise(similar),
+        rule=exact.then(pl.lit("refine.exact")).otherwise(pl.lit("refine.near")),
+        detail=exact.then(pl.lit("same body")).otherwise(similar),
     )  # fmt: skip
 
 
 def _departures(plan: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each document that no source has any more, or that another source's copy now beats."""
+    """Return a row for each document that no source has any more, or that lost to another source's copy."""
     removed = _retired(plan).select(
         "doc_id", "source", reason=pl.lit("retired"), rule=pl.lit("refine.retired"),
         detail=pl.lit("its source was read to its end without it"),
@@ -185,22 +170,21 @@ def _departures(plan: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pending(plan: pl.DataFrame) -> pl.DataFrame:
-    """Return verdicts that the next run, should this one die, takes for none."""
+    """Return verdicts with no digest: if this run is killed, the next one plans these documents again."""
     replaced = plan.filter(pl.col("action").is_in(["refine", "remove"])).select("doc_id", "source")
     return replaced.with_columns(digest=pl.lit(""), outcome=pl.lit("pending"))
 
 
 def _verdicts(plan: pl.DataFrame, staged: pl.DataFrame, dropped: pl.DataFrame) -> pl.DataFrame:
-    outcomes = pl.concat([
-        staged.select("doc_id", outcome=pl.lit("kept")), dropped.select("doc_id", outcome="reason")
-    ])  # fmt: skip
+    kept = staged.select("doc_id", outcome=pl.lit("kept"))
+    outcomes = pl.concat([kept, dropped.select("doc_id", outcome="reason")])
     done = plan.filter(pl.col("action") == "refine").join(outcomes, on="doc_id")
     lost = plan.filter(pl.col("action") == "lose").with_columns(outcome=pl.lit("other_source"))
     return pl.concat([done.select(REFINED.names()), lost.select(REFINED.names())])
 
 
 def _record_verdicts(root: Root, plan: pl.DataFrame, verdicts: pl.DataFrame) -> None:
-    """Replace the verdicts on the plan's documents, source by source."""
+    """Replace the verdicts on the plan's documents; those from other sources stay."""
     table, ids = refined_table(root), set(plan["doc_id"])
     held = table.read({partition_of(doc_id) for doc_id in ids}).filter(pl.col("doc_id").is_in(list(ids)))
     others = held.join(plan, on=["doc_id", "source"], how="anti")

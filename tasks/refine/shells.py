@@ -22,7 +22,7 @@ from tasks.refine.workers import run_in
 
 @task(name="plan-refine", cache_policy=NO_CACHE)
 def plan_refining(root: str, *, limits: dict[str, Any]) -> dict[str, Any]:
-    """Decide which documents are to be refined; `limits` are the fields of `Limits`."""
+    """Decide which documents are to be refined; `limits` are the fields of `FilterLimits`."""
     return asdict(plan_refine(Root(root), limits_from(limits)))
 
 
@@ -30,19 +30,14 @@ def plan_refining(root: str, *, limits: dict[str, Any]) -> dict[str, Any]:
 def refine_raw_parts(
     root: str, raw_parts: list[str], given: dict[str, Any], executor: Executor | None = None
 ) -> dict[str, int]:
-    """Refine the documents of a few raw parts.
-
-    `given` holds run_id, the fields of `limits` and `near`, and raw, the root of the parts (None: the same).
-    """
+    """Refine a batch; `given`: run_id, fields of `limits` and `near`, and raw, the parts' root or None."""
     limits, near = limits_from(given["limits"]), NearLimits(**given["near"])
-    places = {"root": Root(root), "raw": Root(given["raw"] or root)}
-    batch = partial(
-        refine_batch, raw_parts=raw_parts, run_id=given["run_id"], limits=limits, near=near, **places
-    )
-    return run_in(executor, batch)
+    raw = Root(given["raw"] or root)
+    batch = partial(refine_batch, Root(root), raw_parts, run_id=given["run_id"], limits=limits)
+    return run_in(executor, partial(batch, raw=raw, near=near))
 
 
 @task(name="settle-corpus", cache_policy=NO_CACHE)
 def settle_corpus(root: str, *, run_id: str, now: datetime, near: dict[str, Any]) -> dict[str, int]:
-    """Fold duplicates, retire what is gone, put the corpus in place; `near` are fields of `NearLimits`."""
+    """Fold duplicates, retire lost documents, update the corpus; `near`: the fields of `NearLimits`."""
     return settle(Root(root), run_id=run_id, now=now, near=NearLimits(**near))

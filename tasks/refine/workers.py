@@ -1,4 +1,4 @@
-"""Worker processes that refine batches in parallel, because refining is Python and fills one core."""
+"""Worker processes that refine batches in parallel: refining is Python code and fills one core."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import TypeVar
 from storage.errors import StorageError
 
 T = TypeVar("T")
-# A process takes two seconds to load what refining needs; so many batches take longer.
+# A process takes 2 s to load what refining needs; from so many batches on they take longer.
 WORTH_IT = 4
 
 
 @contextmanager
 def batch_processes(batches: int, workers: int | None) -> Iterator[Executor | None]:
-    """Lend processes to run batches in, or None where these few are done sooner without.
+    """Lend processes to run batches in, or None if few batches are done sooner without.
 
-    The processes end with the one that lends them, however it ends, once Python has a turn in them. They
-    are started anew: what is forked from a process with threads may wait for a lock for ever.
+    The processes end when their parent does, in whatever way.
 
     Args:
-        batches: How many are to be run.
-        workers: How many processes; None: as many as this one has cores.
+        batches: Number of batches to run.
+        workers: Number of processes; None: one for each core of this process.
     """
     count = workers or _cores()
     if count < 2 or batches < WORTH_IT:
         yield None
         return
+    # Not forked: the fork of a process with threads may wait for a lock for ever.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(min(count, batches), mp_context=context, initializer=_end_with_parent)
     try:
@@ -43,10 +43,10 @@ def batch_processes(batches: int, workers: int | None) -> Iterator[Executor | No
 
 
 def run_in(executor: Executor | None, work: Callable[[], T]) -> T:
-    """Return what `work` returns, done by the executor where there is one.
+    """Return what `work` returns, run by the executor if there is one.
 
     Raises:
-        StorageError: The process that did it was ended from outside; other errors are those of `work`.
+        StorageError: The worker process was killed; other errors are those of `work`.
     """
     if executor is None:
         return work()
@@ -62,7 +62,7 @@ def _cores() -> int:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it has ended: nobody would wait for what it writes."""
+    """End this process when its parent has ended: nobody waits for its results then."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_wait_and_leave, args=(parent.sentinel,), daemon=True).start()

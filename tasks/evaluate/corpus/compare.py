@@ -21,17 +21,15 @@ SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One measure in corpora A and B.
+    """One measure in corpora A and B; None if a side has no document of which it is known.
 
     Attributes:
-        measure: A field of `tasks.refine.structure.Quality`, or `any_…`, which is 1 where it is above 0.
-        n_a: Documents of A for which it is known; `n_b` the same for B.
-        median_a: None where it is known of none; likewise the next three.
-        u: Mann and Whitney's U of A, None where either side knows none.
-        p: Two-sided, None likewise.
-        p_adjusted: The same by Holm and Bonferroni over all measures compared.
-        effect: Cliff's delta, 2 U / (n_a n_b) - 1: 1 where every document of A is above every one of B,
-            -1 the other way round, 0 for no tendency.
+        measure: A field of `tasks.refine.structure.Quality`, or `any_…`, which is 1 if the field is above 0.
+        n_a, n_b: Documents of which it is known.
+        u, p: Mann and Whitney's U of A, and its two-sided p-value.
+        p_adjusted: `p` by Holm and Bonferroni over all measures compared.
+        effect: Cliff's delta, 2 U / (n_a n_b) - 1: 1 if every document of A is above every one of B, -1 if
+            every one is below, 0 for no tendency.
     """
 
     measure: str
@@ -92,15 +90,11 @@ def _adjusted(contrasts: Sequence[Contrast]) -> list[Contrast]:
 
 
 def compare(a: pl.DataFrame, b: pl.DataFrame) -> Comparison:
-    """Compare every structural measure of two corpora.
+    """Compare every structural measure of two corpora (columns: `tasks.refine.structure.QUALITY`).
 
     Two-sided Mann-Whitney U tests (Mann and Whitney 1947), adjusted by Holm-Bonferroni over all measures that
-    both know, as SkillFlow's figure 2. A measure of the bundle counts only where the bundle is known. The
-    test takes documents as independent: fold copies first.
-
-    Args:
-        a: One row a document, `tasks.refine.structure.QUALITY`'s columns.
-        b: The same of the other corpus.
+    both know, as in SkillFlow's figure 2. Measures of the bundle count only documents whose bundle is known.
+    The test takes documents as independent: fold copies first.
     """
     whole_a, whole_b = _with_shares(a), _with_shares(b)
     contrasts = [_contrast(m, whole_a[m], whole_b[m]) for m in (*MEASURES, *SHARES)]

@@ -18,11 +18,10 @@ _MAX_PAIRS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class LookAlikes:
-    """What of a corpus looks alike.
+    """The skills of a corpus that look alike.
 
-    `pairs` has columns doc_id, other (of which doc_id comes first by name) and similarity, the most similar
-    first; `truncated` says that they were cut off at a million; `groups` are the skills that a chain of pairs
-    connects, the largest group first, ids in order.
+    `pairs` has columns doc_id, other and similarity, the most similar first; `truncated` tells whether they
+    were cut off at a million; `groups` are the skills that pairs connect, the largest first, ids in order.
     """
 
     documents: int
@@ -32,14 +31,9 @@ class LookAlikes:
 
 
 def look_alikes(doc_ids: list[str], vectors: Vectors, *, threshold: float) -> LookAlikes:
-    """Find all pairs of skills whose vectors have a cosine similarity of at least the threshold.
+    """Find all pairs of skills whose unit vectors, shape (n, d), have a cosine of at least `threshold`.
 
-    Exact: every pair is compared. Takes time quadratic in the skills, memory linear.
-
-    Args:
-        doc_ids: A name a row, each once.
-        vectors: Shape (n, d), unit length.
-        threshold: Above 0, at most 1.
+    Every pair is compared: time is quadratic in the skills, memory linear. `threshold` is above 0, at most 1.
     """
     order = sorted(range(len(doc_ids)), key=doc_ids.__getitem__)
     names, rows = [doc_ids[at] for at in order], np.ascontiguousarray(vectors[order], np.float32)

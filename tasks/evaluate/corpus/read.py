@@ -124,7 +124,7 @@ def _files(record: dict[str, Any], where: str) -> list[dict[str, Any]] | None:
 class Corpus:
     """The measures of a corpus's documents (`tasks.refine.structure.QUALITY`), and how many have no text.
 
-    An export holds documents without text where their licence keeps it back: they are counted, not measured.
+    An export keeps back the text of some licences: such documents are counted, not measured.
     """
 
     measures: pl.DataFrame
@@ -135,12 +135,11 @@ def load_corpus(spec: str) -> Corpus:
     """Return the quality measures of a corpus's documents, and how many have no text to measure.
 
     Args:
-        spec: A root (its current `documents/`), an export's folder, a Parquet file with doc_id or id and body
-            or content, or a file of JSON lines with the same. `content` is a whole SKILL.md, its bundle
-            unknown; `body` is what an export has, `files` beside it its bundle.
+        spec: A root (its current documents), an export's folder, a Parquet file or JSON lines with doc_id or
+            id, and body or content (a whole SKILL.md, whose bundle is unknown).
 
     Raises:
-        WrongInput: There is nothing of the kind at `spec`, or it holds no document with text.
+        WrongInput: `spec` is none of these, or holds no document with text.
     """
     path = Path(spec).expanduser()
     if not path.exists():
@@ -186,13 +185,10 @@ def _body_of(content: str) -> str:
 
 
 def read_categories(paths: Iterable[Path]) -> dict[str, str]:
-    """Return the category of each skill that has one, by doc_id; of a skill in two corpora the first.
-
-    Args:
-        paths: Corpora as `scan_corpus` takes them; their column or key `category`, if there is one.
+    """Return the category of each skill that has one, by doc_id; the first corpus wins.
 
     Raises:
-        WrongInput: A path is no corpus.
+        WrongInput: A path is no corpus as `scan_corpus` takes it.
     """
     category = pl.col("category").cast(pl.String).str.strip_chars()
     found: dict[str, str] = {}
@@ -205,12 +201,10 @@ def read_categories(paths: Iterable[Path]) -> dict[str, str]:
 def corpus_texts(spec: str) -> dict[str, str]:
     """Return the text of every skill of a corpus by its id, as `paging.bench.prepare` reads it.
 
-    Args:
-        spec: A root (its current `documents/`), a Parquet file or JSON lines with doc_id or id, and content
-            (a whole SKILL.md) or body. A row without text is passed over.
+    `spec` is as for `scan_corpus`; rows without text are left out.
 
     Raises:
-        WrongInput: There is nothing of the kind at `spec`, or it holds no text.
+        WrongInput: `spec` is no corpus, or holds no text.
     """
     path = Path(spec).expanduser()
     if not path.exists():

@@ -22,10 +22,10 @@ def namespace_of(doc_id: str) -> str:
 
 
 def stratified(doc_ids: Iterable[str], count: int, seed: int = SEED) -> list[str]:
-    """Return `count` ids, or all where there are fewer: one of each namespace before a second of any.
+    """Return `count` ids, or all if there are fewer: one of each namespace before a second of any.
 
-    Namespaces come in an order drawn by the seed, and so do the ids of each; a smaller sample is the
-    beginning of a larger one, so that a bench can grow. The order of `doc_ids` does not matter.
+    Namespaces, and the ids of each, come in an order drawn by the seed: a smaller sample is the beginning of
+    a larger one, so that a bench can grow. The order of `doc_ids` does not matter.
     """
     strata: dict[str, list[str]] = {}
     for doc_id in sorted(set(doc_ids)):

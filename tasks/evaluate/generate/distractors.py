@@ -18,14 +18,7 @@ FOLDER = "distractors"
 
 @dataclass(frozen=True, slots=True)
 class SkillDistractors:
-    """What is kept of one relevant skill.
-
-    Args:
-        doc_id: The skill's.
-        distractors: Those that passed every check.
-        failed: Why there are none: `rejected`, `refused` or `too-long`; None: there are some.
-        detail: The failure in words.
-    """
+    """The distractors of one skill, or why there are none: `rejected`, `refused` or `too-long`."""
 
     doc_id: str
     distractors: tuple[Distractor, ...] = ()
@@ -51,8 +44,8 @@ def write_distractors(
 ) -> Growth:
     """Write distractors of each skill that has no file `distractors/<skill>.json` in the folder yet.
 
-    Arguments and errors as `SkillFiles.grow`; `tasks` are what each skill is relevant to, by doc_id, and
-    `sampling` is how answers are drawn.
+    Arguments and errors are those of `SkillFiles.grow`; `tasks` are what each skill is relevant to, by
+    doc_id.
     """
 
     def record(skill: Skill, found: list[Distractor] | Failure) -> dict[str, Any]:
@@ -75,11 +68,7 @@ def write_distractors(
 
 
 def read_distractors(folder: Root) -> list[SkillDistractors]:
-    """Return what the folder keeps of every skill, by doc_id.
-
-    Raises:
-        StorageError: A file is damaged; the message names it.
-    """
+    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file."""
     return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.doc_id)
 
 

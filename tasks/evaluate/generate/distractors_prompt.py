@@ -48,14 +48,14 @@ class Distractor:
 def question_about(
     skill: Skill, tasks: Sequence[str], *, sampling: Sampling, attempt: int, complaint: str | None
 ) -> Question:
-    """Return the question for a skill's distractors; its id is not sent.
+    """Return the question for a skill's distractors, which quotes the skill as data, without its id.
 
     Args:
-        skill: Quoted as data; of a long body the two ends are sent.
+        skill: Of a long body the two ends are sent.
         tasks: What the skill is relevant to; the first three are sent.
         sampling: How the answer is drawn.
-        attempt: Which try, from 0.
-        complaint: What was wrong with the answer before this one.
+        attempt: Number of the try, from 0.
+        complaint: What was wrong with the answer before.
     """
     record = {
         "name": skill.name, "description": skill.description, "body": shortened(skill.body, _BODY),
@@ -67,18 +67,11 @@ def question_about(
 
 
 def checked_distractors(skill: Skill, *, strict: bool) -> Callable[[str], list[Distractor]]:
-    """Return the check of an answer about a skill.
+    """Return the check of an answer about a skill; it raises `Rejected` if no good distractor is left.
 
-    A distractor is of a kind that no other is, has a valid name that neither the skill nor another has, a
-    description, and a body of 150 to 2,500 words that is a copy of neither the skill's nor another's (word
-    5-shingle Jaccard at most 0.5).
-
-    Args:
-        skill: What the answer is about.
-        strict: Whether one bad distractor, or one too few, rejects the answer; if not, the good ones stay.
-
-    Raises:
-        Rejected: By the check: there is no list, or a bad one and `strict`, or no good one.
+    A distractor has a kind and a valid name of its own, a description, and a body of 150 to 2,500 words that
+    is no copy of the skill's or another's (word 5-shingle Jaccard at most 0.5). If `strict`, one bad
+    distractor, or one too few, rejects the answer; if not, the good ones stay.
     """
 
     def check(text: str) -> list[Distractor]:
@@ -116,7 +109,7 @@ def _distractor(entry: object) -> Distractor | None:
 
 
 def _wrong(made: Distractor, skill: Skill, others: Sequence[Distractor]) -> str | None:
-    """Return what is wrong with a distractor, None where nothing is."""
+    """Return what is wrong with a distractor; None: nothing."""
     words = len(made.body.split())
     taken = {skill.name.casefold(), *(other.name for other in others)}
     checks = (

@@ -19,23 +19,15 @@ FOLDER = "queries"
 
 @dataclass(frozen=True, slots=True)
 class SkillRequests:
-    """What is kept of one skill.
+    """The requests about one skill, and the answer they come from."""
 
-    Args:
-        skill: As it was when it was asked about.
-        model: The model asked.
-        queries: The requests that passed every check.
-        rejected: Requests of its last answer that did not, by reason.
-        failed: Why there are none at all: `rejected`, `refused` or `too-long`; None: there are some.
-        detail: The failure in words.
-    """
-
-    skill: Skill
-    model: str
-    queries: tuple[EvidenceQuery, ...] = ()
+    skill: Skill  # as it was when the model was asked
+    model: str  # the model asked
+    queries: tuple[EvidenceQuery, ...] = ()  # the requests that passed every check
+    # Requests of the last answer that did not, by reason.
     rejected: Mapping[str, int] = field(default_factory=dict)
-    failed: str | None = None
-    detail: str = ""
+    failed: str | None = None  # why there are none: `rejected`, `refused` or `too-long`; None: there are some
+    detail: str = ""  # the failure in words
 
 
 def query_line(query: EvidenceQuery) -> dict[str, Any]:
@@ -93,11 +85,7 @@ def write_requests(
 
 
 def read_requests(folder: Root) -> list[SkillRequests]:
-    """Return what the folder keeps of every skill, by doc_id.
-
-    Raises:
-        StorageError: A file is damaged; the message names it.
-    """
+    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file."""
     return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.skill.doc_id)
 
 

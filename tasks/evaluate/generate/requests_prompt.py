@@ -56,13 +56,13 @@ class _Problem(Exception):
 
 
 def question_about(skill: Skill, *, sampling: Sampling, attempt: int, complaint: str | None) -> Question:
-    """Return the question for five requests about a skill; its id is not sent.
+    """Return the question for five requests about a skill, which quotes the skill as data, without its id.
 
     Args:
-        skill: Quoted as data; of a body longer than 60,000 characters the two ends are sent.
+        skill: Of a body longer than 60,000 characters the two ends are sent.
         sampling: How the answer is drawn.
-        attempt: Which try, from 0.
-        complaint: What was wrong with the answer before this one.
+        attempt: Number of the try, from 0.
+        complaint: What was wrong with the answer before.
     """
     body = shortened(skill.body, _BODY)
     record = {"name": skill.name, "description": skill.description, "body": body}
@@ -72,19 +72,12 @@ def question_about(skill: Skill, *, sampling: Sampling, attempt: int, complaint:
 
 
 def checked_requests(skill: Skill, *, strict: bool) -> Callable[[str], CheckedRequests]:
-    """Return the check of an answer about a skill.
+    """Return the check of an answer about a skill; it raises `Rejected` if no good request is left.
 
-    Every passage must be a verbatim part of the body; one that differs in case, white space or punctuation
-    alone is put right. Query ids are `<doc_id>#<number>`, from 1.
-
-    Args:
-        skill: What the answer is about.
-        strict: Whether one bad request rejects the answer; if not, the good ones are kept and the bad ones
-            counted by reason: `malformed`, `breadth`, `query`, `evidence`, `ungrounded`, `telling`, `double`
-            or `missing`.
-
-    Raises:
-        Rejected: By the check: there is no list of requests, or a bad one and `strict`, or no good one.
+    Every passage must be a verbatim part of the body; one that differs only in case, white space or
+    punctuation is put right. Query ids are `<doc_id>#<number>`, from 1. If `strict`, one bad request rejects
+    the answer; if not, bad ones are counted by reason: `malformed`, `breadth`, `query`, `evidence`,
+    `ungrounded`, `telling`, `double` or `missing`.
     """
 
     def check(text: str) -> CheckedRequests:

@@ -102,11 +102,7 @@ class SkillFiles:
         return growth
 
     def read(self, made: Callable[[dict[str, Any]], T]) -> list[T]:
-        """Return what `made` makes of each file's record, by file name.
-
-        Raises:
-            StorageError: A file is damaged; the message names it.
-        """
+        """Return what `made` makes of each record, by file name; a damaged file raises `StorageError`."""
         return [self._read(file, made) for file in self.folder.files(self.name, ".json")]
 
     def _read(self, file: str, made: Callable[[dict[str, Any]], T]) -> T:

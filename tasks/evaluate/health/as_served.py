@@ -37,13 +37,9 @@ def is_shown(index: ServedIndex, doc_id: str) -> bool:
 def ask_probes(index: ServedIndex, probes: Sequence[Probe]) -> Asked:
     """Search for each probe and page its skill; skills whose licence withholds their text are not asked for.
 
-    Args:
-        index: What is served, pinned to one version.
-        probes: Sentences with their skill.
-
     Returns:
         Hit@10 and MRR@10 of the leg `served`; median and 95th percentile of the milliseconds that one answer
-        takes. Nothing where there is nothing to ask.
+        of `index` takes. Nothing if there is nothing to ask.
     """
     asked = [probe for probe in probes if is_shown(index, probe.doc_id)]
     if not asked:

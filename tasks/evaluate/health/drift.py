@@ -28,20 +28,14 @@ Verdict = Literal["new", "steady", "rose", "fell"]
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What an evaluation must reach.
+    """What an evaluation must reach."""
 
-    Args:
-        min_found: Least hit@10 of the legs that answer users, 0 to 1.
-        max_fall: How far, 0 to 1, a measure of quality may lie below the median of other versions; further
-            is a shortcoming where it is beyond chance too.
-        max_ms: Most milliseconds of the 95th percentile of a search; None: any.
-        compared: Other versions that are looked back at.
-    """
-
-    min_found: float = 0.5
+    min_found: float = 0.5  # least hit@10 of the legs that answer users, 0 to 1
+    # How far, 0 to 1, a measure of quality may lie below the median of other versions; further is a
+    # shortcoming where it is beyond chance too.
     max_fall: float = 0.05
-    max_ms: float | None = None
-    compared: int = 7
+    max_ms: float | None = None  # most milliseconds of the 95th percentile of a search; None: any
+    compared: int = 7  # other versions that are looked back at
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def history_row(
 
 
 def served_probes(root: Root, served: Served, *, count: int) -> list[Probe]:
-    """Draw up to `count` probes of a version; where no nodes are served, from the sentences of the corpus."""
+    """Draw up to `count` probes of a version; if no nodes are served, from the sentences of the corpus."""
     skills, nodes = _open(root, served)
     columns = ["node_id", "doc_id", "block", "text"]
     sentences = nodes_table(root).read(columns=columns) if nodes is None else _frame(nodes, columns)
@@ -177,9 +177,9 @@ def served_probes(root: Root, served: Served, *, count: int) -> list[Probe]:
 def probe_index(
     root: Root, served: Served, probes: Sequence[Probe], *, encoder: Encoder
 ) -> list[dict[str, Any]]:
-    """Probe each leg of the served tables; return a row a probe, leg and measure, none without probes.
+    """Probe each leg of the served tables; return a row for each probe, leg and measure.
 
-    Where no nodes are served, only the skills' legs are probed. `encoder` is the one that made the tables.
+    If no nodes are served, only the skills' legs are probed. `encoder` is the one that made the tables.
     """
     if not probes:
         return []

@@ -116,10 +116,7 @@ def _encoder_of(root: Root, served: Served, candidate: Served, encoder: Encoder)
 
 
 def _shared(root: Root, served: Served, candidate: Served) -> pl.DataFrame:
-    """Return doc_id, name and description of the skills whose content is the same in both versions.
-
-    Where these are too few to ask for, of all skills that both versions hold.
-    """
+    """Return doc_id, name and description of skills equal in both versions; if too few, of all in both."""
     columns, db = ["doc_id", "name", "description", "content_hash"], connect(root)
     new, old = (
         pl.DataFrame(open_at(db, SKILLS, version.skills).search().select(columns).to_arrow())
@@ -171,11 +168,7 @@ def _reciprocal(found: Sequence[bool]) -> float:
 def _vector_ranks(
     table: lancedb.table.Table, side: _Side, probes: Sequence[Probe], shared: set[str]
 ) -> list[float]:
-    """Return how well each probe's skill is found by the vectors of its row, or of its other nodes.
-
-    All rows are read once for all probes: an exact search a probe would read them as often as there are
-    probes.
-    """
+    """Return the reciprocal rank of each probe's skill by the vectors of its row, or of its other nodes."""
     own = _best_of_own(table, probes, side.vectors)
     nearer = np.zeros(len(probes), dtype=np.int64)
     doc_of = np.array([p.doc_id for p in probes])

@@ -34,12 +34,12 @@ def render_report(
 
     Args:
         history: Rows of the evaluation history, the evaluation reported among them.
-        evaluated_at: Which of them is reported.
-        drifts: As `drift_of` returns them.
+        evaluated_at: The evaluation reported.
+        drifts: As `drift_of` returns them; `compared` is what it was told.
         fallen: As `shortcomings` returns them.
         misses: Probes whose skill was not found: `sentence`, `doc_id`, `first`.
         pictures: SVG by title; as images they run no script.
-        compared: As `drift_of` was told.
+        compared: How many evaluations the drift compares with.
     """
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 (a report alone needs it)
 
@@ -62,7 +62,7 @@ def render_report(
 
 
 def write_report(root: Root, page: str) -> str:
-    """Put the page in place of the last one and return its file, relative to the root."""
+    """Replace the last page; return its file, relative to the root."""
     root.write(REPORT, page.encode("utf-8", "replace"))
     return REPORT
 

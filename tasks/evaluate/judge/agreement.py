@@ -30,13 +30,10 @@ class Label:
 
 
 def cohen_kappa(a: Sequence[bool], b: Sequence[bool]) -> float | None:
-    """Return `(p_o - p_e) / (1 - p_e)` of two judges (Cohen 1960).
+    """Return `(p_o - p_e) / (1 - p_e)` of two judges with equally many verdicts (Cohen 1960).
 
-    `p_o` is the share of equal verdicts, `p_e` what chance gives judges with these rates of yes. None where
-    there is nothing to tell: no verdicts, or both judges always say the same one thing.
-
-    Raises:
-        ValueError: The two differ in length.
+    `p_o` is the share of equal verdicts, `p_e` what chance gives judges with these rates of yes. None if
+    there are no verdicts, or both judges always say the same one thing.
     """
     if len(a) != len(b):
         msg = f"both judges must judge the same cases, got {len(a)} and {len(b)}"
@@ -51,16 +48,16 @@ def cohen_kappa(a: Sequence[bool], b: Sequence[bool]) -> float | None:
 
 
 def agreement(a: Sequence[bool], b: Sequence[bool], patterns: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return how far two judges agree.
+    """Return how far two judges agree on the same cases, at least one.
 
     Args:
         a: The verdicts of one.
-        b: Of the other, on the same cases; at least one.
-        patterns: How the votes of either were split, by case; None: it does not vote.
+        b: The verdicts of the other.
+        patterns: How the votes of one were split, by case; None: it does not vote.
 
     Returns:
-        `cases`, `raw` (share of equal verdicts), `kappa` (`cohen_kappa`), `only_a` and `only_b` (cases that
-        one alone finds sufficient), and with patterns `by_pattern`, the same of each pattern.
+        `cases`, `raw` (share of equal verdicts), `kappa`, `only_a` and `only_b` (cases that one alone finds
+        sufficient), and with patterns `by_pattern`, the same for each pattern.
     """
     found: dict[str, Any] = {
         "cases": len(a),
@@ -79,10 +76,7 @@ def agreement(a: Sequence[bool], b: Sequence[bool], patterns: Sequence[str] | No
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Return what people said, in order.
-
-    Args:
-        path: Lines `{query_id, method, budget, sufficient}`; `budget` null or left out: the method's own.
+    """Return people's labels, in order, from lines `{query_id, method, budget (or null), sufficient}`.
 
     Raises:
         WrongInput: The file cannot be read or is empty, a field is missing or of the wrong kind, or a context

@@ -57,12 +57,9 @@ class Judged:
 class LlmJudge:
     """Asks a language model three times about each case, and about equal cases once.
 
-    The votes are attempts 0 to 2 of one question, so that each is kept under a key of its own and none is
-    asked for twice. An answer that is no verdict is asked for again, its fault named.
-
-    Args:
-        book: Asks, and keeps the answers.
-        sampling: How answers are drawn; the paper's decoding is deterministic, temperature 0.
+    The votes are attempts 0 to 2 of one question, so that each is kept under its own key and none is asked
+    for twice. An answer that is no verdict is asked for again, its fault named. The paper decodes at
+    temperature 0.
     """
 
     def __init__(self, book: AnswerBook, sampling: Sampling) -> None:
@@ -71,11 +68,7 @@ class LlmJudge:
     def judge(
         self, cases: Sequence[Case], report: Callable[[int, int], None] = lambda _done, _total: None
     ) -> Judged:
-        """Return the verdict on each case.
-
-        Args:
-            cases: What to judge; as many votes at once as the book's endpoint allows.
-            report: Called with the different cases done and their total.
+        """Return the verdict on each case; `report` is called with the different cases done and their total.
 
         Raises:
             LlmDenied: The server lets nobody in, or has no such model.

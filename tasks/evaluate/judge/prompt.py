@@ -32,9 +32,9 @@ def judge_question(
         request: What someone asks.
         context: What a method returned.
         sampling: How the answer is drawn.
-        vote: Which vote, from 0.
-        complaint: What was wrong with the answer before this one.
-        doc_id: The document that the context comes from.
+        vote: Number of the vote, from 0.
+        complaint: What was wrong with the answer before.
+        doc_id: The document of the context.
     """
     record = {"request": request, "excerpt": context}
     asked = "Does the excerpt suffice for the request?"
@@ -43,11 +43,7 @@ def judge_question(
 
 
 def checked_vote(text: str) -> bool:
-    """Return what an answer says.
-
-    Raises:
-        Rejected: It has no JSON object with `sufficient`, or that is neither true nor false.
-    """
+    """Return an answer's verdict; `Rejected`: it has no JSON object with `sufficient`, true or false."""
     value = find_json(text)
     said = value.get("sufficient") if isinstance(value, dict) else None
     verdict = _WORDS.get(said.strip().casefold()) if isinstance(said, str) else said

@@ -35,10 +35,7 @@ def fold_text(text: str) -> str:
 def coverage(context: str, evidence: Sequence[Item]) -> float:
     """Return the share of items of which the context contains a span, both folded by `fold_text`.
 
-    A span without a word character, such as a table's rule, folds to nothing and is in every context.
-
-    Raises:
-        ValueError: There is no evidence.
+    A span without a word character folds to nothing and is in every context. No evidence raises ValueError.
     """
     if not evidence:
         msg = "coverage needs at least one item of evidence"
@@ -95,12 +92,11 @@ def read_located_queries(path: Path) -> list[tuple[str, EvidenceQuery]]:
     """Return the requests in order, each with its `file:line`.
 
     Args:
-        path: Lines `{query_id, doc_id, query, evidence: [{any_of: [span, ...]}, ...]}`, and `breadth` where
-            it is known.
+        path: Lines `{query_id, doc_id, query, evidence: [{any_of: [span, ...]}, ...]}`, and `breadth` if
+            known.
 
     Raises:
-        WrongInput: As `read_documents`, or a query is blank, a request has no evidence, or an item or a span
-            is empty.
+        WrongInput: As `read_documents`, or a query is blank, or evidence, an item or a span is empty.
     """
     queries: dict[str, tuple[str, EvidenceQuery]] = {}
     for where, record in read_lines(path, "{query_id, doc_id, query, evidence}"):

@@ -23,27 +23,20 @@ Confusion = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """Fragments that people have typed, in order.
+    """Fragments that people have typed, in order."""
 
-    Args:
-        fragments: What a classifier is given; the types are no part of it.
-        documents: The document of each, where it is known.
-        node_types: What people said.
-        sure: Whether those who said it were sure.
-    """
-
-    fragments: list[FragmentInContext]
-    documents: list[str | None]
-    node_types: list[str]
-    sure: list[bool]
+    fragments: list[FragmentInContext]  # what a classifier is given; the types are no part of it
+    documents: list[str | None]  # the document of each, where it is known
+    node_types: list[str]  # what people said
+    sure: list[bool]  # whether those who said it were sure
 
 
 def read_gold(path: Path) -> Gold:
     """Return the labelled fragments of a file of JSON lines.
 
     Args:
-        path: Lines as `read_fragments` takes them, with `node_type`, and where known `doc_id` and
-            `agreed_confidence`, or `confidence` where one person alone spoke (`high` or `low`).
+        path: Lines as `read_fragments` takes them, with `node_type`, and if known `doc_id` and
+            `agreed_confidence` (`high` or `low`), or `confidence` if one person spoke alone.
 
     Raises:
         WrongInput: As `read_fragments`; a type is not one of the six; there is no line.
@@ -96,14 +89,14 @@ def macro_f1(table: Confusion) -> float:
 
 
 def calibration(confidences: Sequence[float], right: Sequence[bool]) -> list[dict[str, float]]:
-    """Return the bins of a reliability diagram: 10 of equal width, those without answers left out.
+    """Return the bins of a reliability diagram, 10 of equal width, without those that have no answer.
 
     Args:
         confidences: In [0, 1]; one on an edge belongs to the bin above it, 1 to the last.
         right: Whether each answer is what people said.
 
     Returns:
-        `from` (the bin's lower edge), `n`, mean `confidence`, and `accuracy`, a row a bin.
+        A row for each bin: `from` (its lower edge), `n`, mean `confidence`, and `accuracy`.
     """
     members: dict[int, list[tuple[float, bool]]] = {}
     for pair in zip(confidences, right, strict=True):
@@ -126,9 +119,8 @@ def calibration_error(bins: Sequence[Mapping[str, float]]) -> float:
 def agreement(gold: Gold, answers: Sequence[Typed]) -> dict[str, Any]:
     """Return how answers agree with people.
 
-    Returns:
-        `fragments`, `accuracy`, `macro_f1`, `ece`, `sure` (the first three where people were sure; null where
-        they nowhere were), `types` (`by_type`), `confusion` and `calibration`.
+    `fragments`, `accuracy`, `macro_f1`, `ece`, `sure` (the first three for rows of which people were sure,
+    null if there are none), `types` (`by_type`), `confusion` and `calibration`.
     """
     given = [answer.node_type for answer in answers]
     right = [a == b for a, b in zip(gold.node_types, given, strict=True)]
@@ -148,18 +140,17 @@ def agreement(gold: Gold, answers: Sequence[Typed]) -> dict[str, Any]:
 def threshold_table(
     gold: Gold, local: Sequence[Typed], llm: Sequence[str] | None, assumed: float
 ) -> list[dict[str, Any]]:
-    """Return, for each threshold, what share would go to a language model and how accurate all is then.
+    """Return, for each threshold, the share that goes to a language model, and the accuracy of all then.
 
     Args:
         gold: What people said.
         local: The local classifier's answers.
         llm: The model's labels for all fragments; None: it has not been asked.
-        assumed: Its accuracy where it has not.
+        assumed: Its accuracy if it has not been asked.
 
     Returns:
-        `threshold`, `sent` (share), `kept_accuracy` (of the local answers that stay; null where none do),
-        `sent_accuracy` (of the local answers in place of which the model is asked; likewise), and `accuracy`,
-        measured or expected.
+        `threshold`, `sent` (share), `kept_accuracy` and `sent_accuracy` (of the local answers that stay, and
+        of those that are replaced; null if there are none), and `accuracy`, measured or expected.
     """
     rows = []
     points = hybrid_curve(gold.node_types, local, llm or [t.node_type for t in local], THRESHOLDS)

@@ -19,12 +19,12 @@ _BLOCK = 2_000_000
 def bootstrap_interval(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
 ) -> tuple[float, float]:
-    """Return the percentile interval of the mean of `values`, one a query.
+    """Return the percentile interval of the mean of `values`, one for each query.
 
     Args:
         values: At least one.
         level: Share of the resampled means inside the interval, in (0, 1).
-        resamples: How often as many queries are drawn with replacement, at least 1.
+        resamples: Number of samples, at least 1.
         seed: Of the draws.
 
     Raises:
@@ -53,11 +53,9 @@ def bootstrap_ratio_interval(
 def clustered_interval(values: Sequence[float], clusters: Sequence[str]) -> tuple[float, float]:
     """Return the 95 % percentile interval of the mean of `values`, whole clusters drawn with replacement.
 
-    Values of one cluster (the queries of one document) are alike, so that this interval is wider, and the
-    more honest one for other documents. `clusters` names the cluster of each value.
-
-    Raises:
-        ValueError: As `bootstrap_ratio_interval`.
+    Values of one cluster (the queries of one document) are alike: this interval is wider, and the more honest
+    one for other documents. `clusters` names the cluster of each value. Errors are those of
+    `bootstrap_ratio_interval`.
     """
     _check_pairs(values, clusters)
     sums = dict.fromkeys(clusters, 0.0)

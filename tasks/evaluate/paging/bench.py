@@ -79,7 +79,7 @@ def evaluate_paging(
 
     Args:
         documents: Text by doc_id, front matter included; each one is parsed and encoded once.
-        queries: The requests; a document that none asks for is left alone.
+        queries: The requests; documents that none asks for are left alone.
         methods: Some of `tasks.retrieve.page.METHODS`.
         budgets: None for each method's own limit; other values as `page` takes them.
         encoder: For nodes, chunks and queries.
@@ -89,7 +89,7 @@ def evaluate_paging(
         clock: Seconds that only ever grow.
 
     Returns:
-        `{methods: [...]}`, a row for each method and budget, as `summarise` has it.
+        `{methods: [...]}`, a row of `summarise` for each method and budget.
 
     Raises:
         WrongInput: A query's document is missing, there is no query, or as `page` raises.
@@ -128,8 +128,8 @@ def rows_of(measured: Mapping[Setting, Sequence[Outcome]]) -> list[dict[str, Any
 class PagingBench:
     """Documents and queries to measure methods on; every query is encoded once.
 
-    Outcomes hold their contexts where `keep_contexts` says so: a judge is to read them. A reranker goes with
-    the default method alone.
+    With `keep_contexts`, outcomes hold their contexts for a judge. A reranker goes with the default method
+    alone.
     """
 
     documents: Mapping[str, PagedDocument]
@@ -147,10 +147,7 @@ class PagingBench:
         *,
         step: Callable[[], None] = lambda: None,
     ) -> list[Outcome]:
-        """Return what each query got by a method, under one budget or each query's own.
-
-        A time includes encoding the query, as long as that took when it was encoded.
-        """
+        """Return what each query got by a method, under one budget or each query's own."""
         budgets = budget if isinstance(budget, Sequence) else [budget] * len(self.queries)
         found = []
         for query, limit in zip(self.queries, budgets, strict=True):

@@ -25,8 +25,8 @@ from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.retrieve.paging.facets import ask, page_by_facets, ready_for, unit_features
 from tasks.retrieve.paging.features import NAMES
-from tasks.retrieve.paging.outline import Floats
 from tasks.retrieve.paging.scorer import FILE, SCORER_VERSION, Scorer, chances, leaning, scorer_of
+from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument
 
 PENALTY = 100.0
@@ -62,12 +62,12 @@ def example(query: EvidenceQuery, document: PagedDocument, encoder: Encoder, tok
 
 
 def fit(examples: Sequence[Example], *, penalty: float = PENALTY, rounds: int = ROUNDS) -> Scorer:
-    """Return the scorer fitted to requests; there is at least one with evidence.
+    """Return the scorer fitted to requests, at least one with evidence.
 
     Args:
         examples: The requests.
-        penalty: Of the squared weights of standardised features; what they lean costs four times as much.
-        rounds: How often the alternatives are chosen anew.
+        penalty: Of the squared weights of standardised features; those that lean cost four times as much.
+        rounds: How often the alternatives are chosen again.
     """
     rows = np.concatenate([e.features for e in examples], axis=1).T
     mean, deviation = rows.mean(axis=0), rows.std(axis=0) + 1e-9

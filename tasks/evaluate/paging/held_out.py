@@ -37,16 +37,10 @@ def fitted_among(documents: Iterable[PagedDocument]) -> int:
 def held_out_rows(
     bench: PagingBench, budgets: Iterable[float | None], progress: Callable[[int, int], None]
 ) -> list[dict[str, Any]]:
-    """Return a row a budget, each request paged by a scorer fitted to the requests of other documents.
+    """Return a row of `summarise` for each budget, each request paged by a scorer fitted to other documents.
 
-    Args:
-        bench: Documents and queries; folds are by document, drawn by seed 42.
-        budgets: As `page` takes them.
-        progress: Called with the pages done and their total.
-
-    Returns:
-        Rows as `summarise` has them, under the method `HELD_OUT`; none where there are fewer than 18
-        documents to fit on.
+    The rows have the method `HELD_OUT`; folds are by document, drawn by seed 42. There are none for fewer
+    than 18 documents. `progress` is called with the pages done and their total.
     """
     doc_ids = sorted({query.doc_id for query in bench.queries if bench.documents[query.doc_id].nodes})
     if len(doc_ids) < _LEAST_DOCUMENTS:

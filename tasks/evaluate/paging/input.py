@@ -11,11 +11,7 @@ from tasks.evaluate.measures.evidence import EvidenceQuery, fold_text, read_docu
 
 
 def read_paging_bench(documents: Path, queries: Path) -> tuple[dict[str, str], list[EvidenceQuery]]:
-    """Return the text of each document by its id, and the requests in order.
-
-    Args:
-        documents: Lines `{doc_id, content}`.
-        queries: Lines as `read_queries` reads them.
+    """Return the text of each document by its id, from lines `{doc_id, content}`, and the requests in order.
 
     Raises:
         WrongInput: A file cannot be used, a request's document is not among the documents, or none of an

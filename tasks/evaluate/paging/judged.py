@@ -41,17 +41,18 @@ def judge_measured(
     judge: LlmJudge,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Verdicts:
-    """Have a language model judge every context.
+    """Ask a language model to judge every context, equal ones once.
 
     Args:
-        measured: Outcomes with their contexts, one a query.
+        measured: Outcomes with their contexts, one for each query.
         queries: In the outcomes' order.
-        judge: Is asked about equal contexts once.
+        judge: The model.
         report: Called with the contexts done and their total.
 
     Raises:
         LlmDenied: The server lets nobody in, or has no such model.
-        NothingJudged: No context has a verdict: the budget was spent, or the server silent, before one had.
+        NothingJudged: No context has a verdict: the budget was spent, or the server was silent, before one
+            had.
     """
     text = {query.query_id: query.query for query in queries}
     cases = [Case(o.doc_id, text[o.query_id], o.context) for found in measured.values() for o in found]
@@ -67,11 +68,8 @@ def judge_measured(
 def judged_rows(measured: Measured, verdicts: Verdicts, speaker: Speaker) -> list[dict[str, Any]]:
     """Return a row for each method and budget, with what the language model says under `llm`.
 
-    Args:
-        measured: The outcomes.
-        verdicts: On the same.
-        speaker: With `llm` the row's own `sufficient` is the model's too, over the contexts that it judged
-            (a row of which it judged none is left out); else it is by evidence.
+    If the speaker is `llm`, the row's own `sufficient` is the model's too, over the contexts that it judged;
+    rows of which it judged none are left out.
     """
     settings = [s for s in measured if speaker != "llm" or _judged(measured[s], verdicts.of[s])]
     shown: Measured = measured
@@ -85,16 +83,10 @@ def judged_rows(measured: Measured, verdicts: Verdicts, speaker: Speaker) -> lis
 def compare_judges(
     measured: Measured, verdicts: Verdicts | None, labels: Sequence[Label]
 ) -> dict[str, dict[str, Any]]:
-    """Return how judges agree, as `agreement` has it, by vote pattern where the language model is one.
+    """Return how judges agree, as `agreement` has it, by vote pattern if the language model is one of them.
 
-    Args:
-        measured: The outcomes.
-        verdicts: Of the language model; None: it did not judge.
-        labels: Of people, each on a context that was measured.
-
-    Returns:
-        Of `evidence_llm`, `people_evidence` and `people_llm` those for which there are cases; the first named
-        is `a`.
+    Of `evidence_llm`, `people_evidence` and `people_llm` (the first named is `a`) those with cases.
+    `verdicts` None: the model did not judge. `labels` are of people, each on a context that was measured.
     """
     pairs = [] if verdicts is None else [p for s in measured for p in _judged(measured[s], verdicts.of[s])]
     found = {}

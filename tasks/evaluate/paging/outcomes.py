@@ -21,21 +21,17 @@ _BREADTHS = ("narrow", "medium", "broad")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one query got.
+    """What one query got: measures of its context and of its document.
 
     Args:
         coverage: Share of its evidence in the context.
-        tokens: Of the context.
-        document_tokens: Of the body.
-        nodes: In the context.
-        milliseconds: That the page took, its query's encoding included.
+        tokens, nodes: Of the context.
+        document_tokens, size: Of the body; nodes of the document.
+        milliseconds: Time of the page, its query's encoding included.
         node_tokens: Of all nodes joined, the paper's whole document.
-        query_id: The query.
-        doc_id: Its document.
         breadth: As the query has it.
-        size: Nodes of the document.
-        context: The text, where a judge is to read it.
-        verdict: Whether that judge finds that it suffices; None: the evidence alone decides.
+        context: The text, for a judge.
+        verdict: Whether that judge finds that it suffices; None: the evidence decides.
     """
 
     coverage: float

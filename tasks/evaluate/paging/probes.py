@@ -48,14 +48,14 @@ def draw_paging_probes(
     each: int = PER_DOCUMENT,
     seed: int = SEED,
 ) -> Probes:
-    """Draw long documents of a corpus, spread over namespaces, and probes of each.
+    """Draw `documents` long documents of a corpus, spread over namespaces, and probes of each.
 
     Args:
-        texts: Content by doc_id.
-        documents: How many; fewer where the corpus has no more. Equal bodies count once.
-        least_nodes: How long they are at least.
-        each: Probes a document at most; a document without a section that could be asked for is passed over.
-        seed: Of the draw: the same corpus and seed give the same probes.
+        texts: Content by doc_id; equal bodies count once.
+        documents: How many; all if there are fewer.
+        least_nodes: Their least length.
+        each: Probes for each document at most; documents without a section to ask for are left out.
+        seed: Decides what is drawn.
     """
     found = Probes({}, [])
     seen: set[str] = set()

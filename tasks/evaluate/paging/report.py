@@ -52,28 +52,21 @@ class Contest:
 
 @dataclass(slots=True)
 class PagingReport:
-    """What was measured.
+    """What was measured."""
 
-    Args:
-        rows: As `evaluate_paging` has them, judged by evidence.
-        outcomes: A row a query and setting.
-        contests: The default against each published method; by evidence.
-        measured: The outcomes at each method's own limit, with contexts if the bench keeps them.
-        probes: Rows on probes of long documents; none where no corpus was given.
-        held_out: Rows of the default whose scorer never saw the document; none where nothing was fitted here.
-        fitted: Documents of this bench that the default's scorer was fitted on.
-        judged: Rows at each method's own limit with what a language model says under `llm`; none without one.
-        judge: Who judged, and how judges agree, as `flows.commands.judge` has it.
-    """
-
-    rows: list[dict[str, Any]]
-    outcomes: pl.DataFrame
-    contests: list[Contest]
+    rows: list[dict[str, Any]]  # as `evaluate_paging` has them, judged by evidence
+    outcomes: pl.DataFrame  # a row a query and setting
+    contests: list[Contest]  # the default against each published method; by evidence
+    # The outcomes at each method's own limit, with contexts if the bench keeps them.
     measured: dict[Setting, list[Outcome]]
+    # Rows on probes of long documents; none where no corpus was given.
     probes: list[dict[str, Any]] = field(default_factory=list)
+    # Rows of the default whose scorer never saw the document; none where nothing was fitted here.
     held_out: list[dict[str, Any]] = field(default_factory=list)
-    fitted: int = 0
+    fitted: int = 0  # documents of this bench that the default's scorer was fitted on
+    # Rows at each method's own limit with what a language model says under `llm`; none without one.
     judged: list[dict[str, Any]] = field(default_factory=list)
+    # Who judged, and how judges agree, as `flows.commands.judge` has it.
     judge: dict[str, Any] = field(default_factory=lambda: {"spoke": "evidence"})
 
     def row(self, method: str, budget: float | None = None) -> dict[str, Any]:

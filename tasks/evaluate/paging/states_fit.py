@@ -35,10 +35,8 @@ _TELLING = 40  # characters of a fragment that two documents do not have by chan
 def draw(corpus: Path, without: Collection[str], *, seed: int = 0) -> Iterator[Sequence[Fragment]]:
     """Yield the fragments of skills of middling size with several sections, in a random order.
 
-    None shares a longer fragment with `without` (bodies) nor with one before it: that would be a copy.
-
-    Raises:
-        WrongInput: The corpus cannot be read.
+    None shares a longer fragment with `without` (bodies) or with one before it: that would be a copy. A
+    corpus that cannot be read raises `WrongInput`.
     """
     known = {text for body in without for text in _telling(segment(body).fragments)}
     texts = list(corpus_texts(str(corpus)).values())
@@ -71,12 +69,8 @@ def group_states(fragments: Sequence[Fragment], encoder: OnnxEncoder) -> Vectors
 def axes(skills: Iterable[Vectors], dimensions: int = DIMENSIONS) -> tuple[Vectors, float]:
     """Return the principal axes of states less their skill's mean, and the share of variance that they hold.
 
-    Args:
-        skills: The states of each, shape `(states, d)`; there is at least one.
-        dimensions: How many axes.
-
-    Returns:
-        Orthonormal columns, the axis of most variance first, shape `(d, dimensions)`; a share up to 1.
+    `skills` holds the states of each skill, shape `(states, d)`. The axes are orthonormal columns, shape
+    `(d, dimensions)`, the one of most variance first.
     """
     scatter: Any = sum(
         np.cov(states.astype(np.float64), rowvar=False, bias=True) * len(states) for states in skills

@@ -33,13 +33,7 @@ ABLATIONS = tuple(_SETTINGS)
 
 
 class Ablations:
-    """Makes retrievers of one corpus that share their postings and vectors.
-
-    Args:
-        skills: All of them; their order breaks ties.
-        encoder: Makes the skills' vectors.
-        query_encoder: Makes the tasks' vectors.
-    """
+    """Makes retrievers of one corpus that share postings and vectors; the order of skills breaks ties."""
 
     def __init__(self, skills: Sequence[Skill], encoder: Encoder, query_encoder: Encoder) -> None:
         self._skills, self._encoder, self._query_encoder = skills, encoder, query_encoder
@@ -62,10 +56,7 @@ class Ablations:
 
 
 def fields_of(name: str) -> Bm25fSettings:
-    """Return the constants of BM25F for one of `ABLATIONS`: a field left out weighs 0.
-
-    How rare a term is stays that of whole skills.
-    """
+    """Return the constants of BM25F for one of `ABLATIONS`: a field left out weighs 0."""
     usual = Bm25fSettings()
     left_out = {"body"} if name == "default-no-body" else set()
     if name.startswith(_FIELD):
@@ -80,12 +71,7 @@ _ANSWERED, _FOLDED = 10, 100  # skills that `search` answers with, which is time
 
 
 def as_served(router: Router, encoder: Spared) -> RoutingMethod:
-    """Return the default router as a method.
-
-    Args:
-        router: Over the corpus.
-        encoder: Its encoder of tasks, which remembers.
-    """
+    """Return the default router as a method; `encoder` is its encoder of tasks, which remembers."""
     timed = whole(lambda task, _depth: _ids(router, task, _ANSWERED), encoder=encoder)
 
     def run(task: str, depth: int) -> Sequence[StageRanking]:
@@ -96,7 +82,7 @@ def as_served(router: Router, encoder: Spared) -> RoutingMethod:
 
 
 def deep(router: Router, task: str, depth: int) -> list[str]:
-    """Return a ranking deeper than anyone asks for: near-identical skills are folded where people look.
+    """Return a ranking deeper than anyone asks for; near-identical skills are folded at the first ranks only.
 
     Folding compares each skill with all before it, which at a depth of a thousand would be all that is timed.
     """

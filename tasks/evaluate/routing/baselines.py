@@ -88,7 +88,7 @@ class Baselines:
 
     Args:
         skills: Columns doc_id, name, description and body, at least one row.
-        encoder: Makes the skills' vectors; one that keeps them makes each once.
+        encoder: Makes the skills' vectors.
         query_encoder: Makes the tasks' vectors, timed with each answer.
     """
 
@@ -99,13 +99,7 @@ class Baselines:
         self._ids = self._skills["doc_id"].to_list()
 
     def rank(self, method: str, task: str, k: int) -> list[str]:
-        """Return the ids of the `k` best skills for a task, best first; equal scores by ascending id.
-
-        Args:
-            method: One of `BASELINES`.
-            task: Its text.
-            k: At most so many.
-        """
+        """Return the ids of the `k` best skills by one of `BASELINES`, best first; equal scores by id."""
         if method == "rrf":
             first = ("bm25-description", "bm25-full", "dense-description")
             fused = reciprocal_rank_fusion([self.rank(leg, task, _FUSED_DEPTH) for leg in first])

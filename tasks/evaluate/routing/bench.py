@@ -54,12 +54,9 @@ def whole(
     encoder: Spared | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> RoutingMethod:
-    """Return a method of one stage.
+    """Return a method of one stage; encoding its task counts as long as it took when it was made.
 
-    Args:
-        rank: Gives the ids of at most so many skills for a task, best first.
-        encoder: Its task's encoding counts as long as it took when it was made.
-        clock: Seconds that only ever grow.
+    `rank` gives the ids of at most so many skills for a task, best first; `clock` is in seconds.
     """
 
     def run(task: str, depth: int) -> list[StageRanking]:
@@ -74,16 +71,11 @@ def whole(
 def measure_method(
     bench: RoutingBench, name: str, method: RoutingMethod, step: Callable[[], None] = lambda: None
 ) -> pl.DataFrame:
-    """Return what a method made of each task: a row a task, stage, and folding.
+    """Return the measures of a method on each task: a row for each task, stage, and folding.
 
     Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,
-    length, distinctive, relevant (how many skills the task needs), milliseconds and those of `MEASURES`.
-
-    Args:
-        bench: What is asked.
-        name: The method's.
-        method: Is asked each task once, after one that is not timed.
-        step: Called after each task.
+    length, distinctive, relevant (how many skills the task needs), milliseconds and those of `MEASURES`. The
+    method is asked each task once, after one that is not timed; `step` is called after each.
     """
     method(bench.tasks[0].text, bench.depth)
     answers: dict[str, Sequence[StageRanking]] = {}

@@ -34,11 +34,7 @@ class RoutingContest:
 
 
 def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
-    """Compare every other method with the baseline, in each of `GROUP_MEASURES`.
-
-    Args:
-        rows: Those of `measure_method`, of several methods on one bench.
-        baseline: The method that the others are compared with.
+    """Compare every other method with the baseline in `GROUP_MEASURES`, from rows of `measure_method`.
 
     Raises:
         WrongInput: The baseline was not measured.

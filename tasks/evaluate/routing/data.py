@@ -34,10 +34,7 @@ class RoutingQuery:
 
 
 def read_tasks(path: Path) -> list[RoutingQuery]:
-    """Return the tasks of a file in order.
-
-    Args:
-        path: Lines `{query_id, text}` (or `query` for `text`), and `length` and `distinctive` where known.
+    """Return the tasks of a file in order: lines `{query_id, text or query}`, `length` and `distinctive`.
 
     Raises:
         WrongInput: The file cannot be read, a line is no such object, a task is blank or an id occurs twice.
@@ -61,10 +58,7 @@ def read_tasks(path: Path) -> list[RoutingQuery]:
 
 
 def read_qrels(path: Path) -> list[Qrel]:
-    """Return the judgements of a file.
-
-    Args:
-        path: Lines `{query_id, doc_id, relevance}`; without relevance it is 1.
+    """Return the judgements of a file of lines `{query_id, doc_id, relevance}`; without relevance it is 1.
 
     Raises:
         WrongInput: The file cannot be read, or a line is no such object.
@@ -81,10 +75,7 @@ def read_qrels(path: Path) -> list[Qrel]:
 
 
 def read_copies(path: Path | None) -> dict[str, str]:
-    """Return the skill that each copy is a copy of; no file, no copies.
-
-    Args:
-        path: Lines `{copy_id, doc_id}`.
+    """Return the original of each copy, from lines `{copy_id, doc_id}`; no file, no copies.
 
     Raises:
         WrongInput: The file cannot be read, a line is no such object, or a copy has two originals.
@@ -103,13 +94,11 @@ def read_skills(
 ) -> pl.DataFrame:
     """Return the skills of several corpora by the columns of `SKILLS`; of an id in two the first is taken.
 
-    Args:
-        paths: Each a root (its current documents), a Parquet file, or JSON lines; the files have doc_id (or
-            id), and either content, a whole SKILL.md, or name, description and body.
-        progress: Called with the files taken apart and their total.
+    `paths` are as `scan_corpus` takes them, with content (a whole SKILL.md) or name, description and body;
+    `progress` is called with the files taken apart and their total.
 
     Raises:
-        WrongInput: A path is none of these, or there are no skills at all.
+        WrongInput: A path is no corpus, or there are no skills at all.
     """
     given = list(paths)
     parts = [part for path in given for part in _skills_of(path, progress)]

@@ -30,24 +30,19 @@ MEASURES = (*_LIBRARY, "fc@10")
 
 
 def fold(ranking: Iterable[str], copies: Mapping[str, str]) -> list[str]:
-    """Return a ranking in which each copy stands as its original; later repeats fall away.
-
-    Args:
-        ranking: doc_ids, best first.
-        copies: The original's doc_id of each copy's.
-    """
+    """Return a ranking (ids, best first) in which each copy stands as its original, each id once."""
     return list(dict.fromkeys(copies.get(doc_id, doc_id) for doc_id in ranking))
 
 
 def measure_rankings(qrels: Sequence[Qrel], rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:
-    """Return the measures of every query that has a ranking: `query_id`, and a column of `MEASURES` each.
+    """Return the measures of every query that has a ranking: `query_id`, and a column for each of `MEASURES`.
 
-    A query's ranking may be empty, and then has 0 throughout. Gains of nDCG are linear, as in trec_eval.
-    FC@10 is 1 where all relevant skills are among the first ten (SkillRouter, appendix A).
+    An empty ranking has 0 throughout. Gains of nDCG are linear, as in trec_eval. FC@10 is 1 if all relevant
+    skills are among the first ten (SkillRouter, appendix A).
 
     Args:
-        qrels: The judgements; each ranked query has at least one relevant document among them.
-        rankings: doc_ids a query, best first, each once; what stands below `DEPTH` does not count.
+        qrels: The judgements; each ranked query has at least one relevant document.
+        rankings: Ids for each query, best first, each once; ranks below `DEPTH` do not count.
 
     Raises:
         WrongInput: ir_measures is not installed.

@@ -28,13 +28,7 @@ _FIELDS = (
 
 
 def routing_markdown(rows: Sequence[dict[str, Any]], contests: Sequence[RoutingContest], skills: int) -> str:
-    """Return the whole report as one Markdown text.
-
-    Args:
-        rows: A row a method, as `summarise_method` makes them.
-        contests: Each method against the baseline; may be none.
-        skills: How many there are in the corpus.
-    """
+    """Return the whole report as Markdown, from rows of `summarise_method`; contests may be none."""
     said = f"{rows[0]['queries']} tasks over {skills:,} skills; means over tasks, 95 % bootstrap intervals."
     parts = ["# Routing", said, "## Copies folded", _methods(rows)]
     parts += ["## Copies not folded", _methods([{**row, **row["unfolded"]} for row in rows])]
@@ -130,11 +124,7 @@ def _with_interval(row: dict[str, Any], measure: str) -> str:
 
 
 def draw_routing(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw recall over the depth of the ranking, and hit@1 and fc@10, a colour a method.
-
-    Args:
-        rows: A row a method, as `summarise_method` makes them; copies are folded.
-        path: The file; its suffix names the kind.
+    """Draw recall over the ranking's depth, hit@1 and fc@10, a colour for each row of `summarise_method`.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed (`pip install "skillery[draw]"`).

@@ -82,15 +82,9 @@ def measure_training(
     methods: Mapping[str, RoutingMethod],
     step: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Return the table of methods, and each compared with the first, task by task.
+    """Return the table of methods (`methods`), and each compared with the first, task by task (`contests`).
 
-    Args:
-        bench: As `held_out_bench` makes it.
-        methods: By name; the first is the baseline.
-        step: Called after each task.
-
-    Returns:
-        `methods` as `summarise_method` has them, and `contests`.
+    `bench` is as `held_out_bench` makes it; `step` is called after each task.
     """
     frames = [measure_method(bench, name, method, step) for name, method in methods.items()]
     rows = pl.concat(frames)

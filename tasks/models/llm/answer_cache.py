@@ -27,9 +27,9 @@ _DIALECT = "dialect"
 class AnswerBook:
     """An LLM that is asked each question once, whatever is killed in between.
 
-    An answer is kept as soon as it is there. One that passed its check is the answer from then on; one that
-    failed is never used, but it is known to have failed: the same question is not paid for again, and the
-    caller goes on to its next attempt. A question that got no answer leaves nothing behind.
+    An answer is kept as soon as it is there. If it passed its check, it is the answer from then on; if it
+    failed, it is never used, but the same question is not paid for again: the caller goes on to its next
+    attempt. A question without an answer leaves nothing behind.
 
     Args:
         client: Asks.
@@ -55,9 +55,7 @@ class AnswerBook:
     async def ask(self, question: Question, check: Callable[[str], T]) -> T:
         """Return what `check` makes of the answer; several who ask the same at once share one request.
 
-        Args:
-            question: Where its key has been answered, nothing is sent.
-            check: Raises `Rejected` for an answer that is not what was asked for.
+        Nothing is sent if the question's key has an answer.
 
         Raises:
             Rejected: The answer, now or before, failed the check, was cut or held back.
@@ -117,11 +115,7 @@ class AnswerBook:
 def open_book(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerBook:  # noqa: ANN401
     """Return the book of an endpoint; what it takes of the protocol is remembered beside the answers.
 
-    Args:
-        endpoint: Where and how to ask.
-        answers: Stays the caller's to close.
-        ledger: The run's.
-        options: `slot`, `clock`, `sleep` and `random` of `LlmClient`.
+    The caller closes `answers`; `options` are `slot`, `clock`, `sleep` and `random` of `LlmClient`.
     """
     name = f"{endpoint.base_url}|{endpoint.model}"
     known = answers.offered(name).get(_DIALECT)

@@ -82,12 +82,12 @@ class Carried:
 class Ledger:
     """The counts of one run, and its ceiling: shared by every client and stage of the run.
 
-    A question is let through only if what is spent, what is under way and its own longest answer fit the
-    ceiling, so that the ceiling holds as far as the guesses of prompt lengths do. Once it is reached nothing
-    is let through any more. `counts` has `requests` (retries included), `retries`, `answered`, `accepted`,
-    `rejected`, `overflows`, `cached` (answers reused), `replayed` (known to have been rejected),
-    `prompt_tokens`, `completion_tokens`, `tokens_guessed` (of these, not counted by the server); `unanswered`
-    is how many questions in a row had no answer.
+    A question is let through only if the ceiling holds what is spent, what is under way and its own longest
+    answer, as far as prompt lengths are guessed well. Once the ceiling is reached, nothing is let through any
+    more. `counts` has `requests` (retries included), `retries`, `answered`, `accepted`, `rejected`,
+    `overflows`, `cached` (answers reused), `replayed` (known to have been rejected), `prompt_tokens`,
+    `completion_tokens`, `tokens_guessed` (of these, not counted by the server); `unanswered` is how many
+    questions in a row had no answer.
 
     Args:
         prices: What tokens cost.
@@ -115,10 +115,9 @@ class Ledger:
         return self.prices.of(self.counts["prompt_tokens"], self.counts["completion_tokens"])
 
     def reserve(self, prompt_bytes: int, max_tokens: int) -> Reservation | None:
-        """Set aside what a question may cost; give it back with `release`.
+        """Set aside what a question may cost; None: it fits the ceiling, but not beside what is under way.
 
-        Returns:
-            None where it fits the ceiling, but not beside what is under way: ask again after a `release`.
+        Give it back with `release`; after a `release`, ask again.
 
         Raises:
             BudgetSpent: It does not fit the ceiling, or an earlier one did not.

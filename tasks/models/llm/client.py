@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class LlmClient:
-    """Asks an endpoint; `async with` it, in one event loop at a time, as often as wanted.
+    """Asks an endpoint; use it in an `async with` statement, in one event loop at a time.
 
     Args:
         endpoint: Where and how.
@@ -64,11 +64,7 @@ class LlmClient:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Hold the connections of one event loop.
-
-        Raises:
-            WrongInput: The package `openai` is not installed.
-        """
+        """Hold the connections of one event loop; without the package `openai`, raise `WrongInput`."""
         self._openai = _library()
         # What OPENAI_* variables hold is meant for another server; a key that nobody gave is not sent.
         names = [

@@ -13,13 +13,12 @@ _FORMATS = ("json_schema", "json_object", "none")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Which optional parameters are sent.
+    """Which optional parameters are sent, and how they are called.
 
     Args:
         response_format: `json_schema`, `json_object` or `none`.
         limit: The name of the limit of tokens: `max_tokens` or `max_completion_tokens`.
-        temperature: Whether a temperature is sent.
-        seed: Whether a seed is sent.
+        temperature, seed: Whether one is sent.
     """
 
     response_format: str = "json_schema"
@@ -51,9 +50,7 @@ class Dialect:
     def poorer(self, complaint: str, question: Question) -> Dialect | None:
         """Return the dialect to try after a refusal; None: there is nothing left to go without.
 
-        Args:
-            complaint: The server's words: a parameter that they name goes first, else the response format.
-            question: What was refused.
+        A parameter that the complaint names goes first, else the response format of the question.
         """
         words = complaint.lower()
         if self.limit == "max_tokens" and "max_completion_tokens" in words:

@@ -13,26 +13,18 @@ from tasks.models.retry import RetryPolicy
 class Endpoint:
     """Where a model is served, and how it is asked.
 
-    Args:
-        base_url: With the version: `http://127.0.0.1:8000/v1`.
-        model: The model's name there.
-        api_key: Never shown or logged; empty sends none.
-        timeout: Seconds that one request may take in all, its answer read to the end.
-        concurrency: Questions under way at once.
-        retry: When a question without an answer is sent again.
-        give_up_after: Questions in a row without an answer after which the server is asked nothing more.
-
     Raises:
         WrongInput: URL or model is missing, the key is none that a header can carry (the message hides it),
             or a number is out of its range.
     """
 
-    base_url: str
-    model: str
-    api_key: str = field(default="", repr=False)
-    timeout: float = 120.0
-    concurrency: int = 4
-    retry: RetryPolicy = LLM_RETRY
+    base_url: str  # with the version: `http://127.0.0.1:8000/v1`
+    model: str  # the model's name there
+    api_key: str = field(default="", repr=False)  # never shown or logged; empty sends none
+    timeout: float = 120.0  # seconds that one request may take in all, its answer read to the end
+    concurrency: int = 4  # questions under way at once
+    retry: RetryPolicy = LLM_RETRY  # when a question without an answer is sent again
+    # Questions in a row without an answer after which the server is asked nothing more.
     give_up_after: int = 8
 
     def __post_init__(self) -> None:

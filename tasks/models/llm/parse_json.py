@@ -15,10 +15,7 @@ _MOST_BRACKETS = 500  # where a value may begin: nonsense costs a bounded time
 
 
 def find_json(text: str) -> Any:  # noqa: ANN401
-    """Return the object or list in an answer: bare, in a fence, or in the midst of prose.
-
-    What stands before the end of a thought in tags of its own is passed over. Values inside the outermost
-    ones are part of these.
+    """Return the object or list in an answer: bare, fenced, or within prose; thoughts in tags are skipped.
 
     Raises:
         Rejected: There is none, or several that differ; or a key twice in one object, or NaN, is in it.

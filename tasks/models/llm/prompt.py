@@ -18,7 +18,7 @@ def messages_of(
     """Return the messages of a question about one record, which is quoted as data.
 
     Args:
-        package: Has the folder `data/` that the rules lie in, such as `tasks.evaluate`.
+        package: Has the folder `data/` with the rules, such as `tasks.evaluate`.
         rules: The file of the rules.
         record: What the question is about.
         task: What is asked of it.

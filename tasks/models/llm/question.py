@@ -15,20 +15,14 @@ from storage.errors import WrongInput
 class Sampling:
     """How an answer is drawn; every field is part of the answer's key.
 
-    Args:
-        temperature: 0 or more; at 0 the likeliest token is taken each time.
-        seed: For servers that have one; None sends none.
-        max_tokens: The longest answer, at least 1; what a model thinks before it answers counts.
-        top_p: In (0, 1]; None sends none.
-
     Raises:
         WrongInput: A number is out of its range.
     """
 
-    temperature: float = 0.0
-    seed: int | None = 0
-    max_tokens: int = 1024
-    top_p: float | None = None
+    temperature: float = 0.0  # 0 or more; at 0 the likeliest token is taken each time
+    seed: int | None = 0  # for servers that have one; None sends none
+    max_tokens: int = 1024  # the longest answer, at least 1; what a model thinks before it answers counts
+    top_p: float | None = None  # in (0, 1]; None sends none
 
     def __post_init__(self) -> None:
         top_p_fits = self.top_p is None or 0 < self.top_p <= 1
@@ -39,22 +33,15 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one request asks.
+    """What one request asks."""
 
-    Args:
-        prompt: Name and version of the prompt: a changed wording is a new version, hence a new key.
-        messages: `(role, content)`, in order.
-        sampling: How the answer is drawn.
-        schema: JSON schema of the answer, sent where the server offers it; None asks for free text.
-        attempt: Which of several answers to the same question, from 0: a judge's votes are 0, 1 and 2.
-        doc_ids: The documents whose text is in the messages; when one is forgotten, so is the answer.
-    """
-
-    prompt: str
-    messages: tuple[tuple[str, str], ...]
-    sampling: Sampling
+    prompt: str  # name and version of the prompt: a changed wording is a new version, hence a new key
+    messages: tuple[tuple[str, str], ...]  # `(role, content)`, in order
+    sampling: Sampling  # how the answer is drawn
+    # JSON schema of the answer, sent where the server offers it; None asks for free text.
     schema: Mapping[str, Any] | None = None
-    attempt: int = 0
+    attempt: int = 0  # which of several answers to the same question, from 0: a judge's votes are 0, 1 and 2
+    # The documents whose text is in the messages; when one is forgotten, so is the answer.
     doc_ids: tuple[str, ...] = ()
 
     def key(self, model: str) -> str:

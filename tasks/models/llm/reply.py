@@ -13,23 +13,15 @@ from tasks.models.llm.errors import LlmUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said.
+    """A model's answer."""
 
-    Args:
-        text: Empty where it said nothing, or nothing but its thoughts.
-        finish: `stop`, `length`, `content_filter`, or what else the server calls its end.
-        usage: As the server counted; None: it did not.
-    """
-
-    text: str
-    finish: str
-    usage: Usage | None
+    text: str  # empty if it said nothing, or nothing but its thoughts
+    finish: str  # `stop`, `length`, `content_filter`, or what else the server calls its end
+    usage: Usage | None  # as the server counted; None: it did not
 
 
 def read_reply(body: str, content_type: str) -> Reply:
-    """Return the completion in a body with status 200.
-
-    Some servers stream although nobody asked them to.
+    """Return the completion in a body with status 200; some servers stream although nobody asked them to.
 
     Raises:
         LlmUnavailable: It holds no completion (`no-answer`), or only the beginning of one (`cut`).

@@ -59,11 +59,7 @@ def is_passing(failure: BaseException | None, policy: RetryPolicy) -> bool:
 def of_status(status: int, headers: Mapping[str, str], body: str, now: datetime) -> SkilleryError:
     """Return the error that an answer with a status of 400 or above stands for.
 
-    Args:
-        status: The HTTP status.
-        headers: Names in any case that the mapping folds.
-        body: The server's words, any credential hidden.
-        now: The time, for a `Retry-After` that is a date.
+    `body` is the server's words, any credential hidden; `now` the time, for a `Retry-After` that is a date.
     """
     said = f"status {status}: {' '.join(body.split())[:300]}"
     if status in _DENIALS:

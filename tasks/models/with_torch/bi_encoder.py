@@ -16,12 +16,11 @@ from tasks.models.with_torch.cross_encoder import missing_model
 class LastTokenEncoder:
     """Encodes by the state of each text's last token, normalised; implements IndexEncoder.
 
-    Loaded when first asked, through sentence-transformers; a longer text is cut at `max_tokens`. Zhang et
-    al., "Qwen3 Embedding", 2025.
+    Loaded when first asked; Zhang et al., "Qwen3 Embedding", 2025.
 
     Args:
         name: A folder or a hub id, such as `pipizhao/SkillRouter-Embedding-0.6B`.
-        max_tokens: The longest text.
+        max_tokens: A longer text is cut.
         batch: Texts encoded at a time.
     """
 
@@ -79,7 +78,7 @@ class LastTokenEncoder:
 
 
 class Instructed:
-    """An encoder of queries: each has an instruction before it, which no document has; implements Encoder.
+    """An encoder of queries, each after an instruction, which documents do not have; implements Encoder.
 
     Args:
         encoder: Encodes both sides.

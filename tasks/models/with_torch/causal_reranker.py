@@ -29,11 +29,10 @@ class _Loaded(NamedTuple):
 
 
 class CausalReranker:
-    """Scores by the logits of `yes` and `no` behind query and document, as SkillRouter has it.
+    """Scores by the logits of `yes` and `no` after query and document, as SkillRouter has it.
 
-    The score is the probability of `yes` among the two. Loaded when first asked, through transformers. Marks
-    of the chat that stand in a query or a text are read as plain characters. Zhang et al., "Qwen3
-    Embedding", 2025.
+    The score is the probability of `yes` among the two. Loaded when first asked. Marks of the chat in a query
+    or a text are read as plain characters. Zhang et al., "Qwen3 Embedding", 2025.
 
     Args:
         name: A folder or a hub id, such as `pipizhao/SkillRouter-Reranker-0.6B`.

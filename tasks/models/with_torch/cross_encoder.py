@@ -22,14 +22,12 @@ class PairScorer(Protocol):
 
 
 class CrossEncoder:
-    """A sequence classifier with one output, by sentence-transformers; loaded when first asked.
-
-    Nogueira and Cho, "Passage Re-ranking with BERT", 2019.
+    """A sequence classifier with one output, loaded when first asked (Nogueira and Cho, 2019).
 
     Args:
         name: A folder or a hub id, such as `cross-encoder/ms-marco-MiniLM-L-6-v2`.
-        max_tokens: Query and text together are cut to so many tokens, the longer of the two first; never
-            more than the model can read.
+        max_tokens: Query and text together are cut to so many tokens, the longer first, or to what the model
+            reads.
         batch: Pairs scored at a time.
     """
 

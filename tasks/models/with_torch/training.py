@@ -83,22 +83,16 @@ def train_bi_encoder(
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments  # noqa: PLC0415
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss  # noqa: PLC0415
 
-    try:
-        model = SentenceTransformer(resolve(name)[0], device="cpu")
-    except (OSError, ValueError) as error:
-        raise missing_model(name, error) from error
+    model = _loaded(SentenceTransformer, name)
     window, model.max_seq_length = model.max_seq_length, min(how.tokens, model.max_seq_length or how.tokens)
-    _leave_card(model)
+    arguments = {**_arguments(how, len(rows), target, at_once=how.batch), "batch_sampler": "no_duplicates"}
     loss = MultipleNegativesRankingLoss(model, scale=1 / how.temperature)
-    began, scratch = time.perf_counter(), _checkpoints(target)
-    arguments = Arguments(
-        **_arguments(how, len(rows), scratch, at_once=how.batch), batch_sampler="no_duplicates"
+    trainer = SentenceTransformerTrainer(
+        model, Arguments(**arguments), train_dataset=_dataset(rows, how.seed), loss=loss
     )
-    trainer = SentenceTransformerTrainer(model, arguments, train_dataset=_dataset(rows, how.seed), loss=loss)
-    losses = _run(trainer, scratch, report)
-    seconds = time.perf_counter() - began
+    seconds, losses = _run(trainer, target, report)
     model.max_seq_length = window
-    _save(model, target, scratch)
+    _save(model, target)
     tokens = _tokens(model.tokenizer, [text for row in rows for text in row], how.tokens)
     return Trained(trainer.state.global_step, seconds, tokens, losses)
 
@@ -112,19 +106,8 @@ def train_cross_encoder(
 ) -> Trained:
     """Train a reranker by listwise cross-entropy over each query's candidates, and save it to `target`.
 
-    The softmax goes over the scores of a query's own candidates alone, over the temperature (SkillRouter,
-    equation 2). Otherwise as `train_bi_encoder`; `tokens` cuts query and text together.
-
-    Args:
-        name: A folder or a hub id of a sequence classifier with one output.
-        rows: Query, positive and other candidates, as many in each row.
-        how: Batch, learning rate, temperature and seed.
-        target: A folder; what is there is replaced.
-        report: Called with the updates made and their total.
-
-    Raises:
-        ModelMismatch: There is no such model.
-        WrongInput: The trainers' packages are not installed.
+    The softmax goes over the scores of a query's own candidates, divided by the temperature (SkillRouter,
+    equation 2). `tokens` cuts query and text together; all else is as in `train_bi_encoder`.
     """
     require_training()
     from sentence_transformers import CrossEncoder  # noqa: PLC0415 (torch)
@@ -132,29 +115,33 @@ def train_cross_encoder(
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments as Arguments  # noqa: PLC0415
     from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss  # noqa: PLC0415
 
-    try:
-        model = CrossEncoder(resolve(name)[0], device="cpu", max_length=how.tokens)
-    except (OSError, ValueError) as error:
-        raise missing_model(name, error) from error
-    _leave_card(model)
+    model = _loaded(CrossEncoder, name, max_length=how.tokens)
     scale: Any = 1 / how.temperature  # whose type is said to be a whole number
     # Read one list at a time there are no candidates of other queries, and what is left is equation 2.
     loss = MultipleNegativesRankingLoss(model, num_negatives=None, scale=scale, activation_fn=None)
-    began, scratch = time.perf_counter(), _checkpoints(target)
-    arguments = Arguments(**_arguments(how, len(rows), scratch, at_once=1))
+    arguments = Arguments(**_arguments(how, len(rows), target, at_once=1))
     trainer = CrossEncoderTrainer(model, arguments, train_dataset=_dataset(rows, how.seed), loss=loss)
-    losses = _run(trainer, scratch, report)
-    seconds = time.perf_counter() - began
-    _save(model, target, scratch)
+    seconds, losses = _run(trainer, target, report)
+    _save(model, target)
     pairs = [f"{query} {text}" for query, *texts in rows for text in texts]
     return Trained(trainer.state.global_step, seconds, _tokens(model.tokenizer, pairs, how.tokens), losses)
 
 
-def _arguments(how: TrainingSettings, rows: int, scratch: Path, *, at_once: int) -> dict[str, Any]:
+def _loaded(kind: Any, name: str, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)
+    try:
+        model = kind(resolve(name)[0], device="cpu", **options)
+    except (OSError, ValueError) as error:
+        raise missing_model(name, error) from error
+    # Without examples in its card they are made, with a progress bar, for a card that nobody writes.
+    model.model_card_data.widget = [{"text": ""}]
+    return model
+
+
+def _arguments(how: TrainingSettings, rows: int, target: Path, *, at_once: int) -> dict[str, Any]:
     steps = int(np.ceil(rows / how.batch))
     return {
-        "output_dir": str(scratch), "num_train_epochs": 1, "per_device_train_batch_size": at_once,
-        "gradient_accumulation_steps": how.batch // at_once, "learning_rate": how.learning_rate,
+        "output_dir": str(_checkpoints(target)), "num_train_epochs": 1, "learning_rate": how.learning_rate,
+        "per_device_train_batch_size": at_once, "gradient_accumulation_steps": how.batch // at_once,
         "lr_scheduler_type": "cosine", "warmup_steps": round(0.05 * steps), "seed": how.seed,
         "save_strategy": "steps", "save_steps": how.checkpoint, "save_total_limit": 1, "logging_steps": 1,
         "report_to": "none", "disable_tqdm": True, "use_cpu": True, "dataloader_pin_memory": False,
@@ -172,8 +159,8 @@ def _dataset(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401 (
     return Dataset.from_dict(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
-def _run(trainer: Any, scratch: Path, report: Report) -> list[tuple[int, float]]:  # noqa: ANN401
-    """Train to the end, from the last checkpoint where there is one; return the loss by update."""
+def _run(trainer: Any, target: Path, report: Report) -> tuple[float, list[tuple[int, float]]]:  # noqa: ANN401
+    """Train to the end, from the last checkpoint if there is one; return the seconds, and loss by update."""
     from transformers import PrinterCallback, TrainerCallback, trainer_utils  # noqa: PLC0415 (torch)
 
     library: Any = trainer_utils
@@ -185,31 +172,28 @@ def _run(trainer: Any, scratch: Path, report: Report) -> list[tuple[int, float]]
     # It prints to stdout, which holds the command's answer alone.
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_Reporting())
+    began, scratch = time.perf_counter(), _checkpoints(target)
     last = library.get_last_checkpoint(str(scratch)) if scratch.is_dir() else None
     with warnings.catch_warnings():
         # States that lie less than a second apart are told by their numbers, which is as good.
         warnings.filterwarnings("ignore", "mtime may not be reliable", UserWarning)
         trainer.train(resume_from_checkpoint=last)
-    return [(int(e["step"]), float(e["loss"])) for e in trainer.state.log_history if "loss" in e]
+    losses = [(int(e["step"]), float(e["loss"])) for e in trainer.state.log_history if "loss" in e]
+    return time.perf_counter() - began, losses
 
 
 def _checkpoints(target: Path) -> Path:
     return target.with_name(f"{target.name}-checkpoints")
 
 
-def _leave_card(model: Any) -> None:  # noqa: ANN401
-    """Say that a model's card has examples: else they are made, with a bar, for a card that nobody writes."""
-    model.model_card_data.widget = [{"text": ""}]
-
-
-def _save(model: Any, target: Path, scratch: Path) -> None:  # noqa: ANN401
+def _save(model: Any, target: Path) -> None:  # noqa: ANN401
     """Put a model in its place whole, and drop its checkpoints."""
     unfinished = target.with_name(f".{target.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     model.save_pretrained(str(unfinished), create_model_card=False)
     shutil.rmtree(target, ignore_errors=True)
     unfinished.rename(target)
-    shutil.rmtree(scratch, ignore_errors=True)
+    shutil.rmtree(_checkpoints(target), ignore_errors=True)
 
 
 def _tokens(tokenizer: Any, texts: Sequence[str], most: int) -> int:  # noqa: ANN401

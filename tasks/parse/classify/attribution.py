@@ -30,19 +30,14 @@ class TypedBy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """How fragments were typed.
+    """How fragments were typed."""
 
-    Args:
-        rows: One a fragment, in order.
-        asked: Number of fragments sent to a language model.
-        fallbacks: Number of these that it did not type, by reason: `rejected` (no answer for the fragment
-            alone passed the checks), `refused` (too long, or refused by the server), `budget`, `unavailable`.
-        unfinished: Documents with fragments left for `budget` or `unavailable`; a later run asks again.
-    """
-
-    rows: list[TypedBy]
-    asked: int = 0
+    rows: list[TypedBy]  # one a fragment, in order
+    asked: int = 0  # number of fragments sent to a language model
+    # Number of these that it did not type, by reason: `rejected` (no answer for the fragment alone passed the
+    # checks), `refused` (too long, or refused by the server), `budget`, `unavailable`.
     fallbacks: Counter[str] = field(default_factory=Counter)
+    # Documents with fragments left for `budget` or `unavailable`; a later run asks again.
     unfinished: frozenset[str] = frozenset()
 
     @property

@@ -71,10 +71,9 @@ def together(
 def embedded_classifier(*, careful: bool, look: Probabilities | None = None) -> Classifier:
     """Return the classifier that needs no endpoint.
 
-    Args:
-        careful: With the second look, which costs about half of what encoding the fragments does; without,
-            20,000 skills are typed in minutes.
-        look: Takes the second look; None: the packaged model, which keeps nothing.
+    If `careful`, it takes the second look, which costs about half of what encoding the fragments does;
+    without, 20,000 skills are typed in minutes. `look` takes the second look; None: the packaged model, which
+    keeps nothing.
     """
     return CarefulClassifier(second=look) if careful else LocalClassifier()
 

@@ -14,13 +14,7 @@ from tasks.parse.classify.protocol import Classifier, Fragments, Typed
 class HybridClassifier(AttributedClassifier):
     """Asks a language model about the fragments whose local confidence is below a threshold.
 
-    Args:
-        local: Types every fragment first.
-        llm: Types again those below the threshold.
-        threshold: In [0, 1]; 0 asks about none, 1 about all.
-
-    Raises:
-        WrongInput: The threshold is out of its range.
+    The threshold is in [0, 1] (else `WrongInput`): 0 asks about none, 1 about all.
     """
 
     def __init__(self, local: Classifier, llm: LlmClassifier, threshold: float) -> None:

@@ -23,25 +23,16 @@ Slot = Callable[[], AbstractAsyncContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class LlmOptions:
-    """How a language model takes part in typing; small, and fit to be sent to another process.
+    """How a language model takes part in typing; small, and fit to be sent to another process."""
 
-    Args:
-        endpoint: Where it is served, and how it is asked.
-        threshold: Only nodes whose local confidence is under it are asked about; None: all, whatever it is.
-        sampling: How answers are drawn.
-        batch: Most fragments a question.
-        accuracy: The confidence of the model's labels.
-        prices: What its tokens cost.
-        ceiling: What one run may spend.
-    """
-
-    endpoint: Endpoint
+    endpoint: Endpoint  # where it is served, and how it is asked
+    # Only nodes whose local confidence is under it are asked about; None: all, whatever it is.
     threshold: float | None
-    sampling: Sampling = field(default_factory=Sampling)
-    batch: int = BATCH
-    accuracy: float = ACCURACY
-    prices: Prices = field(default_factory=Prices)
-    ceiling: Ceiling = field(default_factory=Ceiling)
+    sampling: Sampling = field(default_factory=Sampling)  # how answers are drawn
+    batch: int = BATCH  # most fragments a question
+    accuracy: float = ACCURACY  # the confidence of the model's labels
+    prices: Prices = field(default_factory=Prices)  # what its tokens cost
+    ceiling: Ceiling = field(default_factory=Ceiling)  # what one run may spend
 
 
 class Opened(NamedTuple):

@@ -29,15 +29,10 @@ def question_for(
     complaint: str | None = None,
     doc_ids: Sequence[str] = (),
 ) -> Question:
-    """Return the question for the types of a batch of fragments, ids `1` to their number.
+    """Return the question for the types of a batch of fragments in document order, ids `1` to their number.
 
     Neither the fragments' own ids nor their document's are sent, so that equal batches share an answer.
-
-    Args:
-        fragments: In document order.
-        sampling: How the answer is drawn.
-        complaint: What was wrong with the answer before this one.
-        doc_ids: The documents that the fragments come from.
+    `complaint` is what was wrong with the answer before, `doc_ids` the documents of the fragments.
     """
     lines = [quoted(record) for record in _records(fragments)]
     n = len(lines)

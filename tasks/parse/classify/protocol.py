@@ -55,11 +55,9 @@ class Probabilities(Protocol):
 
 
 def read_fragments(path: Path) -> Iterator[FragmentInContext]:
-    """Yield the fragments of a file of JSON lines, in order.
+    """Yield the fragments of a file of JSON lines `{id, heading_path, block, previous, text, next}`.
 
-    Args:
-        path: Lines `{id, heading_path, block, previous, text, next}`; `previous` and `next` may be
-            null or missing, other keys are ignored.
+    `previous` and `next` may be null or missing, other keys are ignored.
 
     Raises:
         WrongInput: The file cannot be read, or a line is no such object; names file and line.
@@ -78,12 +76,8 @@ def read_fragments(path: Path) -> Iterator[FragmentInContext]:
 def write_typed(path: Path, rows: Iterable[tuple[str, Typed, str]]) -> None:
     """Write a line `{id, node_type, confidence, classifier}` for each row, in order, all or none.
 
-    Args:
-        path: The file to write or replace; its folder must exist.
-        rows: Id, type, and name of the classifier; if they are lazy and raise, `path` stays as it was.
-
-    Raises:
-        WrongInput: The file cannot be written.
+    `rows` have id, type, and the classifier's name; if they are lazy and raise, `path` stays as it was. A
+    file that cannot be written raises `WrongInput`.
     """
     lines = (
         {"id": fragment_id, "node_type": node_type, "confidence": round(confidence, 4), "classifier": name}

@@ -35,18 +35,12 @@ from tasks.parse.train.unlabelled import draw_unlabelled, hidden
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is learned from.
+    """What is learned from."""
 
-    Args:
-        rows: Labelled fragments.
-        given: The same, read.
-        tuning: How.
-        unlabelled: Fragments of other documents; none: labels alone teach.
-    """
-
-    rows: Sequence[Labelled]
-    given: TrainingSet
-    tuning: Tuning
+    rows: Sequence[Labelled]  # labelled fragments
+    given: TrainingSet  # the same, read
+    tuning: Tuning  # how
+    # Fragments of other documents; none: labels alone teach.
     unlabelled: Sequence[FragmentInContext] = field(default_factory=tuple)
 
 

@@ -15,32 +15,23 @@ from tasks.parse.classify.local import Columns, Floats, Forest, Present
 
 @dataclass(frozen=True, slots=True)
 class Boosting:
-    """How trees are grown.
+    """How trees are grown."""
 
-    Args:
-        rounds: One tree a type each.
-        depth: Of each tree.
-        rate: The share of each tree's vote that is taken.
-        columns: The share of columns that a node may ask about.
-        penalty: Added to each leaf's curvature (L2).
-        least: The least curvature a child may have.
-    """
-
-    rounds: int = 150
-    depth: int = 5
-    rate: float = 0.08
-    columns: float = 0.2
-    penalty: float = 3.0
-    least: float = 1.0
+    rounds: int = 150  # one tree a type each
+    depth: int = 5  # of each tree
+    rate: float = 0.08  # the share of each tree's vote that is taken
+    columns: float = 0.2  # the share of columns that a node may ask about
+    penalty: float = 3.0  # added to each leaf's curvature (L2)
+    least: float = 1.0  # the least curvature a child may have
 
 
 def fit_forest(
     present: Present, target: Floats, weight: Floats, rng: np.random.Generator, how: Boosting | None = None
 ) -> Forest:
-    """Return trees for rows of cues present.
+    """Return trees for rows of cues present, shape `(n, columns)`.
 
     Args:
-        present: Shape `(n, columns)`.
+        present: The cues.
         target: Each row's distribution over types, shape `(n, types)`.
         weight: Each row's, mean about 1.
         rng: Draws each node's columns.

@@ -8,7 +8,7 @@ import polars as pl
 
 from tasks.refine.text.rules import rules_data
 
-# Where a text is nearest to its origin: a repository's history, its archive, a copy in a file, a folder.
+# Prefixes of sources, nearest to the origin first: a repository's history, its archive, a copy in a file, ...
 SOURCE_RANKS: tuple[tuple[str, ...], ...] = (
     ("git+", "sample"),
     ("github:", "skillsmp"),
@@ -19,7 +19,7 @@ SOURCE_RANKS: tuple[tuple[str, ...], ...] = (
 
 
 def _source_rank(source: pl.Expr) -> pl.Expr:
-    """Return each source's rank, 0 for the best; sources of no known kind come last."""
+    """Return each source's rank, 0 for the best; unknown sources come last."""
     rank = pl.lit(len(SOURCE_RANKS), dtype=pl.UInt8)
     for place, prefixes in reversed(list(enumerate(SOURCE_RANKS))):
         known = pl.any_horizontal(source.str.starts_with(prefix) for prefix in prefixes)
@@ -29,17 +29,15 @@ def _source_rank(source: pl.Expr) -> pl.Expr:
 
 @functools.cache
 def _aggregators() -> str:
-    """Return one pattern of all repositories that publish others' skills again, lower-cased names in mind."""
+    """Return the pattern of repositories that publish others' skills again, in lower case."""
     return "^(?:" + "|".join(rules_data("aggregators.yaml")["repositories"]) + ")$"
 
 
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return documents with the one that is to stand for its likes first.
+    """Sort documents so that of several copies the one to keep comes first; the order of rows does not count.
 
-    What is not from a repository known to publish others' skills again stands first; then what comes from
-    nearer to its origin (`SOURCE_RANKS`), of a known repository before none, with a known licence before
-    none, then by most stars, first seen, smallest doc_id (lower-cased, then as written); unknown stars and
-    times come last. The order of rows has no influence.
+    Sorted by: not from an aggregator; the source's rank; repository known; licence known; most stars; first
+    seen; doc_id in lower case, then as written. Unknown stars and times come last.
 
     Args:
         frame: Columns doc_id (unique), source, repo, licence, stars and first_seen_at, among others.
@@ -59,26 +57,21 @@ def ranked(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def texts_of(best_first: pl.DataFrame) -> pl.DataFrame:
-    """Return the best document of each text, best first; documents without a body_hash have none.
-
-    Args:
-        best_first: Documents by rank, column body_hash among others.
-    """
-    texts = best_first.filter(pl.col("body_hash").is_not_null())
-    return texts.unique("body_hash", keep="first", maintain_order=True)
+    """Return the first document of each body_hash, in order; a null is no text."""
+    return best_first.drop_nulls("body_hash").unique("body_hash", keep="first", maintain_order=True)
 
 
 def fold(texts: pl.DataFrame, near: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Fold copies of a text onto its best document, and texts onto the one that they are near to.
+    """Fold the copies of a text onto its best document, and near-duplicates onto their survivor.
 
     Args:
         texts: Columns doc_id and body_hash, the best document of each text.
-        near: Columns body_hash, onto (a text that folds onto none itself) and similarity.
-        documents: Columns doc_id (unique) and body_hash; rows without one are never folded.
+        near: Columns body_hash, onto (a text that survives) and similarity.
+        documents: Columns doc_id (unique) and body_hash; a row with null is never folded.
 
     Returns:
-        Columns doc_id, survivor, similarity (null where kept) and reason (`duplicate`, `near_duplicate`, null
-        where kept), a row for each of `documents` in their order; what is kept is its own survivor.
+        Columns doc_id, survivor (itself where kept), similarity (null where kept) and reason (`duplicate`,
+        `near_duplicate`, null where kept): a row for each of `documents`, in their order.
     """
     heads = texts.select("body_hash", head="doc_id")
     onto = near.join(heads.rename({"body_hash": "onto", "head": "near"}), on="onto").drop("onto")
@@ -88,22 +81,21 @@ def fold(texts: pl.DataFrame, near: pl.DataFrame, documents: pl.DataFrame) -> pl
         .join(onto, on="body_hash", how="left", maintain_order="left")
         .with_columns(survivor=pl.coalesce("near", "head", "doc_id"))
     )
-    kept = pl.col("survivor") == pl.col("doc_id")
-    is_near = pl.col("near").is_not_null()
+    folded = pl.col("survivor") != pl.col("doc_id")
+    near_or_not = pl.when(pl.col("near").is_not_null()).then(pl.lit("near_duplicate"))
     return joined.select(
         "doc_id",
         "survivor",
-        pl.when(~kept).then(pl.coalesce("similarity", pl.lit(1.0))).alias("similarity"),
-        pl.when(is_near).then(pl.lit("near_duplicate")).when(~kept).then(pl.lit("duplicate")).alias("reason"),
+        similarity=pl.when(folded).then(pl.coalesce("similarity", pl.lit(1.0))),
+        reason=near_or_not.when(folded).then(pl.lit("duplicate")),
     )
 
 
 def preferred(frame: pl.DataFrame) -> pl.DataFrame:
-    """Choose, where several sources hold one document, whose text counts; the others are listed, not lost.
+    """Choose whose copy counts where several sources hold one document; ids are compared in lower case.
 
-    Ids are compared lower-cased. Git comes before archives, Parquet and folders; then what was seen last,
-    so that a source no longer crawled does not hide a fresh one of its kind, the smaller source, the smaller
-    id as written and the earlier row.
+    Sorted by: the source's rank; seen last, so that a source no longer crawled does not hide a fresh one of
+    its kind; the smallest source; the smallest id as written; the first row.
 
     Args:
         frame: Columns doc_id, source and last_seen_at; others are ignored.
@@ -114,28 +106,17 @@ def preferred(frame: pl.DataFrame) -> pl.DataFrame:
     """
     rows = frame.select("doc_id", "source", "last_seen_at").with_row_index("row")
     keyed = rows.with_columns(key=pl.col("doc_id").str.to_lowercase())
-    best = (
-        keyed.sort(
-            _source_rank(pl.col("source")),
-            "last_seen_at",
-            "source",
-            "doc_id",
-            "row",
-            descending=[False, True, False, False, False],
-            nulls_last=True,
-        )
-        .unique("key", keep="first", maintain_order=True)
-        .select("key", best="row", lost_to="doc_id", lost_to_source="source")
-    )
-    joined = keyed.join(best, on="key", how="left", maintain_order="left").with_columns(
-        kept=pl.col("row") == pl.col("best")
-    )
-    lost = ~pl.col("kept")
+    order = [_source_rank(pl.col("source")), "last_seen_at", "source", "doc_id", "row"]
+    best = keyed.sort(order, descending=[False, True, False, False, False], nulls_last=True)
+    best = best.unique("key", keep="first", maintain_order=True)
+    best = best.select("key", best="row", lost_to="doc_id", lost_to_source="source")
+    joined = keyed.join(best, on="key", how="left", maintain_order="left")
+    lost = pl.when(pl.col("row") != pl.col("best"))
     return joined.select(
         "row",
         "doc_id",
         "source",
-        "kept",
-        pl.when(lost).then("lost_to").alias("lost_to"),
-        pl.when(lost).then("lost_to_source").alias("lost_to_source"),
+        kept=pl.col("row") == pl.col("best"),
+        lost_to=lost.then("lost_to"),
+        lost_to_source=lost.then("lost_to_source"),
     )

@@ -1,4 +1,4 @@
-"""MinHash signatures of texts, cut into bands: near-duplicates share a band, others hardly ever."""
+"""MinHash signatures of texts, cut into bands: near-duplicates share a band, other texts hardly ever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ODD = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class SignatureRule:
-    """How signatures are made: 20 bands of `rows` MinHash values each (Broder 1997; Leskovec et al., ch. 3).
+    """The form of signatures: 20 bands of `rows` MinHash values each (Broder 1997; Leskovec et al., ch. 3).
 
     Two texts of Jaccard similarity s share a band with probability 1 - (1 - s^rows)^20.
     """
@@ -41,19 +41,15 @@ class SignatureRule:
 
     @property
     def name(self) -> str:
-        """What is stored beside each signature: it changes whenever signatures would."""
+        """The name stored beside each signature; it changes whenever signatures would."""
         return f"{SHINGLE_RULE} minhash{RMinHash.ALGORITHM_VERSION} {BANDS}x{self.rows} {_SEED}"
 
 
 def signatures(bodies: Iterable[str], rule: SignatureRule) -> pl.DataFrame:
-    """Return each text's number of distinct shingles and its bands, in the order given.
-
-    Args:
-        bodies: Canonical texts, taken 500 at a time.
-        rule: How many values make a band.
+    """Return the signatures of canonical texts, in the order given.
 
     Returns:
-        Columns size and bands (80 bytes, or none where size is 0: such a text has no near-duplicates).
+        Columns size, a text's number of distinct shingles, and bands (80 bytes, none where size is 0).
     """
     sets, sizes, bands = shingle_sets(bodies), list[int](), list[bytes]()
     while block := list(islice(sets, _TEXTS_AT_ONCE)):

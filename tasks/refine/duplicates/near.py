@@ -1,7 +1,8 @@
-"""Near-duplicates among texts: candidates that share a band, verified on their true shingle sets."""
+"""Near-duplicates among texts: candidates share a band of their signature, and are verified on shingles."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,68 +13,56 @@ from tasks.refine.duplicates.minhash import Bands
 from tasks.refine.duplicates.shingles import Hashes, jaccard, jaccards
 
 Index = npt.NDArray[np.int64]
-
-
-def survivors(pairs: Index, n: int, *, max_cluster: int) -> Index:
-    """Return for each text the one that it folds onto: itself, where it survives.
-
-    Texts are numbered by rank, 0 the best. In that order each text that is not folded yet survives, and each
-    lesser one near it folds onto it: so a text always is near its own survivor, however long the chain of
-    texts that resemble each other, and which survive depends on neither the order nor the number of pairs
-    known between folded texts (they are the lexicographically first maximal independent set). Texts that no
-    chain of pairs connects have no influence on each other.
-
-    Args:
-        pairs: Shape (m, 2): two near texts each, the better first.
-        n: How many texts there are.
-        max_cluster: So many fold onto one survivor at most; the next best survives beside it.
-    """
-    onto = list(range(n))
-    taken: dict[int, int] = {}
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-    for better, worse in pairs[order].tolist():
-        if onto[better] == better and onto[worse] == worse and taken.get(better, 0) < max_cluster:
-            onto[worse] = better
-            taken[better] = taken.get(better, 0) + 1
-    return np.array(onto, dtype=np.int64)
-
-
-SetsOf = Callable[[Index], Mapping[int, Hashes]]
 Similarities = npt.NDArray[np.float64]
-# With how many of its best the texts of a large bucket are compared, round by round; the last as a reserve.
+SetsOf = Callable[[Index], Mapping[int, Hashes]]
+# With how many survivors of a large bucket its texts are compared, by round; the last value stands twice, so
+# that one more round compares what the round before found to survive.
 _HUBS = (1, 4, 16, 64, 256, 1024, 2048, 2048)
-# From so many sets on a table pays; so many are looked up in it at once.
+# For fewer sets `jaccard` is faster than building the table of `jaccards`; that takes so many at once.
 _FEW, _SETS_AT_ONCE = 8, 1000
-# Shingles of texts held at once while pairs are verified: 8 bytes each.
+# Shingles held at once while pairs are verified, 8 bytes each: bounds memory at 800 MB.
 _SHINGLES_AT_ONCE = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class NearLimits:
-    """What counts as a near-duplicate.
+    """What counts as a near-duplicate."""
 
-    `threshold` is the Jaccard similarity of word 5-shingles, 0 to 1, from which a text folds; `max_cluster`
-    how many fold onto one survivor at most; `max_bucket` how many texts that share a band are all compared
-    with each other at once.
+    threshold: float = 0.85  # least Jaccard similarity of word 5-shingles from which a text folds, 0 to 1
+    max_cluster: int = 1000  # most texts that fold onto one survivor; the next best survives beside it
+    max_bucket: int = 16  # most texts of one bucket (they share a band) that are all compared at once
+
+
+def survivors(pairs: Index, n: int, *, max_cluster: int) -> Index:
+    """Return for each text the text that it folds onto: itself where it survives.
+
+    By rank, 0 the best, each text that has not folded survives, and each lesser text near it folds onto it
+    (the lexicographically first maximal independent set). So a text is always near its survivor, however long
+    a chain of similar texts is. Pairs between folded texts have no influence, nor has the order of pairs.
+
+    Args:
+        pairs: Shape (m, 2): ranks of two near texts, the better first.
+        n: Number of texts.
+        max_cluster: See `NearLimits`.
     """
-
-    threshold: float = 0.85
-    max_cluster: int = 1000
-    max_bucket: int = 16
+    onto = list(range(n))
+    taken = Counter[int]()
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    for better, worse in pairs[order].tolist():
+        if onto[better] == better and onto[worse] == worse and taken[better] < max_cluster:
+            onto[worse] = better
+            taken[better] += 1
+    return np.array(onto, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class NearFolds:
-    """Which text folds onto which, numbered by rank.
+    """Which text folds onto which; texts are numbered by rank."""
 
-    `onto` has a text's survivor, itself where it survives; `pairs` (m, 2) are all that were compared, better
-    first, with `similarity` (m,); `uncompared` is how many texts share a bucket with so many survivors that
-    they were not compared with all of them.
-    """
-
-    onto: Index
-    pairs: Index
-    similarity: Similarities
+    onto: Index  # shape (n,): each text's survivor
+    pairs: Index  # shape (m, 2): all pairs compared, better first
+    similarity: Similarities  # shape (m,): their Jaccard similarity
+    # Number of texts not compared with all survivors of their bucket, because it has too many.
     uncompared: int
 
 
@@ -82,16 +71,15 @@ def near_folds(
 ) -> NearFolds:
     """Fold near-duplicates onto survivors.
 
-    A bucket, the texts that share a band, may hold a template's thousands of copies. The texts of a large one
-    are first compared with its best only, those that survive with the best four, and so on: up to 2,048
-    survivors of a bucket are all compared with each other. Where no bucket has more, the survivors are those
-    that comparing all with all would give; else `uncompared` says so.
+    A bucket may hold thousands of copies of a template. Its texts are first compared with the best one only,
+    the survivors with the best four, and so on, until up to 2,048 survivors of a bucket are all compared with
+    each other. If no bucket has more, the result is that of comparing all pairs; else `uncompared` counts.
 
     Args:
         bands: Shape (n, 20), a row a text, best rank first.
-        sizes: Shape (n,), distinct shingles; texts of none are near none.
-        sets_of: Gives the shingle sets of texts by their numbers.
-        known: Pairs (m, 2), better first, that need not be compared again, and their similarity.
+        sizes: Shape (n,): numbers of distinct shingles; a text of 0 is near none.
+        sets_of: Returns the shingle sets of texts by their numbers.
+        known: Pairs (m, 2), better first, that need no comparison, and their similarity.
         limits: What counts as near.
     """
     n, (pairs, similarity), uncompared = sizes.size, known, 0
@@ -100,7 +88,8 @@ def near_folds(
         onto = survivors(pairs[similarity >= limits.threshold], n, max_cluster=limits.max_cluster)
         codes, uncompared = _candidates(shared, sizes, onto == np.arange(n), hubs, limits)
         codes = np.union1d(codes, _better_survivors(shared, sizes, onto, limits))
-        new = _decoded(np.setdiff1d(codes, pairs[:, 0] * n + pairs[:, 1], assume_unique=True), n)
+        fresh = np.setdiff1d(codes, pairs[:, 0] * n + pairs[:, 1], assume_unique=True)
+        new = np.stack(np.divmod(fresh, max(n, 1)), axis=1)
         if not len(new) and not uncompared:
             break
         pairs = np.concatenate([pairs, new])
@@ -110,7 +99,7 @@ def near_folds(
 
 
 def verified(pairs: Index, sizes: Index, sets_of: SetsOf) -> Similarities:
-    """Return the true Jaccard similarity of each pair (m, 2) of texts, of which one text's stand together."""
+    """Return the Jaccard similarity of each pair (m, 2); pairs with the same first text stand together."""
     found = np.zeros(len(pairs))
     for block in _blocks(np.arange(len(pairs)), pairs, sizes):
         sets = sets_of(np.unique(pairs[block]))
@@ -123,7 +112,7 @@ def verified(pairs: Index, sizes: Index, sets_of: SetsOf) -> Similarities:
 
 
 def _blocks(rows: Index, pairs: Index, sizes: Index) -> Iterator[Index]:
-    """Cut rows of pairs into runs whose texts' shingles can be held at once; none where there are none."""
+    """Cut rows of pairs into runs whose shingles fit into memory at once."""
     if not rows.size:
         return
     if rows.size == 1 or sizes[np.unique(pairs[rows])].sum() <= _SHINGLES_AT_ONCE:
@@ -134,7 +123,7 @@ def _blocks(rows: Index, pairs: Index, sizes: Index) -> Iterator[Index]:
 
 
 def _shared(bands: Bands, texts: Index) -> list[tuple[Index, Bands]]:
-    """Return by band the texts that share its value with another, bucket by bucket, and those values."""
+    """Return for each band the texts that share their value with another, sorted by value, and the values."""
     found = []
     for band in range(bands.shape[1]):
         values = bands[texts, band]
@@ -153,7 +142,7 @@ def _candidates(
     hubs: int,
     limits: NearLimits,
 ) -> tuple[Index, int]:
-    """Return pairs of texts to compare, as better * n + worse, and how many texts their bucket left out."""
+    """Return pairs to compare, as better * n + worse, and how many texts are not compared with all others."""
     found, left_out = [np.zeros(0, np.int64)], np.zeros(sizes.size, bool)
     for everyone, values_of in shared:
         members, values = everyone[alive[everyone]], values_of[alive[everyone]]
@@ -172,7 +161,7 @@ def _candidates(
 def _better_survivors(
     shared: list[tuple[Index, Bands]], sizes: Index, onto: Index, limits: NearLimits
 ) -> Index:
-    """Return pairs of a folded text and a survivor better than its own, the best few of each bucket."""
+    """Return pairs of a folded text and a better survivor than its own, at most `max_bucket` a text."""
     n, found = sizes.size, [np.zeros(0, np.int64)]
     for members, values in shared:
         bucket = np.cumsum(np.diff(values, prepend=values[:1]) != 0) * n
@@ -189,12 +178,8 @@ def _better_survivors(
 
 
 def _codes(better: Index, worse: Index, sizes: Index, limits: NearLimits) -> Index:
-    """Return pairs as better * n + worse, each once, without those whose sizes alone rule it out."""
-    # The smaller set over the larger bounds the similarity of two sets from above.
+    """Return pairs as better * n + worse, each once, without those too different in size to be near."""
+    # |smaller| / |larger| bounds the Jaccard similarity of two sets from above.
     small, large = np.minimum(sizes[better], sizes[worse]), np.maximum(sizes[better], sizes[worse])
     close = small >= limits.threshold * large
     return np.unique(better[close] * sizes.size + worse[close])
-
-
-def _decoded(codes: Index, n: int) -> Index:
-    return np.stack(np.divmod(codes, max(n, 1)), axis=1)

@@ -1,4 +1,4 @@
-"""Word shingles of texts in any script, as sets of 64-bit hashes: what near-duplicates are measured on."""
+"""Word shingles of texts in any script, as sets of 64-bit hashes: near-duplicates share most of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.refine.text.scripts import UNSPACED
 
 Hashes = npt.NDArray[np.uint64]
 SHINGLE_WORDS = 5
-# Raised whenever the same text would give other hashes: what was computed before is then computed again.
+# To be raised when the same text gives other hashes: stored signatures are then computed again.
 SHINGLE_RULE = "words5.1"
 _BLOCK_CHARACTERS = 500_000
 _SLOTS = 2**18
@@ -26,14 +26,11 @@ _BASE, _CHAIN = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
 
 def shingle_sets(bodies: Iterable[str]) -> Iterator[Hashes]:
-    """Yield each text's set of word 5-shingles as sorted, unique 64-bit hashes, in the order given.
+    """Yield each canonical text's set of word 5-shingles as sorted, unique 64-bit hashes, in the order given.
 
-    A word is a run of letters, digits, marks and underscores, lower-cased; where a script has no spaces each
+    A word is a run of letters, digits, marks and underscores in lower case; in a script without spaces each
     character is a word. A text of fewer than five words has no shingles. The hashes are the same on every
-    machine and in every run; with 64 bits, two sets of a thousand share one by chance in 10^13 pairs.
-
-    Args:
-        bodies: Canonical texts.
+    machine. By chance, two sets of a thousand hashes share one in 10^13 pairs.
     """
     block: list[str] = []
     characters = 0
@@ -47,15 +44,15 @@ def shingle_sets(bodies: Iterable[str]) -> Iterator[Hashes]:
 
 
 def jaccard(one: Hashes, other: Hashes) -> float:
-    """Return the Jaccard similarity of two sets of sorted, unique hashes, 0 to 1; 0 where both are empty."""
+    """Return the Jaccard similarity of two sets (sorted, unique hashes), 0 to 1; 0 if both are empty."""
     both = np.sort(np.concatenate([one, other]))
     shared = int(np.count_nonzero(both[1:] == both[:-1]))
     return shared / max(both.size - shared, 1)
 
 
 def jaccards(one: Hashes, others: Sequence[Hashes]) -> npt.NDArray[np.float64]:
-    """Return the Jaccard similarity of a set with each of many, none empty: as `jaccard`, but faster."""
-    # A table from low bits to places in `one`: what it says is checked, so stale and shared slots do no harm.
+    """Return the Jaccard similarity of a set with each of many, none empty: as `jaccard` does, but faster."""
+    # A table from low bits to places in `one`; each hit is checked, so empty and shared slots do no harm.
     slots = np.zeros(_SLOTS, np.int32)
     slots[one & np.uint64(_SLOTS - 1)] = np.arange(one.size)
     found, lost = np.concatenate(others), one[one[slots[one & np.uint64(_SLOTS - 1)]] != one]
@@ -76,14 +73,14 @@ def _block_sets(lowered: Sequence[str]) -> Iterator[Hashes]:
 
 
 def _words(text: str) -> tuple[Hashes, npt.NDArray[np.intp]]:
-    """Return the hash of each word of a text and the character it starts at."""
+    """Return the hash of each word of a text and the offset of its first character."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _kinds()[codes]
     before = np.concatenate([np.zeros(1, np.uint8), kinds[:-1]])
     starts = np.flatnonzero((kinds == _ALONE) | ((kinds == _WORD) & (before != _WORD)))
     if not starts.size:
         return np.zeros(0, np.uint64), starts
-    # A word's hash is the sum of its characters, each times a power of an odd number by its place.
+    # A word's hash is the sum of its characters' codes, each times the power of an odd number by its place.
     inside = np.flatnonzero(kinds != _SEPARATOR)
     first = np.searchsorted(inside, starts)
     lengths = np.diff(first, append=inside.size)
@@ -103,7 +100,7 @@ def _chained(words: Hashes) -> Hashes:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Return values with their bits well spread: the finaliser of SplitMix64 (Steele et al., OOPSLA 2014)."""
+    """Mix the bits of values by the finaliser of SplitMix64 (Steele et al., OOPSLA 2014)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(values ^ (values >> np.uint64(31)), dtype=np.uint64)
@@ -111,7 +108,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 @functools.cache
 def _kinds() -> npt.NDArray[np.uint8]:
-    """Return what each of Unicode's characters is to a word: outside, part of one, or one by itself."""
+    """Return for each Unicode character whether it separates words, is part of one, or is one by itself."""
     kinds = np.zeros(0x110000, np.uint8)
     for run in re.finditer(r"\w+", "".join(map(chr, range(_ASSIGNED)))):
         kinds[run.start() : run.end()] = _WORD

@@ -1,4 +1,4 @@
-"""The datasheet of an exported corpus: what is in it, what is not and why, and by which rules."""
+"""The datasheet of an exported corpus: its contents, the documents left out with reasons, the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tasks.refine import STAGE_VERSION
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.refine.rule_digests import rule_digests
 
-_UNKNOWN = "unknown"
 _NOTE = (
     "Every text is its author's and third-party data: source, commit and licence stand in its row."
     " Risk findings are hints; no finding does not mean safe."
@@ -25,10 +24,8 @@ _NOTE = (
 
 def _counts(column: pl.Series) -> dict[str, int]:
     """Return how often each value occurs, the most frequent first, then by name; null counts as unknown."""
-    counted = (
-        column.fill_null(_UNKNOWN).value_counts(name="n").sort(["n", column.name], descending=[True, False])
-    )
-    return {str(value): int(n) for value, n in counted.iter_rows()}
+    counted = column.fill_null("unknown").value_counts(name="n")
+    return dict(counted.sort(["n", column.name], descending=[True, False]).iter_rows())
 
 
 def datasheet(
@@ -39,9 +36,9 @@ def datasheet(
     Args:
         root: Where the corpus lies.
         exported: Columns source, licence, licence_class and language of the documents exported.
-        report: The export's report as a dict; all but `out` becomes part of the datasheet.
-        policy: By which the classes were given.
-        now: When the export was made.
+        report: The `ExportReport` as a dict; all but `out` becomes part of the datasheet.
+        policy: The policy that gave the licence classes.
+        now: Time of the export.
     """
     runs = read_runs(root, last=1)
     by_class = exported.group_by("licence_class").agg("licence").sort("licence_class")
@@ -68,12 +65,15 @@ def _table(title: str, what: str, counts: Mapping[str, object]) -> str:
 
 
 def datasheet_markdown(sheet: Mapping[str, Any]) -> str:
-    """Return a datasheet for a person to read."""
+    """Return a datasheet as Markdown."""
     by_class = {
         f"{name}: {licence}": n for name, found in sheet["licences"].items() for licence, n in found.items()
     }
     size = f"{sheet['documents']:,} documents, {sheet['with_text']:,} of them with their text"
     versions = ", ".join(f"{name} {_cell(version)}" for name, version in sheet["versions"].items())
+    policy = sheet["policy"]
+    allowed, denied = ", ".join(policy["allow"]), ", ".join(policy["deny"])
+    others = f"any other is {policy['other']}, unknown is {policy['unknown']}"
     parts = [
         "# Datasheet of a corpus of agent skills",
         f"{size}; made {sheet['made_at']} after run {_cell(sheet['run_id'])}. {_NOTE}",
@@ -85,14 +85,6 @@ def datasheet_markdown(sheet: Mapping[str, Any]) -> str:
         _table("Not in the corpus, by reason", "reason", sheet["dropped"]),
         "## Rules",
         f"Versions: {versions}.",
-        _policy_text(sheet["policy"]),
+        f"Licence policy: allowed are {allowed}; denied are {denied}; {others}.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _policy_text(policy: Mapping[str, Any]) -> str:
-    allowed, denied = ", ".join(policy["allow"]), ", ".join(policy["deny"])
-    return (
-        f"Licence policy: allowed are {allowed}; denied are {denied};"
-        f" any other is {policy['other']}, unknown is {policy['unknown']}."
-    )

@@ -1,4 +1,4 @@
-"""The export of the clean corpus, with a datasheet: what the licence policy allows."""
+"""The export of the clean corpus, as far as the licence policy allows, with a datasheet."""
 
 from __future__ import annotations
 
@@ -41,23 +41,14 @@ _WRITERS: dict[str, type[Writer]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export holds.
-
-    Args:
-        out: The folder.
-        format: `parquet`, `jsonl` or `folder`.
-        documents: Documents exported, text or not.
-        with_text: Those among them whose text went along.
-        left_out: Documents of the corpus that are not in it, by licence class.
-        classes: Documents of the corpus by licence class, every class.
-    """
+    """The folder, the format and the counts of an export."""
 
     out: str
     format: str
-    documents: int
+    documents: int  # exported, with or without their text
     with_text: int
-    left_out: dict[str, int]
-    classes: dict[str, int]
+    left_out: dict[str, int]  # documents of the corpus not exported, by licence class
+    classes: dict[str, int]  # documents of the corpus by licence class, 0 included
 
 
 def export_corpus(
@@ -69,21 +60,21 @@ def export_corpus(
     policy: LicencePolicy = EXPORT_POLICY,
     now: datetime,
 ) -> ExportReport:
-    """Export the corpus as it stands into a new folder, all or nothing, a partition at a time.
+    """Export the corpus into a new folder, all or nothing, a partition at a time.
 
-    Of a document whose licence is `metadata-only` the text stays behind: its body, its description where that
-    was taken from the body, and what findings and risks cite. `deny` goes nowhere, asked for or not. Each
-    document has its `licence_class` and the measures of its `quality`. Beside the documents lie the aliases
-    of those exported, `DATASHEET.md` and `datasheet.json`.
+    A document of class `metadata-only` goes without its text: its body, its description if that was taken
+    from the body, and the messages of findings and risks, which may cite it. The class `deny` is never
+    exported. Each document has its `licence_class` and its `quality`. The folder also holds the aliases of
+    the documents exported, `DATASHEET.md` and `datasheet.json`.
 
     Args:
         root: Where the corpus lies.
-        out: A folder that is not there yet, or is empty.
+        out: A folder that does not exist, or is empty.
         format: `parquet`: one file; `jsonl`: an object a line; `folder`: a SKILL.md a skill, and one JSON
             lines file of metadata.
-        licences: Classes that are wanted: `allow`, `metadata-only`.
+        licences: The classes wanted, `allow` or `metadata-only`.
         policy: Which licence is of which class.
-        now: When this is.
+        now: Time of the export.
 
     Raises:
         WrongInput: The format or a class is not known, `out` holds something, or cannot be written.
@@ -95,14 +86,16 @@ def export_corpus(
     classes: Counter[str] = Counter()
     exported: list[pl.DataFrame] = []
     with _unfinished(out) as folder:
-        with _WRITERS[format](folder) as writer:
+        with contextlib.closing(_WRITERS[format](folder)) as writer:
             for frame in _partitions(root, policy):
                 classes.update(count_classes(frame["licence"], policy))
                 chosen = with_quality(frame.filter(pl.col("licence_class").is_in(sorted(wanted))))
                 writer.write(without_text(chosen))
                 exported.append(chosen.select("doc_id", "source", "licence", "licence_class", "language"))
         rows = pl.concat(exported)
-        writer.write_aliases(_aliases(root, rows["doc_id"]))
+        aliases = aliases_table(root).read().select("doc_id", "survivor", "kind")
+        aliases = aliases.join(rows, left_on="survivor", right_on="doc_id", how="semi")
+        writer.write_aliases(aliases.sort("doc_id"))
         report = _report(out, format, rows, classes)
         sheet = datasheet(root, rows, asdict(report), policy, now)
         (folder / "datasheet.json").write_text(json.dumps(sheet, ensure_ascii=False, indent=1), "utf-8")
@@ -119,8 +112,9 @@ def _wanted(licences: Iterable[str]) -> frozenset[LicenceClass]:
 
 
 def _partitions(root: Root, policy: LicencePolicy) -> Iterator[pl.DataFrame]:
-    """Yield the corpus, a frame a partition, sorted by id; the first may be empty and has every column."""
+    """Yield the corpus, a frame a partition, sorted by id."""
     table = documents_table(root)
+    # A writer takes its columns from the first frame, and an empty corpus has no other.
     yield table.read([]).with_columns(licence_class=pl.lit("", pl.String))
     for partition in range(PARTITIONS):
         frame = table.read([partition]).sort("doc_id")
@@ -129,24 +123,18 @@ def _partitions(root: Root, policy: LicencePolicy) -> Iterator[pl.DataFrame]:
 
 
 def without_text(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return documents with null for what the class `metadata-only` keeps back.
-
-    Args:
-        frame: Documents with their `licence_class`.
-    """
+    """Return documents with null for the text of those whose `licence_class` is not `allow`."""
     kept_back = pl.col("licence_class") != "allow"
     from_body = kept_back & pl.col("inferred").list.contains("description")
+    # A finding's message may cite the text it was found in; its code and severity do not.
+    no_message = pl.element().struct.with_fields(pl.lit(None, pl.String).alias("message"))
+    uncited = {
+        name: pl.when(~kept_back).then(name).otherwise(pl.col(name).list.eval(no_message))
+        for name in ("findings", "risks")
+    }
     return frame.with_columns(
-        body=pl.when(~kept_back).then("body"),
-        description=pl.when(~from_body).then("description"),
-        **{name: pl.when(~kept_back).then(name).otherwise(_uncited(name)) for name in ("findings", "risks")},
+        body=pl.when(~kept_back).then("body"), description=pl.when(~from_body).then("description"), **uncited
     )
-
-
-def _uncited(findings: str) -> pl.Expr:
-    """Return findings with their codes and severity: a message may cite the text it was found in."""
-    no_message = pl.lit(None, pl.String).alias("message")
-    return pl.col(findings).list.eval(pl.element().struct.with_fields(no_message))
 
 
 def with_quality(frame: pl.DataFrame) -> pl.DataFrame:
@@ -155,23 +143,16 @@ def with_quality(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.join(measured, on="doc_id", how="left", maintain_order="left")
 
 
-def _aliases(root: Root, doc_ids: pl.Series) -> pl.DataFrame:
-    exported = pl.DataFrame({"survivor": doc_ids})
-    known = aliases_table(root).read().select("doc_id", "survivor", "kind")
-    return known.join(exported, on="survivor", how="semi").sort("doc_id")
-
-
 def _report(out: Path, format: str, rows: pl.DataFrame, classes: Counter[str]) -> ExportReport:  # noqa: A002
     there = Counter(rows["licence_class"])
-    left_out = {name: classes[name] - there[name] for name in sorted(classes) if classes[name] > there[name]}
-    return ExportReport(
-        str(out), format, rows.height, there["allow"], left_out, {k: classes[k] for k in sorted(classes)}
-    )
+    # Counter's difference keeps what is positive: the classes of which something stayed behind.
+    left_out, by_class = (dict(sorted(counts.items())) for counts in (classes - there, classes))
+    return ExportReport(str(out), format, rows.height, there["allow"], left_out, by_class)
 
 
 @contextmanager
 def _unfinished(out: Path) -> Iterator[Path]:
-    """Give a folder beside `out` that becomes `out` when all went well, and is removed when not."""
+    """Lend a folder beside `out` that is renamed to `out` on success and removed on failure."""
     beside = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -1,4 +1,4 @@
-"""Writers of an export: Parquet, JSON lines, or a folder a skill."""
+"""Writers of an export's three formats: Parquet, JSON lines, or a folder a skill."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -19,7 +18,7 @@ import yaml
 from storage.schemas import LicenceFile
 from tasks.refine.licences.resolve import nearest_licence_files
 
-# What some file system will not take, and names that mean something to one, or to whoever looks for skills.
+# Characters that some file system refuses, and names that mean something to one or to a reader of skills.
 _UNSAFE = re.compile(r"[^\w.@+-]|\.(?=\.)")
 _RESERVED = re.compile(
     r"(?:con|prn|aux|nul|com\d|lpt\d|skill\.md|license|provenance\.json)(?:\..*)?", re.IGNORECASE
@@ -29,21 +28,18 @@ _OLDEST = pl.CompatLevel.oldest()
 
 
 class Writer(Protocol):
-    """Writes documents, a frame at a time, below a folder that is there."""
+    """Writes documents, a frame at a time, into a folder that exists."""
 
     def __init__(self, folder: Path) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
     def write(self, frame: pl.DataFrame) -> None:
         """Add documents; the first frame has every column and may have no row."""
 
     def write_aliases(self, frame: pl.DataFrame) -> None:
         """Write ids that lead to exported documents: columns doc_id, survivor, kind."""
+
+    def close(self) -> None:
+        """Finish the files."""
 
 
 def _plain(value: object) -> object:
@@ -57,50 +53,36 @@ def _write_lines(path: Path, rows: list[dict[str, Any]], mode: str = "w") -> Non
 
 
 class ParquetWriter:
-    """`documents.parquet` and `aliases.parquet`."""
+    """Writes `documents.parquet` and `aliases.parquet`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: pq.ParquetWriter | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
     def write(self, frame: pl.DataFrame) -> None:
         """Add a row group."""
         table: pa.Table = frame.to_arrow(compat_level=_OLDEST)
         if self._file is None:
-            self._file = pq.ParquetWriter(
-                self._folder / "documents.parquet", table.schema, compression="zstd", write_page_checksum=True
-            )
+            place = self._folder / "documents.parquet"
+            self._file = pq.ParquetWriter(place, table.schema, compression="zstd", write_page_checksum=True)
         self._file.write_table(table)
 
     def write_aliases(self, frame: pl.DataFrame) -> None:
         """Write the aliases."""
-        pq.write_table(
-            frame.to_arrow(compat_level=_OLDEST), self._folder / "aliases.parquet", compression="zstd"
-        )
+        table: pa.Table = frame.to_arrow(compat_level=_OLDEST)
+        pq.write_table(table, self._folder / "aliases.parquet", compression="zstd")
+
+    def close(self) -> None:
+        """Write the documents' footer."""
+        if self._file is not None:
+            self._file.close()
 
 
 class JsonLinesWriter:
-    """`documents.jsonl` and `aliases.jsonl`, an object a line; times in ISO 8601."""
+    """Writes `documents.jsonl` and `aliases.jsonl`, an object a line; times in ISO 8601."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is left open."""
 
     def write(self, frame: pl.DataFrame) -> None:
         """Append a line a document."""
@@ -110,12 +92,14 @@ class JsonLinesWriter:
         """Write the aliases."""
         _write_lines(self._folder / "aliases.jsonl", frame.to_dicts())
 
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
 
 def safe_path(doc_id: str) -> str:
-    """Return a relative path made of a document's id that is safe on any file system.
+    """Return a relative path, made of a document's id, that is safe on any file system.
 
-    Each part between slashes keeps letters, digits and `.@+-_`; nothing leads out of the folder, no part is
-    hidden, a reserved name or longer than 80 bytes.
+    Each part keeps letters, digits and `.@+-_`. No part is hidden, reserved, longer than 80 bytes, or `..`.
     """
     whole = unicodedata.normalize("NFC", doc_id.replace("\\", "/"))
     parts = [_UNSAFE.sub("_", part.strip(". ")).strip(". ") for part in whole.split("/")]
@@ -124,14 +108,14 @@ def safe_path(doc_id: str) -> str:
 
 
 def skill_text(name: str, description: str | None, body: str, licence: str | None) -> str:
-    """Return a SKILL.md rebuilt from its parts; strict YAML reads its front matter back as it was."""
+    """Return a SKILL.md rebuilt from its parts; strict YAML reads the same front matter back."""
     fields = {"name": name, "description": description, "license": licence}
     stated = {key: value for key, value in fields.items() if value}
     front = yaml.safe_dump(stated, allow_unicode=True, sort_keys=False, width=1_000_000)
     return f"---\n{front}---\n\n{body}\n"
 
 
-# What whoever meets one skill's folder needs to name its origin, as licences ask.
+# Licences ask to name the origin, and a skill's folder may be copied without the rest of the export.
 _PROVENANCE = (
     "doc_id", "source", "repo", "ref", "commit", "path", "url", "author", "licence", "licence_rule",
     "raw_hash", "content_hash", "fetched_at",
@@ -140,11 +124,11 @@ _CHANGED = "SKILL.md was rebuilt from cleaned text: it is not the origin's byte 
 
 
 class FolderWriter(JsonLinesWriter):
-    """`skills/<id>/SKILL.md` a document whose text goes along, and all else of each in `documents.jsonl`.
+    """Writes `skills/<id>/SKILL.md` for each document with its text, and all other columns to JSON lines.
 
-    There `exported_to` names its folder. Beside each SKILL.md lie `PROVENANCE.json` and the nearest licence
-    files of its origin, as `LICENSE`, `LICENSE.2`, ... Ids that differ only in what a file system ignores or
-    forbids get numbered ones.
+    `documents.jsonl` names a skill's folder in `exported_to`. Beside each SKILL.md lie `PROVENANCE.json` and
+    the nearest licence files of its origin, as `LICENSE`, `LICENSE.2`, ... Folders whose names would be equal
+    on some file system are numbered.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -152,7 +136,7 @@ class FolderWriter(JsonLinesWriter):
         self._taken: set[str] = set()
 
     def write(self, frame: pl.DataFrame) -> None:
-        """Write a folder a document with text, append a line a document."""
+        """Write a folder for each document with text; append a line a document."""
         rows = frame.to_dicts()
         for row in rows:
             body = row.pop("body")
@@ -169,7 +153,7 @@ class FolderWriter(JsonLinesWriter):
         return path
 
     def _free(self, path: str) -> str:
-        """Return the path, numbered where one that differs in letter case alone is taken."""
+        """Return the path, with a number if it is taken in any letter case."""
         tried, number = path, 1
         while tried.casefold() in self._taken:
             number += 1
@@ -179,7 +163,7 @@ class FolderWriter(JsonLinesWriter):
 
 
 def _write_origin(folder: Path, row: Mapping[str, Any]) -> None:
-    """Write where a skill comes from, and the licence files that stand nearest to it there."""
+    """Write a skill's provenance, and the licence files nearest to it in its repository."""
     licences = []
     given = [LicenceFile(**file) for file in row["licence_files"] or ()]
     for number, file in enumerate(nearest_licence_files(row["path"], given), start=1):
@@ -187,6 +171,6 @@ def _write_origin(folder: Path, row: Mapping[str, Any]) -> None:
         (folder / name).write_text(file.text or "", encoding="utf-8", newline="")
         licences.append({"file": name, "path": file.path, "sha256": file.sha256})
     origin = {key: _plain(row[key]) for key in _PROVENANCE}
-    told = {**origin, "licence_files": licences, "changes": _CHANGED}
+    told = origin | {"licence_files": licences, "changes": _CHANGED}
     text = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
     (folder / "PROVENANCE.json").write_text(text, encoding="utf-8", newline="\n")

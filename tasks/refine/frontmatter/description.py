@@ -12,7 +12,7 @@ from tasks.refine.text.findings import finding
 from tasks.refine.text.strict_yaml import Value
 
 MAX_DESCRIPTION_CHARS = 1024
-# Nobody's first prose stands further down, and a body may have megabytes.
+# A body may have megabytes, and its first prose stands at its start.
 _PROSE_WITHIN_CHARS = 10_000
 _MIN_PROSE_CHARS = 20
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)|[ \t]*(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$")
@@ -25,7 +25,7 @@ _SENTENCE_END = re.compile(r"[.!?。！？…][\"')\]*_”’]*$")
 
 
 def _paragraphs(body: str) -> Iterator[list[str]]:
-    """Yield runs of lines between blank lines, headings and code; a list, quote or table starts its own."""
+    """Yield runs of lines between blank lines, headings and code; a list, quote or table starts a new run."""
     lines = body.split("\n")
     inside, _ = fenced(lines)
     run: list[str] = []
@@ -47,37 +47,36 @@ def _plain(lines: list[str]) -> str:
     return " ".join(_EMPHASIS.sub(r"\2", _LINK.sub(r"\1", text)).replace("`", "").split())
 
 
-def _cut(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> str:
-    """Cut a text to `limit` characters at a word's end; in the middle where no space is near."""
-    if len(text) <= limit:
-        return text
-    at = text.rfind(" ", limit - 100, limit + 1)
-    return text[: at if at > 0 else limit].rstrip()
+def _prose(paragraphs: list[list[str]], plain: list[str]) -> Iterator[str]:
+    """Yield sentences, then other paragraphs of text, then lead-ins, which end in a colon."""
+    prose = [i for i, paragraph in enumerate(paragraphs) if not _MARKED.match(paragraph[0])]
+    long = [plain[i] for i in prose if len(plain[i]) >= _MIN_PROSE_CHARS]
+    yield from filter(_SENTENCE_END.search, long)
+    yield from (text for text in long if not text.endswith((":", "：")))
+    # A lead-in says more together with what it leads to.
+    yield from (" ".join(plain[i : i + 2]) for i in prose if plain[i].endswith((":", "：")))
 
 
 def _candidates(body: str) -> Iterator[str]:
-    """Yield plain texts that could stand for a description, the best first."""
-    paragraphs = [p for p in _paragraphs(body) if re.search(r"\w", "".join(p))]
-    plain = [_plain(p) for p in paragraphs]
-    prose = [i for i, p in enumerate(paragraphs) if not _MARKED.match(p[0])]
-    long = [i for i in prose if len(plain[i]) >= _MIN_PROSE_CHARS]
-    yield from (plain[i] for i in long if _SENTENCE_END.search(plain[i]))
-    yield from (plain[i] for i in long if not plain[i].endswith((":", "：")))
-    # What only leads in says more with what it leads to.
-    yield from (" ".join(plain[i : i + 2]) for i in prose if plain[i].endswith((":", "：")))
+    """Yield texts that could be a description, the best first: prose, any paragraph, the first lines."""
+    paragraphs = [lines for lines in _paragraphs(body) if re.search(r"\w", "".join(lines))]
+    plain = list(map(_plain, paragraphs))
+    yield from _prose(paragraphs, plain)
     yield from (text for text in plain if len(text) >= _MIN_PROSE_CHARS)
-    headings = [line.lstrip("# \t") for line in body.split("\n") if re.search(r"\w", line)]
-    yield _plain(headings[:2])
+    yield _plain([line.lstrip("# \t") for line in body.split("\n") if re.search(r"\w", line)][:2])
 
 
 def first_prose(body: str) -> str:
-    """Return a body's first prose as plain text on one line, at most 1,024 characters, cut at a word's end.
+    """Return a body's first prose as plain text on one line, at most 1,024 characters.
 
-    A paragraph that ends as a sentence and is no list, table, quote, code or HTML comes first, then one that
-    does not end in a colon, then a lead-in with what follows it, then text of any other kind, and at last the
-    first lines whatever they are. Empty where the first 10,000 characters have no letter or digit.
+    Empty if the first 10,000 characters have no letter or digit.
     """
-    return _cut(next((text for text in _candidates(body[:_PROSE_WITHIN_CHARS]) if text), ""))
+    text = next(filter(None, _candidates(body[:_PROSE_WITHIN_CHARS])), "")
+    if len(text) <= MAX_DESCRIPTION_CHARS:
+        return text
+    # Where the last hundred characters have no space, a word is cut.
+    at = text.rfind(" ", MAX_DESCRIPTION_CHARS - 100, MAX_DESCRIPTION_CHARS + 1)
+    return text[: at if at > 0 else MAX_DESCRIPTION_CHARS].rstrip()
 
 
 def _joined(value: Value) -> str:
@@ -89,23 +88,16 @@ def _joined(value: Value) -> str:
 
 
 def description_of(value: Value | None, body: str) -> tuple[str, bool, tuple[Finding, ...]]:
-    """Return a skill's description, whether it had to be inferred from the body, and findings on it.
+    """Return a skill's description, whether it was inferred from the canonical body, and findings on it.
 
-    Lists and mappings are joined to text, known boilerplate is removed; a stated description is never cut.
-
-    Args:
-        value: The front matter's `description`.
-        body: The canonical body.
+    Lists and mappings are joined to text; known boilerplate is removed. A stated description is never cut.
     """
-    found: list[Finding] = []
-    if isinstance(value, (list, dict)):
-        found.append(finding("description.not-text"))
+    found = [finding("description.not-text")] if isinstance(value, list | dict) else []
     stated, removed = strip_boilerplate(canonical(_joined(value or ""))[0], "description")
     found.extend(removed)
     if len(stated) > MAX_DESCRIPTION_CHARS:
-        found.append(
-            finding("description.too-long", f"{len(stated):,} characters, at most {MAX_DESCRIPTION_CHARS:,}")
-        )
+        length = f"{len(stated):,} characters, at most {MAX_DESCRIPTION_CHARS:,}"
+        found.append(finding("description.too-long", length))
     if stated:
         return stated, False, tuple(found)
     return first_prose(body), True, (*found, finding("description.missing"))

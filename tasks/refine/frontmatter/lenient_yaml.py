@@ -1,7 +1,8 @@
-"""Lenient YAML for front matter that strict YAML refuses: its values are quoted, then its bare lines read."""
+"""Lenient YAML for front matter that strict YAML refuses: quotes its values, or reads line by line."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import NamedTuple
@@ -17,7 +18,7 @@ _FLOW = re.compile(r"(?:\[[^\[\]{}:]*\]|\{(?=[^\[\]{}]*:[ \t])[^\[\]{}]*\}|\{\})
 
 
 class Requoted(NamedTuple):
-    """A block whose values are quoted, and the keys whose block indicator had text on its line."""
+    """A block with quoted values, and the keys whose block indicator had text on its line."""
 
     text: str
     indicated: tuple[str, ...]
@@ -37,24 +38,15 @@ def _untabbed(line: str) -> str:
     return line[: len(line) - len(bare)].replace("\t", "  ") + bare
 
 
-def _take_deeper(lines: list[str], start: int, indent: int) -> int:
-    """Return the end of the run of lines from `start` that are indented deeper than `indent`."""
-    end = start
-    while end < len(lines) and _is_indented(lines[end]) and _indent(lines[end]) > indent:
-        end += 1
-    return end
-
-
-def _take_block(lines: list[str], start: int, indent: int) -> int:
-    """Return the end of a block scalar's lines: the deeper ones, and blank ones between."""
-    end = start
-    while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
-        end += 1
-    return end
+def _deeper(lines: list[str], start: int, indent: int, *, blank: bool) -> list[str]:
+    """Return the run of lines from `start` that are deeper than `indent`, or, if these count, blank."""
+    # By index: a slice for each key would take quadratic time.
+    rest = (lines[at] for at in range(start, len(lines)))
+    return list(itertools.takewhile(lambda line: _indent(line) > indent if line.strip() else blank, rest))
 
 
 def _quoted(value: str) -> tuple[str, bool]:
-    """Return a value as YAML that cannot be misread, and whether a block indicator stood before it."""
+    """Return a value quoted where YAML could misread it, and whether a block indicator stood before it."""
     if indicated := _INDICATED_TEXT.match(value):
         return json.dumps(indicated["text"], ensure_ascii=False), True
     if not value or _QUOTED.match(value) or _FLOW.match(value):
@@ -63,10 +55,10 @@ def _quoted(value: str) -> tuple[str, bool]:
 
 
 def requote(block: str) -> Requoted:
-    """Quote the values of `key: value` lines, lines that continue them joined by one space.
+    """Quote the values of `key: value` lines, joined by spaces with the lines that continue them.
 
-    Block scalars, complete quoted strings and complete flow lists stay as they are. The text after a block
-    indicator on the key's own line (`description: | Use it ...`) is taken for the value.
+    Block scalars, complete quoted strings and complete flow collections stay as they are. Text after a block
+    indicator on the key's own line (`description: | Use it ...`) is the value.
     """
     lines = [_untabbed(line) for line in block.split("\n")]
     out: list[str] = []
@@ -80,21 +72,20 @@ def requote(block: str) -> Requoted:
         if not match or not value:
             out.append(line)
             continue
-        indent = len(match["indent"])
-        if _BLOCK_INDICATOR.match(value):
-            end = _take_block(lines, at, indent)
-            out.extend([line, *lines[at:end]])
+        is_block = bool(_BLOCK_INDICATOR.match(value))
+        more = _deeper(lines, at, len(match["indent"]), blank=is_block)
+        if is_block:
+            out += [line, *more]
         else:
-            end = _take_deeper(lines, at, indent)
-            text, was_indicated = _quoted(" ".join([value, *(more.strip() for more in lines[at:end])]))
-            indicated.extend([match["key"]] if was_indicated else [])
+            text, was_indicated = _quoted(" ".join([value, *map(str.strip, more)]))
+            indicated += [match["key"]] if was_indicated else []
             out.append(f"{match['indent']}{match['key']}: {text}")
-        at = end
+        at += len(more)
     return Requoted("\n".join(out), tuple(indicated))
 
 
 def _plain(value: str) -> str:
-    """Return a value's text without the block indicator or the quotes around it."""
+    """Return a value's text without its block indicator or quotes."""
     value = re.sub(r"\A[|>][-+0-9]*(?:\s+|\Z)", "", value.strip())
     quoted = _QUOTED.fullmatch(value)
     if not quoted:
@@ -103,10 +94,7 @@ def _plain(value: str) -> str:
 
 
 def read_lines(block: str) -> dict[str, str]:
-    """Return what single lines give: the text after each top-level `key:`, with the lines up to the next key.
-
-    The last of two equal keys counts; lines before the first key are left out.
-    """
+    """Return the text after each top-level `key:` up to the next key; the last of equal keys counts."""
     fields: dict[str, list[str]] = {}
     current: list[str] = []
     for line in block.split("\n"):
@@ -119,10 +107,7 @@ def read_lines(block: str) -> dict[str, str]:
 
 
 def leading_run(text: str) -> str:
-    """Return the lines at a text's start that look like front matter, up to the first that does not.
-
-    Keys, what is indented below them and list items do; a blank line, a heading and prose do not.
-    """
+    """Return the lines at a text's start that look like front matter: keys, indented lines and list items."""
     end = 0
     for line in text.splitlines(keepends=True):
         bare = line.rstrip("\n")

@@ -1,4 +1,4 @@
-"""A skill's name: from its front matter, else its folder, and what the specification says of it."""
+"""A skill's name, from its front matter or else its folder, and findings against the specification."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from storage.schemas import Finding, RawDocument
+from tasks.refine.licences.resolve import skill_folder
 from tasks.refine.text.canonical import canonical
 from tasks.refine.text.findings import finding
 from tasks.refine.text.strict_yaml import Value
@@ -15,21 +16,15 @@ _ASCII_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 def folder_of(raw: RawDocument) -> str:
-    """Return the name of the folder that holds the skill; its repository's where it lies at the root.
-
-    From `path` (the folder or the file, as the source wrote it), else from the last part of `doc_id`, where
-    ids joined by double hyphens, which no valid name holds, are taken apart too.
-    """
-    parts = [part for part in (raw.path or "").replace("\\", "/").split("/") if part not in {"", "."}]
-    if parts and parts[-1].casefold().endswith(".md"):
-        parts.pop()
-    if parts:
-        return parts[-1]
-    return re.split(r"--", raw.doc_id.rstrip("/").rpartition("/")[2])[-1] or raw.doc_id
+    """Return the name of the folder that holds the skill: the last part of its path, else of its id."""
+    if folder := skill_folder(raw.path):
+        return folder.rpartition("/")[2]
+    # Some sources join the parts of an id by double hyphens, which no valid name holds.
+    return raw.doc_id.rstrip("/").rpartition("/")[2].split("--")[-1] or raw.doc_id
 
 
 def _is_unicode_name(name: str) -> bool:
-    """Tell whether the reference validator accepts a name: NFKC, lower case of any script, hyphens."""
+    """Tell whether the specification's reference validator accepts a name: letters of any script, hyphens."""
     normal = unicodedata.normalize("NFKC", name)
     return normal == normal.lower() and all(part.isalnum() for part in normal.split("-"))
 
@@ -46,13 +41,10 @@ def _judged(name: str, folder: str) -> tuple[Finding, ...]:
 
 
 def name_of(value: Value | None, folder: str) -> tuple[str, bool, tuple[Finding, ...]]:
-    """Return a skill's name, whether it had to be inferred from the folder, and findings on it.
+    """Return a skill's name, whether it was inferred from the folder, and findings on it.
 
-    A name that is present is judged by the specification's rules but kept as written, on one line.
-
-    Args:
-        value: The front matter's `name`; anything but text counts as missing.
-        folder: See `folder_of`.
+    A stated name is judged by the specification's rules but kept as written, on one line; anything but text
+    counts as missing.
     """
     name = " ".join(canonical(value)[0].split()) if isinstance(value, str) else ""
     if name:

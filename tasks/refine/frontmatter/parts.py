@@ -18,34 +18,25 @@ from tasks.refine.text.strict_yaml import Value
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Canonical, redacted texts, what had to be inferred, the licence declared, and what was found.
+    """A file's canonical, redacted texts, the licence it declares, and findings in reading order."""
 
-    Args:
-        name: Never empty.
-        description: Empty where neither author nor body gives one.
-        body: May be blank; the filters see to that.
-        inferred: Names of the fields whose text its author has not written.
-        declared_licence: The front matter's `license`, as parsed.
-        findings: In reading order.
-    """
-
-    name: str
-    description: str
-    body: str
-    inferred: tuple[str, ...] = ()
+    name: str  # never empty
+    description: str  # empty if neither author nor body gives one
+    body: str  # may be blank: the filters drop such a document
+    inferred: tuple[str, ...] = ()  # fields whose text its author has not written
     declared_licence: Value | None = None
     findings: tuple[Finding, ...] = ()
 
 
 def _declared_licence(fields: dict[str, Value]) -> Value | None:
-    """Return the licence from its key, from the key as the British write it, or from the metadata."""
+    """Return the licence from its key, from the key in British spelling, or from the metadata."""
     metadata = fields.get("metadata")
     within = metadata.get("license") if isinstance(metadata, dict) else None
     return fields.get("license") or fields.get("licence") or within
 
 
 def _redacted(value: Value, found: list[Finding]) -> Value:
-    """Return a front matter value without key-like strings; a finding for each is added to `found`."""
+    """Return a front matter value with secrets redacted; add a finding for each to `found`."""
     if isinstance(value, list):
         return [_redacted(item, found) for item in value]
     if isinstance(value, dict):
@@ -55,18 +46,14 @@ def _redacted(value: Value, found: list[Finding]) -> Value:
     return text
 
 
-def _redacted_fields(fields: dict[str, Value]) -> tuple[dict[str, Value], tuple[Finding, ...]]:
-    found: list[Finding] = []
-    return {key: _redacted(value, found) for key, value in fields.items()}, tuple(found)
-
-
 def skill_parts(raw: RawDocument, text: str) -> Parts:
-    """Return the parts of a SKILL.md's text; whatever is wrong with it is a finding, nothing is raised."""
+    """Return the parts of a SKILL.md's text; every problem is a finding, no error is raised."""
     text, on_text = canonical(text)
     front = parse_frontmatter(text)
     body, removed = strip_boilerplate(front.body, "body")
     body, on_secrets = redact(canonical(body)[0])
-    fields, more = _redacted_fields(front.fields)
+    more: list[Finding] = []
+    fields = {key: _redacted(value, more) for key, value in front.fields.items()}
     name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw))
     description, inferred, on_stated = description_of(fields.get("description"), body)
     advice = () if inferred else on_description(description, name)
@@ -84,9 +71,9 @@ def skill_parts(raw: RawDocument, text: str) -> Parts:
 
 
 def server_parts(raw: RawDocument, text: str) -> Parts | None:
-    """Return the parts of a server as a registry lists it, None where the text is no JSON object.
+    """Return the parts of a server in a registry; None if the text is no JSON object.
 
-    Its description is its body; where it has none its name is.
+    The server's description, or its name if it has none, is also its body.
     """
     try:
         listed = json.loads(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ _COPYRIGHT = re.compile(r"\W*(?:copyright\b|©|\(c\)|all rights reserved\b)", re
 _TAG_LINE = re.compile(
     r"\W*SPDX-(?:License-Identifier|FileCopyrightText|FileContributor):[^\n]*", re.IGNORECASE
 )
-# Names go on below a copyright line that ends open; one with its address may stand alone.
+# A copyright line with an open end goes on in the next line; a name with its address may stand alone.
 _OPEN = re.compile(r"(?:,|&|\band)\s*\Z", re.IGNORECASE)
 _EMAIL = re.compile(r"\W*(?:[^\s@]+ ){0,4}[<(]?[\w.+-]+@[\w.-]+[>)]?\W*")
 _TERMS = re.compile(r"\b(?:terms|under|available|grants?|licen[cs]ors?)\b", re.IGNORECASE)
@@ -30,7 +31,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A stretch of folded text: a pattern, or its first and last words and the digest of the whole."""
+    """A part of a licence's folded text: a pattern, and for a long part the SHA-256 of what it must match."""
 
     pattern: re.Pattern[str]
     sha256: str | None
@@ -63,10 +64,10 @@ def _part(row: str | dict[str, Any]) -> _Part:
     if isinstance(row, dict):
         pattern = rf"\b{re.escape(row['from'])}\b.*?\b{re.escape(row['to'])}\b"
         return _Part(re.compile(pattern), row["sha256"])
-    pieces = _SLOT.split(row)
-    pattern = r"\b" + re.escape(folded(pieces[0]))
-    for most, words in zip(pieces[1::2], pieces[2::2], strict=True):
-        pattern += rf"((?: [^ ]+){{0,{most}}}?)" + "".join(f" {re.escape(word)}" for word in [folded(words)])
+    first, *pieces = _SLOT.split(row)
+    pattern = r"\b" + re.escape(folded(first))
+    for most, words in zip(pieces[::2], pieces[1::2], strict=True):
+        pattern += rf"((?: [^ ]+){{0,{most}}}?) {re.escape(folded(words))}"
     return _Part(re.compile(pattern + r"\b"), None)
 
 
@@ -84,17 +85,15 @@ def _wholes() -> tuple[_Whole, ...]:
 
 
 def whole_texts(text: str) -> tuple[list[str], str]:
-    """Return the licences whose whole text stands in a file, sorted, and what else the file says.
+    """Return the licences whose whole text stands in a file, sorted, and the rest of the file.
 
-    Punctuation, letter case and line breaks do not count; who grants and who is not liable may be anybody.
-    Copyright lines, SPDX tags and titles are nothing else.
+    Punctuation, letter case and line breaks do not count; names of who grants or is not liable may differ.
+    Copyright lines, SPDX tags and titles are not part of the rest.
     """
     tokens = list(_TOKEN.finditer(text))
     words = [token[0].lower() for token in tokens]
-    plain, starts, at = " ".join(words), [], 0
-    for word in words:
-        starts.append(at)
-        at += len(word) + 1
+    plain = " ".join(words)
+    starts = list(itertools.accumulate((len(word) + 1 for word in words), initial=0))
     found = [(whole, spans) for whole in _wholes() if (spans := whole.spans(plain))]
     rest = text
     for start, end in sorted({span for _, spans in found for span in spans}, reverse=True):
@@ -105,7 +104,7 @@ def whole_texts(text: str) -> tuple[list[str], str]:
 
 
 def beside(text: str, title: frozenset[str] = _IN_TITLES) -> str:
-    """Return the lines of a text that are neither copyright lines, SPDX tags nor titles of these words."""
+    """Return the lines of a text that are neither copyright lines, SPDX tags nor titles (of these words)."""
     left: list[str] = []
     names_go_on = False
     for line in text.splitlines():

@@ -15,7 +15,7 @@ from tasks.refine.text.strict_yaml import Value
 PROPRIETARY = "LicenseRef-Proprietary"
 _MAX_CHARS = 300
 _MAX_EXPRESSION_WORDS = 15
-# "See LICENSE for details": what stands before it may name the licence, what follows names the file.
+# "MIT. See LICENSE for details": the text before the match may name the licence.
 _POINTER = re.compile(
     r"[\s.;,(-]*\b(?:(?:see|complete terms|full terms|terms|full text|refer to|as in)\b.{0,60}?"
     r"(?:licen[cs]e|copying)\S*|licen[cs]e(?:\.\w{2,4})?\s+(?:has|contains|for)\b).*\Z|\A\W*licen[cs]e(?:\.\w+)?\W*\Z",
@@ -38,7 +38,7 @@ _APACHE_URL = re.compile(
     r"(?:https?://)?(?:www\.)?apache\.org/licenses/license-2\.0(?:\.html|\.txt)?/?", re.IGNORECASE
 )
 _EXPRESSION = re.compile(r"[A-Za-z0-9.+() :-]+")
-# Words that take back, limit or date what a notice grants: "not licensed", "parts", "formerly", "may not".
+# Words that take back, limit or date a grant: "not licensed", "parts", "formerly", "may not".
 _HEDGES = re.compile(
     r"\b(?:not?|non\w*|never|n?either|nor|none|cannot|don|isn|aren|doesn|without|except\w*|unless|only|but|however"
     r"|former\w*|previous\w*|once|was|were|longer|now|until|expir\w*|terminat\w*|revok\w*|parts?|portions?|some"
@@ -52,7 +52,7 @@ _HEDGES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a stated value says: an SPDX expression, None where none can be told; whether it names a file."""
+    """What a stated value says: an SPDX expression or None, and whether it points to a file."""
 
     licence: str | None
     points_to_file: bool = False
@@ -65,17 +65,17 @@ def licence_tables() -> dict[str, Any]:
 
 
 def folded(text: str) -> str:
-    """Return a text lower-cased, every run of other than letters and digits one space."""
+    """Return a text in lower case with every run of other characters than letters and digits as one space."""
     return " ".join(re.findall(r"[^\W_]+", text.lower()))
 
 
 def hedged(text: str) -> bool:
-    """Tell whether words beside a licence's name or text may take back what it grants."""
+    """Tell whether a text beside a licence has words that may take back what it grants."""
     return bool(_HEDGES.search(folded(text)))
 
 
 def _key(name: str) -> str:
-    """Return what two spellings of a licence's name have in common; `GPLv3+` says "or later"."""
+    """Return the same key for all spellings of a licence's name; `GPLv3+` says "or later"."""
     named = folded(re.sub(r"(?<=\d)\+", " or later", name))
     words = re.sub(r"\b(?:licen[cs]ed?|version|the|under)\b|\bv(?=\d)", " ", named)
     return " ".join(re.sub(r"(?<=[a-z])v(?=\d)", "", words).split())
@@ -88,7 +88,7 @@ def _by_name() -> dict[str, str]:
 
 @functools.cache
 def spdx_licensing() -> Licensing:
-    """Return SPDX's licences and their parser, built once: building takes a tenth of a second."""
+    """Return the parser of SPDX expressions, built once: building takes 0.1 s."""
     return get_spdx_licensing()
 
 
@@ -101,8 +101,8 @@ def _spdx_keys() -> frozenset[str]:
 def spdx_expression(text: str) -> str | None:
     """Return an SPDX expression as SPDX writes it; None for anything else.
 
-    Letter case is mended, withdrawn identifiers become those that replaced them (`GPL-3.0` becomes
-    `GPL-3.0-only`); `LicenseRef-Proprietary` and `LicenseRef-Source-Available` are known, others are not.
+    Letter case is corrected; withdrawn identifiers become their successors (`GPL-3.0`: `GPL-3.0-only`). Of
+    LicenseRefs only `LicenseRef-Proprietary` and `LicenseRef-Source-Available` are known.
     """
     text = " ".join(text.split())
     ours = next((r for r in licence_tables()["refusals"] if r.lower() == text.lower()), None)
@@ -110,17 +110,13 @@ def spdx_expression(text: str) -> str | None:
         return ours
     try:
         parsed = spdx_licensing().parse(text, validate=True, strict=True)
-    except (
-        ExpressionError,
-        ValueError,
-        AttributeError,
-    ):  # the last: what it makes of a WITH without a licence
+    except (ExpressionError, ValueError, AttributeError):  # the last for a WITH without a licence
         return None
     return str(parsed) if parsed is not None and all(map(_is_identifier, text.split())) else None
 
 
 def _is_identifier(word: str) -> bool:
-    """Tell whether a word of an expression names one licence: families without a version (`GPL`) do not."""
+    """Tell whether a word of an expression names one licence; a family without a version (`GPL`) does not."""
     bare = word.strip("()")
     known = bare.lower() in _spdx_keys() or bare.upper() in {"AND", "OR", "WITH", ""}
     return known or any(character.isdigit() for character in bare)
@@ -149,22 +145,19 @@ def _as_text(value: Value | None) -> str:
 
 
 def stated_licence(value: Value | None) -> Stated:
-    """Return what a front matter's `license` says, as far as it can be told without a guess.
+    """Return what a front matter's `license` says, without a guess.
 
-    SPDX expressions, known names, URLs of well-known licences and plain refusals ("Proprietary. ...") are
-    understood; a value that leaves it to a file ("Complete terms in LICENSE.txt") says so, and names no
-    licence where it speaks of restrictions there. Of a mapping
-    `spdx`, `id`, `type` or `name` counts, of a list its only item; over 300 characters are no name.
+    Understood are SPDX expressions, known names, URLs of well-known licences, refusals ("Proprietary. ...")
+    and pointers to a file ("Complete terms in LICENSE.txt"); a pointer that speaks of restrictions names no
+    licence. Of a mapping `spdx`, `id`, `type` or `name` counts, of a list its only item. A text over 300
+    characters is no name.
     """
     text = " ".join(_as_text(value).split())
     if not text or len(text) > _MAX_CHARS:
         return Stated(None)
-    whole = _named(text)
-    if whole and not _POINTER.search(text):
-        return Stated(whole)
     pointer = _POINTER.search(text)
     if pointer is None:
-        return Stated(None)
+        return Stated(_named(text))
     named = _named(text[: pointer.start()])
     granted = named if named in licence_tables()["refusals"] or not hedged(pointer[0]) else None
     return Stated(granted, points_to_file=True)

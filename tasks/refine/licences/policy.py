@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -15,8 +16,8 @@ from storage.errors import WrongInput
 from storage.served import CLASSES, LicenceClass
 from tasks.refine.licences.names import PROPRIETARY, spdx_licensing
 
-# Passing on needs a notice at most. Copyleft, non-commercial and no-derivatives terms ask for more than a
-# mixed corpus can promise: they are not listed here, so that they are `other` licences.
+# Licences that ask for a notice at most. Copyleft, non-commercial and no-derivatives terms ask for more than
+# a mixed corpus can promise: they are `other` licences.
 PERMISSIVE = (
     "MIT", "MIT-0", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD", "Zlib", "BSL-1.0",
     "Unlicense", "CC0-1.0", "CC-BY-4.0",
@@ -25,11 +26,7 @@ REFUSING = (PROPRIETARY, "LicenseRef-Source-Available")
 
 
 def require_classes(names: Iterable[str]) -> frozenset[LicenceClass]:
-    """Return names of licence classes as a set.
-
-    Raises:
-        WrongInput: One is no class.
-    """
+    """Return names of licence classes as a set; raise `WrongInput` if one is no class."""
     given = frozenset(names)
     if strange := sorted(given - set(CLASSES)):
         msg = f"licence class {strange[0]!r} is not known: choose one of {', '.join(CLASSES)}"
@@ -41,22 +38,17 @@ def require_classes(names: Iterable[str]) -> frozenset[LicenceClass]:
 class LicencePolicy:
     """The class of each licence.
 
-    Args:
-        allow: SPDX identifiers; any sequence will do (JSON has lists only).
-        deny: As `allow`.
-        unknown: The class where no licence is known.
-        other: The class of a known licence that is in neither list.
-
     Raises:
         WrongInput: A licence is both allowed and denied, or `unknown` or `other` is no class.
     """
 
-    allow: tuple[str, ...] = PERMISSIVE
-    deny: tuple[str, ...] = REFUSING
-    unknown: LicenceClass = "metadata-only"
-    other: LicenceClass = "metadata-only"
+    allow: tuple[str, ...] = PERMISSIVE  # SPDX identifiers
+    deny: tuple[str, ...] = REFUSING  # SPDX identifiers
+    unknown: LicenceClass = "metadata-only"  # the class of a document without a known licence
+    other: LicenceClass = "metadata-only"  # the class of a known licence that is in neither list
 
     def __post_init__(self) -> None:
+        # JSON has lists only.
         object.__setattr__(self, "allow", tuple(self.allow))
         object.__setattr__(self, "deny", tuple(self.deny))
         if both := sorted(set(self.allow) & set(self.deny)):
@@ -65,10 +57,9 @@ class LicencePolicy:
         require_classes((self.unknown, self.other))
 
 
-# What nobody has licensed may not be passed on, nor the text of what asks for more than a notice. Answering
-# on the machine that fetched it, source and licence beside every answer, passes nothing on: only terms that
-# refuse use keep a text back. Were unknown ones kept back too, little could be answered: of 61,452 skills
-# 0.7 % state a licence.
+# An export passes texts on, which an unlicensed text forbids, as does one that asks for more than a notice. A
+# search on the machine that fetched the texts passes nothing on, so only a refusal keeps a text back. Were
+# unknown licences kept back too, little could be answered: of 61,452 skills 0.7 % state a licence.
 EXPORT_POLICY = LicencePolicy()
 SERVE_POLICY = LicencePolicy(unknown="allow", other="allow")
 
@@ -79,19 +70,19 @@ def licence_policy(
     """Return the policy that settings name, its identifiers checked and spelt as SPDX spells them.
 
     Args:
-        allow: SPDX identifiers, or one with its exception; None: the default list but for what `deny` names.
-        deny: As `allow`, the other way round.
-        unknown: The class where no licence is known.
-        other: The class of any other known licence.
+        allow: SPDX identifiers, maybe with an exception; None: the default ones that are not in `deny`.
+        deny: SPDX identifiers, likewise; None: the default ones that are not in `allow`.
+        unknown: See `LicencePolicy`.
+        other: See `LicencePolicy`.
 
     Raises:
-        WrongInput: An identifier is not known to SPDX and no LicenseRef, or stands in both lists.
+        WrongInput: An identifier is neither known to SPDX nor a LicenseRef, or stands in both lists.
     """
-    allowed = None if allow is None else [_spdx("licences_allow", name) for name in allow]
-    denied = None if deny is None else [_spdx("licences_deny", name) for name in deny]
-    if allowed is None:
-        allowed = [name for name in PERMISSIVE if name not in (denied or ())]
-    if denied is None:
+    allowed = [_spdx("licences_allow", name) for name in allow or ()]
+    denied = [_spdx("licences_deny", name) for name in deny or ()]
+    if allow is None:
+        allowed = [name for name in PERMISSIVE if name not in denied]
+    if deny is None:
         denied = [name for name in REFUSING if name not in allowed]
     return LicencePolicy(tuple(allowed), tuple(denied), unknown, other)
 
@@ -114,10 +105,6 @@ def _parsed(licence: str) -> Expression | None:
     return spdx_licensing().parse(licence)
 
 
-def _rank(licence_class: LicenceClass) -> int:
-    return CLASSES.index(licence_class)
-
-
 def _of_symbol(key: str, policy: LicencePolicy) -> LicenceClass:
     if key in policy.deny:
         return "deny"
@@ -125,10 +112,10 @@ def _of_symbol(key: str, policy: LicencePolicy) -> LicenceClass:
 
 
 def _of_tree(tree: Expression, policy: LicencePolicy) -> LicenceClass:
-    """Class an expression: of several terms that all apply the strictest counts, of a choice the mildest."""
+    """Return the class of an expression: the strictest of terms joined by AND, the mildest of a choice."""
     if isinstance(tree, AND | OR):
-        classes = [_of_tree(part, policy) for part in tree.args]
-        return max(classes, key=_rank) if isinstance(tree, AND) else min(classes, key=_rank)
+        classes = sorted((_of_tree(part, policy) for part in tree.args), key=CLASSES.index)
+        return classes[-1] if isinstance(tree, AND) else classes[0]
     if isinstance(tree, LicenseWithExceptionSymbol):
         listed = str(tree) in (*policy.allow, *policy.deny)
         return _of_symbol(str(tree) if listed else tree.license_symbol.key, policy)
@@ -136,26 +123,21 @@ def _of_tree(tree: Expression, policy: LicencePolicy) -> LicenceClass:
 
 
 def licence_class(licence: str | None, policy: LicencePolicy) -> LicenceClass:
-    """Return the class of a document's licence (an SPDX expression, None: unknown) under a policy.
-
-    What is no SPDX expression counts as unknown.
-    """
-    if not licence:
-        return policy.unknown
+    """Return the class of a licence under a policy; None and texts that are not SPDX count as unknown."""
     try:
-        tree = _parsed(licence)
+        tree = _parsed(licence) if licence else None
     except ExpressionError:
-        return policy.unknown
+        tree = None
     return policy.unknown if tree is None else _of_tree(tree, policy)
 
 
 def licence_classes(licences: pl.Series, policy: LicencePolicy) -> pl.Series:
-    """Return the class of each licence of a series of SPDX expressions, null: unknown."""
+    """Return the class of each licence of a series."""
     known = {licence: licence_class(licence, policy) for licence in licences.unique()}
     return pl.Series("licence_class", [known[licence] for licence in licences], dtype=pl.String)
 
 
 def count_classes(licences: pl.Series, policy: LicencePolicy) -> dict[LicenceClass, int]:
-    """Return how many of these licences are of each class; every class is there."""
-    counts = dict(licence_classes(licences, policy).value_counts().iter_rows())
-    return {name: int(counts.get(name, 0)) for name in CLASSES}
+    """Return how many of these licences are of each class, 0 included."""
+    counts = Counter(licence_classes(licences, policy))
+    return {name: counts[name] for name in CLASSES}

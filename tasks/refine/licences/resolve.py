@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -18,16 +19,16 @@ LicenceRule = Literal["folder-file", "frontmatter", "parent-file", "repository"]
 # LICENSE, LICENSE.md, LICENSE-MIT, COPYING.LESSER; not license_check.py.
 _LICENCE_NAME = re.compile(r"(?:licen[cs]e|copying)(?:[-_. ][\w.+-]*)?", re.IGNORECASE)
 _NO_TEXT = re.compile(r"\.(?:py|js|ts|sh|json|ya?ml|toml|go|rs|html?|png|svg|pdf)$", re.IGNORECASE)
-# What an author states is meant, if loosely; what a forge detected may be about other parts of a repository.
+# Confidence: an author means what he states; what a forge detects may be about other parts of a repository.
 _STATED, _FORGE = 0.9, 0.7
 _SPECIFIC = re.compile(r"-(?:only|or-later)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Licence:
-    """A document's licence: an SPDX expression or None, the rule that decided, how sure (0 to 1), findings.
+    """A document's licence (SPDX expression or None), the rule that decided, confidence (0 to 1), findings.
 
-    A rule with no licence means that a file there sets terms which nobody has recognised.
+    A rule without a licence means that a file found by this rule sets terms that were not recognised.
     """
 
     licence: str | None
@@ -37,7 +38,7 @@ class Licence:
 
 
 def skill_folder(path: str | None) -> str:
-    """Return the folder of a skill within its repository (empty: its root) from the path its source gave."""
+    """Return the folder of a skill within its repository (empty: its root) from its source's path."""
     parts = [part for part in (path or "").replace("\\", "/").split("/") if part not in {"", "."}]
     if parts and parts[-1].casefold().endswith(".md"):
         parts.pop()
@@ -45,56 +46,44 @@ def skill_folder(path: str | None) -> str:
 
 
 def nearest_licence_files(path: str | None, files: Sequence[LicenceFile]) -> list[LicenceFile]:
-    """Return the licence files of a skill's folder, or of the nearest folder above it that has some.
-
-    Args:
-        path: Of the skill, as its source gave it.
-        files: Licence files of its repository.
-    """
+    """Return the licence files of a skill's folder, or of the nearest folder above it that has some."""
     return next((found for found in _files_by_distance(path, files) if found), [])
 
 
 def _files_by_distance(path: str | None, files: Sequence[LicenceFile]) -> list[list[LicenceFile]]:
-    """Return licence files, a list a folder that has some: the skill's own (maybe empty), then upwards."""
-    named = [f for f in files if _is_licence(posixpath.basename(f.path))]
-    here = skill_folder(path)
-    own = [f for f in named if posixpath.dirname(f.path) == here]
-    above = {posixpath.dirname(f.path) for f in named if f not in own}
-    above = {folder for folder in above if not folder or here.startswith(f"{folder}/")}
-    outwards = sorted(above, key=len, reverse=True)
-    return [own, *([f for f in named if posixpath.dirname(f.path) == folder] for folder in outwards)]
-
-
-def _is_licence(name: str) -> bool:
-    return bool(_LICENCE_NAME.fullmatch(name)) and not _NO_TEXT.search(name)
+    """Return licence files by folder: the skill's own (maybe none), then those of the folders above."""
+    here, by_folder = skill_folder(path), defaultdict[str, list[LicenceFile]](list)
+    for file in files:
+        folder, name = posixpath.split(file.path)
+        if _LICENCE_NAME.fullmatch(name) and not _NO_TEXT.search(name):
+            by_folder[folder].append(file)
+    own = by_folder.pop(here, [])
+    above = (folder for folder in by_folder if not folder or here.startswith(f"{folder}/"))
+    return [own, *(by_folder[folder] for folder in sorted(above, key=len, reverse=True))]
 
 
 def _of_files(files: Sequence[LicenceFile]) -> tuple[Recognised, tuple[Finding, ...]]:
-    """Return what the licence files of one folder say together; all of several apply."""
+    """Return what the licence files of one folder say together: all of several apply."""
     found = []
     known: dict[str, float] = {}
-    unknown = False
     for file in files:
         read = recognise(file.text)
         if read.licence is None:
-            unknown = True
             found.append(finding("licence.unrecognised", f"{file.path}: {read.note}"))
             continue
         known[read.licence] = max(read.confidence, known.get(read.licence, 0.0))
-        found.append(
-            finding("licence.recognised", f"{file.path}: {read.licence}, confidence {read.confidence:.2f}")
-        )
-    refused = sorted(set(known) & set(licence_tables()["refusals"]))
-    if refused:
+        said = f"{file.path}: {read.licence}, confidence {read.confidence:.2f}"
+        found.append(finding("licence.recognised", said))
+    if refused := sorted(known.keys() & licence_tables()["refusals"]):
         return Recognised(refused[0], known[refused[0]]), tuple(found)
-    if unknown or not known:
+    if not known or any(f.code == "licence.unrecognised" for f in found):
         return Recognised(None), tuple(found)
     joined = " AND ".join(sorted(known))
     return Recognised(spdx_expression(joined) or joined, min(known.values())), tuple(found)
 
 
 def _conflict(licence: str, rule: str, place: str, other: str | None) -> tuple[Finding, ...]:
-    """Return a finding where another place names another licence; "or later" alone is no other."""
+    """Return a finding if another place names another licence; "only" and "or later" make no difference."""
     if not other or _SPECIFIC.sub("", other) == _SPECIFIC.sub("", licence):
         return ()
     return (finding("licence.conflict", f"{licence} by {rule}, {other} by {place}"),)
@@ -113,15 +102,14 @@ def _declared(value: Value | None, stated: Stated) -> tuple[Finding, ...]:
 def resolve_licence(raw: RawDocument, declared: Value | None) -> Licence:
     """Return a document's licence by the first of four rules that decides.
 
-    `folder-file`: a licence file in the skill's folder. `frontmatter`: the declared value. `parent-file`: the
-    nearest folder above with a licence file. `repository`: what the forge says of the whole repository. A
-    file whose text is not recognised ends the search with no licence: terms are there, so those further out
-    do not count, nor what the author declares, unless that refuses what licences grant; nor does the forge's
-    word where the author points to a file that is not at hand. What is declared stays a finding as written.
+    1. `folder-file`: a licence file in the skill's folder.
+    2. `frontmatter`: the value declared there.
+    3. `parent-file`: a licence file in the nearest folder above that has one.
+    4. `repository`: what the forge says of the whole repository.
 
-    Args:
-        raw: The document with its `licence_files` and `repo_licence`.
-        declared: The front matter's `license`.
+    A file whose text is not recognised ends the search without a licence: its terms apply, so neither files
+    further out count nor what the author declares, unless that is a refusal. The forge does not count if the
+    author points to a file that is missing. The declared value stays a finding as written.
     """
     stated = stated_licence(declared)
     own, *above = _files_by_distance(raw.path, raw.licence_files)

@@ -6,17 +6,16 @@ import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tasks.refine.licences.bodies import beside, whole_texts
 from tasks.refine.licences.names import folded, hedged, licence_tables, stated_licence
 
-# A text recognised whole, one that names its licence in a line of its own, one known by phrases or that names
-# its licence in a sentence, and a refusal.
+# Confidence of a text recognised whole, by a tag, by phrases or a sentence, and of a refusal.
 _WHOLE, _TAGGED, _NAMED, _REFUSED = 0.95, 0.95, 0.8, 0.8
-_HEAD_WORDS = 100
-_NOTICE_WORDS = 80
-_BESIDE_WORDS = 15
-_HEAD_LINES = 5
+_HEAD_WORDS, _HEAD_LINES = 100, 5
+# Most words of a file that only names its licence, and of its other sentences.
+_NOTICE_WORDS, _BESIDE_WORDS = 80, 15
 _SYMBOL = re.compile(r"[\w.-]+")
 _TAG = re.compile(r"SPDX-License-Identifier:[ \t]*(?P<licence>[^\n*]+)")
 _SENTENCE = re.compile(
@@ -28,7 +27,7 @@ _SENTENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """The licence a text is (an SPDX expression, None: not recognised), how sure (0 to 1), or why not."""
+    """The licence of a text (an SPDX expression or None), the confidence (0 to 1), or why there is none."""
 
     licence: str | None
     confidence: float = 0.0
@@ -37,7 +36,7 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A licence's phrases, folded, and the least and most words that its text has."""
+    """A licence's phrases, folded, and the least and most words of its text."""
 
     licence: str
     all: tuple[str, ...]
@@ -52,19 +51,11 @@ class _Text:
 
 @functools.cache
 def _texts() -> tuple[_Text, ...]:
-    def phrases(row: dict[str, list[str]], key: str) -> tuple[str, ...]:
-        return tuple(folded(phrase) for phrase in row.get(key, ()))
+    def read(row: dict[str, Any]) -> _Text:
+        said, head, unsaid = (tuple(map(folded, row.get(key, ()))) for key in ("all", "head", "none"))
+        return _Text(row["licence"], said, head, unsaid, tuple(row["words"]))
 
-    return tuple(
-        _Text(
-            row["licence"],
-            phrases(row, "all"),
-            phrases(row, "head"),
-            phrases(row, "none"),
-            tuple(row["words"]),
-        )
-        for row in licence_tables()["texts"]
-    )
+    return tuple(map(read, licence_tables()["texts"]))
 
 
 def _refusal(text: str) -> str | None:
@@ -73,25 +64,22 @@ def _refusal(text: str) -> str | None:
 
 
 def _of_notice(text: str, n_words: int) -> Recognised:
-    """Read a short file that names its licence instead of giving its text."""
-    unknown = Recognised(None, note="its text is of no known licence")
-    if n_words > _NOTICE_WORDS:
-        return unknown
-    sentence = _SENTENCE.search(text)
+    """Recognise a short file that names its licence instead of giving its text."""
+    sentence = _SENTENCE.search(text) if n_words <= _NOTICE_WORDS else None
     named = stated_licence(sentence["licence"]).licence if sentence else None
     if sentence and named:
         rest = beside(f"{text[: sentence.start()]} {text[sentence.end() :]}")
     else:
         named, rest = stated_licence(text).licence, text
-    if not named:
-        return unknown
+    if not named or n_words > _NOTICE_WORDS:
+        return Recognised(None, note="its text is of no known licence")
     if (hedged(rest) or len(rest.split()) > _BESIDE_WORDS) and named not in licence_tables()["refusals"]:
         return Recognised(None, note=f"it names {named}, with words that may limit or take it back")
     return Recognised(named, _NAMED)
 
 
 def _of_phrases(words: list[str], plain: str) -> Recognised | None:
-    """Read a text too long to be compared by its phrases and its length; None where it has no such phrase."""
+    """Recognise a long text by its phrases and its length; return None if it has no such phrase."""
     head = " ".join(words[:_HEAD_WORDS])
     speaking = [t for t in _texts() if t.speaks(plain, head)]
     if not speaking:
@@ -101,13 +89,13 @@ def _of_phrases(words: list[str], plain: str) -> Recognised | None:
         return Recognised(None, note=f"it holds the words of {names}")
     least, most = speaking[0].words
     if not least <= len(words) <= most:
-        note = f"it has words of {names}, but {len(words):,} of them: not that text alone"
-        return Recognised(None, note=note)
+        odd = f"it has words of {names}, but {len(words):,} of them: not that text alone"
+        return Recognised(None, note=odd)
     return Recognised(names, _NAMED)
 
 
 def _of_tag(tag: str, whole: list[str], rest: str) -> Recognised:
-    """Read a file that names its licence in a tag at its head: nothing else may be there but that text."""
+    """Recognise a file with a tag at its head; it may hold nothing else but that licence's text."""
     named = stated_licence(tag).licence
     if named and not rest and all(licence in _SYMBOL.findall(named) for licence in whole):
         return Recognised(named, _TAGGED)
@@ -118,10 +106,9 @@ def _of_tag(tag: str, whole: list[str], rest: str) -> Recognised:
 def recognise(text: str) -> Recognised:
     """Return which licence a file's text is.
 
-    A refusal counts wherever it stands; then a tag `SPDX-License-Identifier:` in its first lines, or one
-    licence's whole text, where nothing else is there but copyright lines and titles; then phrases that stand
-    in one licence alone, in a text of about its length; at last, in at most 80 words, the sentence that
-    names one, unless others there may limit it or take it back.
+    In this order: a refusal anywhere; a tag `SPDX-License-Identifier:` in the first five lines, or one
+    licence's whole text, with nothing else but copyright lines and titles; phrases of one licence alone in a
+    text of about its length; in at most 80 words, a sentence that names one, if no other may limit it.
     """
     words = folded(text).split()
     plain = " ".join(words)

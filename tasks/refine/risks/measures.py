@@ -18,39 +18,36 @@ _COMMON = frozenset({
     "the", "including", "includes", "about", "even", "mentions"
 })  # fmt: skip
 _ITEM_WORDS = 3
-# A list of search words is mostly that: sentences that hold an enumeration have longer pieces, too.
+# Least share of short items: a sentence with an enumeration in it has longer pieces, too.
 _SHARE = 0.7
-# A word that is one in eight of a description's words.
+# The commonest word must be at least one in so many words.
 _WORD_SHARE = 8
-
-
-def keyword_list(text: str) -> int:
-    """Return how many items of at most three words a text holds, 0 where fewer than 70 % of its are such."""
-    items = [item for item in _SEPARATOR.split(text) if item.strip()]
-    short = sum(len(item.split()) <= _ITEM_WORDS for item in items)
-    return short if items and short >= _SHARE * len(items) else 0
-
-
-def repeated_word(text: str) -> int:
-    """Return how often its commonest word occurs, 0 where that is less than every eighth word."""
-    words = [word for word in _WORD.findall(text.lower()) if word not in _COMMON]
-    if not words:
-        return 0
-    often = Counter(words).most_common(1)[0][1]
-    return often if often * _WORD_SHARE >= len(words) else 0
-
-
-MEASURES: Mapping[str, Callable[[str], int]] = {"keyword_list": keyword_list, "repeated_word": repeated_word}
 EXCERPT_CHARS = 80
-_MARKUP = str.maketrans(
-    {"<": "‹", ">": "›", "`": "'", "[": "(", "]": ")", "|": "¦", "\\": "/", "*": "∗", "#": "♯"}
-)
-# Encoded data and whatever key the rules of redaction do not know.
+_MARKUP = str.maketrans("<>`[]|\\*#", "‹›'()¦/∗♯")
+# Encoded data, and keys that no rule of redaction knows.
 _LONG_TOKEN = re.compile(r"(?=[\w+/=-]{0,200}\d)[\w+=-]{20,}|[\w+/=-]{48,}")
 _UNSEEN = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Mn"}
 
 
+def keyword_list(text: str) -> int:
+    """Return the number of items of at most three words; 0 if fewer than 70 % of the items are so short."""
+    items = [item for item in _SEPARATOR.split(text) if item.strip()]
+    short = sum(len(item.split()) <= _ITEM_WORDS for item in items)
+    return short if short >= _SHARE * len(items) else 0
+
+
+def repeated_word(text: str) -> int:
+    """Return how often a text's commonest word occurs; 0 if that is less than every eighth word."""
+    words = [word for word in _WORD.findall(text.lower()) if word not in _COMMON]
+    often = max(Counter(words).values(), default=0)
+    return often if often * _WORD_SHARE >= len(words) else 0
+
+
+MEASURES: Mapping[str, Callable[[str], int]] = {"keyword_list": keyword_list, "repeated_word": repeated_word}
+
+
 def _seen(character: str) -> str:
+    """Return a character as a reader sees it; of an invisible one its code point."""
     if character in {"\n", "\t"}:
         return " "
     if ord(character) < 0x7F and character >= " ":
@@ -61,12 +58,9 @@ def _seen(character: str) -> str:
 def excerpt(text: str, *, limit: int = EXCERPT_CHARS) -> str:
     """Return the beginning of a text, safe to show: one visible line without markup, keys or links.
 
-    Key-like strings are redacted, long encoded runs cut to four characters, `http` is written `hxxp`,
-    marks of Markdown, HTML and chat turns become look-alikes, and invisible characters are named (`U+200B`).
-
-    Args:
-        text: Any text; only its first 2,000 characters are looked at.
-        limit: Characters of the result at most; a longer text ends in `…`.
+    Keys are redacted, long encoded runs cut to four characters, `http` becomes `hxxp`, marks of Markdown and
+    HTML become look-alikes, and invisible characters their code point (`U+200B`). Only the first 2,000
+    characters are read; a result longer than `limit` characters is cut and ends in `…`.
     """
     clear = _LONG_TOKEN.sub(lambda m: m[0][:4] + "…", redact(text[:2000])[0])
     shown = "".join(map(_seen, clear[: 2 * limit]))

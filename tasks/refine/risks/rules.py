@@ -1,4 +1,4 @@
-"""The risk rules, read from data; a rule that cannot hold is refused when it is read."""
+"""The risk rules, read from data; a rule with an error is refused when it is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from storage.schemas import Severity
 from tasks.refine.text.redact import secret_rules_text
 from tasks.refine.text.rules import parse_rules, rules_text
 
-# Raised when the code around the rules judges otherwise than before; the rules' own text counts by itself.
+# To be raised when the code around the rules gives other findings than before; the rules' text is in the
+# digest by itself.
 RULES_VERSION = 2
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
@@ -57,7 +58,7 @@ class RiskRule:
 
 @dataclass(frozen=True, slots=True)
 class RiskRules:
-    """All rules, in the file's order, and what weighs: known hosts, words of security texts, negation."""
+    """All rules in the file's order, and what grades hits: hosts, terms of security texts, negations."""
 
     rules: tuple[RiskRule, ...]
     known_hosts: frozenset[str]
@@ -67,34 +68,28 @@ class RiskRules:
 
 
 def pattern_of(given: str | list[str]) -> re.Pattern[str]:
-    """Compile a rule's pattern: a list is an alternation, a blank means one to eight white characters."""
+    """Compile a rule's pattern: a list is an alternation; a blank matches one to eight white characters."""
     joined = "|".join(given) if isinstance(given, list) else given
     return re.compile(joined.replace(" ", r"(?:\s{1,8})"))
 
 
 def _rule(row: dict[str, Any]) -> RiskRule:
-    contexts = frozenset(row.get("weighed_by", ()))
-    given = {**row, "weighed_by": contexts}
-    given.update({key: pattern_of(row[key]) for key in ("pattern", "near") if key in row})
-    given.update({key: tuple(row[key]) for key in ("literals", "hits", "near_misses") if key in row})
+    given = {**row, "weighed_by": frozenset(row.get("weighed_by", ()))}
+    given |= {key: pattern_of(row[key]) for key in ("pattern", "near") if key in row}
+    given |= {key: tuple(row[key]) for key in ("literals", "hits", "near_misses") if key in row}
     rule = RiskRule(**given)
-    bad = (
-        rule.group not in GROUPS
-        or rule.severity not in get_args(Severity)
-        or not contexts <= set(get_args(Context))
-        or (rule.pattern is None) == (not rule.measure)
-        or bool(rule.literals) == bool(rule.screen)
-    )
-    if bad:
-        msg = (
-            f"{_FILE}: rule {rule.id} has an unknown group, severity or context, no pattern, or no cheap test"
-        )
+    known = rule.group in GROUPS and rule.severity in get_args(Severity)
+    known = known and rule.weighed_by <= set(get_args(Context))
+    # A rule needs one way to hit, and one cheap test that spares it most texts.
+    if not known or bool(rule.pattern) == bool(rule.measure) or bool(rule.literals) == bool(rule.screen):
+        wrong = "has an unknown group, severity or context, no pattern, or no cheap test"
+        msg = f"{_FILE}: rule {rule.id} {wrong}"
         raise RiskRuleError(msg)
     return rule
 
 
 def rules_from(text: str) -> RiskRules:
-    """Read rules from YAML as the packaged file is written.
+    """Read rules from YAML in the form of the packaged file.
 
     Raises:
         RiskRuleError: A rule is incomplete, names what is not known, or its id is taken.
@@ -117,18 +112,14 @@ def rules_from(text: str) -> RiskRules:
     )
 
 
-def _text() -> str:
-    return rules_text(_FILE)
-
-
 @functools.cache
 def risk_rules() -> RiskRules:
     """Return the packaged rules, read once a process."""
-    return rules_from(_text())
+    return rules_from(rules_text(_FILE))
 
 
 @functools.cache
 def rules_digest() -> str:
     """Return 12 hexadecimal digits that change with the rules of risks or of redaction, or their version."""
-    rules = f"{RULES_VERSION}\n{_text()}\n{secret_rules_text()}"
+    rules = f"{RULES_VERSION}\n{rules_text(_FILE)}\n{secret_rules_text()}"
     return hashlib.sha256(rules.encode()).hexdigest()[:12]

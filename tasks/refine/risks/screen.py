@@ -1,4 +1,4 @@
-"""Screens many texts in one pass for the rules that can hit them at all, because most rules hit few."""
+"""Screens many texts in one pass for the rules that can hit them: most rules hit few texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import polars as pl
 from tasks.refine.risks.rules import RiskRule, RiskRules
 
 Region = tuple[int, int]
-# A match stands around one of its literals; no pattern reaches further than this.
+# How far a match extends before and after one of its literals at most, and the least distance of two literals
+# that each get a window, in characters.
 _BEFORE, _AFTER, _STEP = 400, 600, 200
 
 
@@ -21,11 +22,7 @@ class Screened:
         self._literals = literals
 
     def windows(self, rule: RiskRule, text: str) -> list[Region]:
-        """Return the parts of a text, in order and apart, outside of which the rule cannot hit.
-
-        Of literals closer than 200 characters the first stands for all, so that a text full of them costs
-        no more than one read.
-        """
+        """Return the parts of a text, in order and apart, outside which the rule cannot hit."""
         if rule.screen:
             return [(0, len(text))]
         found = []
@@ -33,12 +30,13 @@ class Screened:
             at = text.find(literal)
             while at >= 0:
                 found.append((max(0, at - _BEFORE), min(len(text), at + _AFTER)))
+                # A step keeps the time linear in a text full of one literal.
                 at = text.find(literal, at + _STEP)
         return merged(found)
 
 
 def merged(regions: list[Region]) -> list[Region]:
-    """Return regions in order, those that overlap or touch made one."""
+    """Return regions in order; those that overlap or touch become one."""
     apart: list[Region] = []
     for start, end in sorted(regions):
         if apart and start <= apart[-1][1]:
@@ -49,21 +47,16 @@ def merged(regions: list[Region]) -> list[Region]:
 
 
 def screened(texts: Sequence[str], rules: RiskRules) -> list[Screened]:
-    """Return what may hit each text: literals by one Aho-Corasick automaton, screens by regular expressions.
-
-    Args:
-        texts: In lower case; a batch of some hundred at a time keeps memory low.
-        rules: To choose from.
-    """
+    """Return the rules that may hit each text (lower case): one Aho-Corasick automaton finds all literals."""
     column = pl.Series(texts, dtype=pl.String)
     literals = sorted({literal for rule in rules.rules for literal in rule.literals})
     held = column.str.extract_many(literals, overlapping=True).list.unique().to_list()
     passed = {rule.id: column.str.contains(rule.screen).to_list() for rule in rules.rules if rule.screen}
-    screened_texts = []
-    for i, found in enumerate(held):
-        present = frozenset(found)
-        worth = (
-            r for r in rules.rules if (passed[r.id][i] if r.screen else present.intersection(r.literals))
-        )
-        screened_texts.append(Screened(present, tuple(worth)))
-    return screened_texts
+
+    def passes(rule: RiskRule, text: int, present: frozenset[str]) -> bool:
+        return passed[rule.id][text] if rule.screen else not present.isdisjoint(rule.literals)
+
+    return [
+        Screened(present, tuple(rule for rule in rules.rules if passes(rule, i, present)))
+        for i, present in enumerate(map(frozenset, held))
+    ]

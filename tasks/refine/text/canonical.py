@@ -1,4 +1,4 @@
-"""Canonical text: what two copies of one text have in common, whatever system they went through."""
+"""Canonical text: equal for two copies of one text, whatever systems they went through."""
 
 from __future__ import annotations
 
@@ -9,47 +9,41 @@ from collections.abc import Sequence
 from storage.schemas import Finding
 from tasks.refine.text.findings import finding
 
-# Openers may stand in quotes and list items, at any depth; an info string holds no backtick.
+# A fence may open inside quotes and list items at any depth; its info string holds no backtick.
 _OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
 _CLOSER = re.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*$")
 
 
-def _closes(line: str, opener: str) -> bool:
-    match = _CLOSER.match(line)
-    return match is not None and match["fence"].startswith(opener)
-
-
 def fenced(lines: Sequence[str]) -> tuple[list[bool], bool]:
-    """Tell which lines lie between a fence's marks, and whether the last fence is never closed.
-
-    Returns:
-        One bool a line (the marks themselves are False), and True where a fence runs to the end unclosed.
-    """
+    """Tell which lines are between a fence's marks (not the marks), and whether the last fence stays open."""
     inside: list[bool] = []
     opener = ""
     for line in lines:
-        if "```" not in line and "~~~" not in line:
-            inside.append(bool(opener))
-            continue
-        if opener:
-            closing = _closes(line, opener)
-            inside.append(not closing)
-            opener = "" if closing else opener
-            continue
-        match = _OPENER.match(line)
-        opener = match["fence"] if match else ""
-        inside.append(False)
+        within = bool(opener)
+        if "```" in line or "~~~" in line:
+            match = (_CLOSER if opener else _OPENER).match(line)
+            if not opener:
+                opener = match["fence"] if match else ""
+            elif match and match["fence"].startswith(opener):
+                opener, within = "", False
+        inside.append(within)
     return inside, bool(opener)
 
 
+def outside_fences(text: str) -> list[str]:
+    """Return the lines of a text outside code fences, the fences' marks included."""
+    lines = text.split("\n")
+    return [line for line, in_code in zip(lines, fenced(lines)[0], strict=True) if not in_code]
+
+
 def has_open_fence(text: str) -> bool:
-    """Tell whether a code fence of `text` is never closed."""
+    """Tell whether a text's last code fence is never closed."""
     return fenced([line for line in text.split("\n") if "```" in line or "~~~" in line])[1]
 
 
 # Control characters but tab and newline, and lone surrogates, which no UTF-8 file can hold.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-# Composing takes time quadratic in the marks on one letter; no script needs more than a few.
+# NFC takes time quadratic in the marks on one letter; no script needs more than a few.
 MAX_STACKED_MARKS = 100
 _MAYBE_STACKED = re.compile(
     f"[^\x00-\u02ff\u3041-\u3096\u30a1-\u9fff\uac00-\ud7a3]{{{MAX_STACKED_MARKS + 1},}}"
@@ -58,7 +52,7 @@ _LEADING_BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 
 
 def control_share(text: str) -> float:
-    """Return the share of control characters (0 to 1) among all; line ends and tabs are none."""
+    """Return the share of control characters in a text, 0 to 1; line ends and tabs are none."""
     return len(_CONTROL.findall(text.replace("\r", "\n"))) / max(len(text), 1)
 
 
@@ -73,16 +67,14 @@ def _unstacked(match: re.Match[str]) -> str:
 
 
 def _without_trailing_space(text: str) -> str:
-    """Drop trailing space outside code fences; a Markdown hard break becomes exactly two spaces.
-
-    Inside a fence space is content (a patch's empty context line is one space), so it stays.
-    """
+    """Drop trailing space outside code fences; a Markdown hard break becomes exactly two spaces."""
     if " \n" not in text and "\t\n" not in text:
         return text
     lines = text.split("\n")
     inside, _ = fenced(lines)
     for i, line in enumerate(lines):
         bare = line.rstrip(" \t")
+        # Inside a fence space is content: an empty context line of a patch is one space.
         if inside[i] or bare == line:
             continue
         is_mark = bare.lstrip(" \t>")[:3] in {"", "```", "~~~"}
@@ -92,12 +84,11 @@ def _without_trailing_space(text: str) -> str:
 
 
 def canonical(text: str) -> tuple[str, tuple[Finding, ...]]:
-    """Return the canonical form of a text, and what had to be changed for it.
+    """Return the canonical form of a text, and a finding for each kind of change; idempotent.
 
-    Newlines become LF; byte-order marks and control characters (but tab and newline) go; Unicode is
-    composed (NFC), with at most 100 marks on one letter; trailing space goes, except inside code fences and
-    in Markdown hard breaks, which become two spaces; blank lines at both ends go, the last newline with
-    them. Idempotent.
+    Newlines become LF. Unicode is composed (NFC), with at most 100 marks on one letter. Removed are
+    byte-order marks, control characters but tab and newline, blank lines at both ends with the last newline,
+    and trailing space, except inside code fences and in Markdown hard breaks, which become two spaces.
     """
     found: list[Finding] = []
     if "\r" in text:
@@ -107,15 +98,12 @@ def canonical(text: str) -> tuple[str, tuple[Finding, ...]]:
         found.append(finding("document.bom"))
         text = text.replace("\ufeff", "")
     if control := _CONTROL.findall(text):
-        found.append(
-            finding("document.control-characters", f"{len(control)} control characters were removed")
-        )
+        removed = f"{len(control)} control characters were removed"
+        found.append(finding("document.control-characters", removed))
         text = _CONTROL.sub("", text)
-    if "\ufffd" in text:
-        found.append(
-            finding("document.replacement-characters", f"{text.count(chr(0xFFFD))} characters were lost")
-        )
-    # Removing first, composing after: a removed character may have kept a letter and its accent apart.
+    if lost := text.count("\ufffd"):
+        found.append(finding("document.replacement-characters", f"{lost} characters were lost"))
+    # Composed after removing: a removed character may have kept a letter and its accent apart.
     if not text.isascii():
         foreign = len(text) - len(text.encode("ascii", "ignore"))
         unstacked = _MAYBE_STACKED.sub(_unstacked, text) if foreign > MAX_STACKED_MARKS else text

@@ -1,8 +1,9 @@
-"""Decodes bytes to text: UTF-8 first, then the byte-order mark, then the likeliest single-byte encoding."""
+"""Decodes bytes to text: as UTF-8, else by the byte-order mark, else as the likeliest encoding."""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 
 from storage.schemas import Finding
 from tasks.refine.text.findings import finding
@@ -16,25 +17,16 @@ _MARKS = (
 )
 
 
-def _attempt(content: bytes, encoding: str) -> str | None:
-    try:
-        return content.decode(encoding)
-    except UnicodeDecodeError:
-        return None
-
-
 def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
-    """Return the text of a file's bytes, whatever they are; it never fails.
+    """Return the text of any bytes, and a finding if they are not UTF-8.
 
     Tried in order: UTF-8 (a byte-order mark stays, for `canonical` to report), UTF-16 and UTF-32 by their
-    mark, Windows-1252, and Latin-1, which accepts any byte. All but the first is a finding.
+    mark, Windows-1252, and Latin-1, which accepts any byte.
     """
-    text = _attempt(content, "utf-8")
-    if text is not None:
-        return text, ()
     marked = [encoding for mark, encoding in _MARKS if content.startswith(mark)]
-    for encoding in (*marked, "cp1252"):
-        text = _attempt(content, encoding)
-        if text is not None:
-            return text, (finding("document.not-utf8", f"not UTF-8; read as {encoding}"),)
+    for encoding in ("utf-8", *marked, "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError):
+            text = content.decode(encoding)
+            other = finding("document.not-utf8", f"not UTF-8; read as {encoding}")
+            return text, () if encoding == "utf-8" else (other,)
     return content.decode("latin-1"), (finding("document.not-utf8", "not UTF-8; read as latin-1"),)

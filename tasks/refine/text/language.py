@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from tasks.refine.text.canonical import fenced
+from tasks.refine.text.canonical import outside_fences
 
-# Enough to tell; the model's time grows with the text.
+# The model's time grows with the text; so many characters are enough.
 _HEAD_CHARS = 4_000
 _MODEL_CHARS = 1_000
 MIN_LETTERS = 40
-# A text in Latin letters of which a twelfth is these words is English: of 700 such texts the model called
-# every one so, and it takes a hundred times as long. They stand in no other language's everyday words.
+# A text in Latin letters with so large a share of these words is English: of 700 such texts the model called
+# every one English too, in a hundred times the time. No other language has them as everyday words.
 _ENGLISH_SHARE = 0.08
 _LATIN_SHARE = 0.9
 _ENGLISH = frozenset((
@@ -25,22 +25,15 @@ _ENGLISH = frozenset((
 ))  # fmt: skip
 _CODE = re.compile(r"`[^`\n]*`|https?://\S+|</?[A-Za-z][^<>\n]*>")
 _WORDS = re.compile(r"[^\W\d_]+")
-# Varieties that ISO 639-1 has under one code, or under a code that covers them.
+# The ISO 639-1 codes that cover varieties the model knows by codes of their own.
 _MACRO = {
-    "yue": "zh",
-    "wuu": "zh",
-    "nb": "no",
-    "nn": "no",
-    "ary": "ar",
-    "arz": "ar",
-    "uzs": "uz",
-    "sdh": "ku",
-}
+    "yue": "zh", "wuu": "zh", "nb": "no", "nn": "no", "ary": "ar", "arz": "ar", "uzs": "uz", "sdh": "ku"
+}  # fmt: skip
 _NO_LANGUAGE = "zxx"
 
 
 class Language(NamedTuple):
-    """An ISO 639-1 code (None: undetermined), how sure (0 to 1), and the letters of its distinct words."""
+    """An ISO 639-1 code (None: undetermined), its confidence (0 to 1), and the letters of distinct words."""
 
     code: str | None
     confidence: float
@@ -53,19 +46,17 @@ def _identifier() -> LanguageIdentifier:
 
 
 def _prose_words(body: str) -> list[str]:
-    lines = body[:_HEAD_CHARS].split("\n")
-    inside, _ = fenced(lines)
-    prose = "\n".join(line for line, in_code in zip(lines, inside, strict=True) if not in_code)
+    prose = "\n".join(outside_fences(body[:_HEAD_CHARS]))
     return _WORDS.findall(_CODE.sub(" ", prose).lower())
 
 
 def language_of(body: str, description: str, *, min_confidence: float) -> Language:
-    """Return the language of a document by its first 4,000 characters.
+    """Return the language of a document's first 4,000 characters, without code, URLs and tags.
 
-    The body's prose counts, without code, addresses and tags; where it has fewer than 40 letters the
-    description is added. English is told by its commonest words, anything else by the model of langid.py (Lui
-    and Baldwin, ACL 2012). Undetermined are fewer than 40 letters, what has no code of two letters, and what
-    the model is less sure of than `min_confidence` (0 to 1).
+    If the body has fewer than 40 letters, the description is added. English is told by its commonest words,
+    any other language by the model of langid.py (Lui and Baldwin, ACL 2012). The language is undetermined if
+    there are fewer than 40 letters, it has no code of two letters, or the model's confidence is below
+    `min_confidence` (0 to 1).
     """
     words = _prose_words(body)
     if _letters(words) < MIN_LETTERS:
@@ -90,5 +81,5 @@ def _is_english(words: list[str]) -> bool:
 
 
 def _letters(words: list[str]) -> int:
-    """Return the letters of the distinct words: a word said a hundred times tells no more than once."""
+    """Return the number of letters of the distinct words: a repeated word tells nothing new."""
     return sum(map(len, set(words)))

@@ -8,7 +8,6 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +15,11 @@ from storage.schemas import Finding
 from tasks.refine.text.rules import parse_rules, rules_text
 
 _FILE = "secret_rules.yaml"
+# How many characters before a match the patterns `before` and `unless` of a rule see.
 _BEFORE_CHARS = 80
+# No rule matches a secret of fewer characters.
 _LEAST_WORD = 10
-_LEAST_PIECE = 12
-_LEAST_DISTINCT = 8
+_LEAST_PIECE, _LEAST_DISTINCT = 12, 8
 _PIECES = re.compile(r"[^A-Za-z0-9+/=]+|/(?=[a-z]{3})")
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -29,7 +29,7 @@ _DIGITS_INSIDE = re.compile(r"(?<=[A-Za-z])[0-9]{1,8}(?=[A-Za-z])")
 
 @dataclass(frozen=True, slots=True)
 class SecretRule:
-    """One kind of secret; the head of the data file describes the fields."""
+    """One kind of secret; the head of `data/secret_rules.yaml` describes the fields."""
 
     kind: str
     literals: tuple[bytes, ...]
@@ -52,14 +52,14 @@ class _SecretRules:
 
 
 def secret_rules_text() -> str:
-    """Return the packaged file of rules as it is written, for digests."""
+    """Return the packaged file of rules as written, for digests."""
     return rules_text(_FILE)
 
 
 def _rule(row: dict[str, Any]) -> SecretRule:
-    given = {**row, "literals": tuple(_bytes(literal) for literal in row["literals"])}
-    given.update({key: re.compile(row[key]) for key in ("pattern", "before", "unless") if key in row})
-    given.update({key: tuple(row[key]) for key in ("placeholders",) if key in row})
+    given = {**row, "literals": tuple(map(_bytes, row["literals"]))}
+    given |= {key: re.compile(row[key]) for key in ("pattern", "before", "unless") if key in row}
+    given |= {key: tuple(row[key]) for key in ("placeholders",) if key in row}
     return SecretRule(**given)
 
 
@@ -79,19 +79,13 @@ def _secret_rules() -> _SecretRules:
     )
 
 
-def secret_kinds() -> tuple[str, ...]:
-    """Return every kind that can stand in `[redacted:<kind>]`."""
-    return tuple(rule.kind for rule in _secret_rules().rules)
-
-
 def _entropy(text: str) -> float:
-    """Return the Shannon entropy of a text's characters in bits a character."""
-    counts = Counter(text).values()
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts)
+    """Return the Shannon entropy of a text in bits per character."""
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 
 def _is_mixed(secret: str) -> bool:
-    """Tell a key from names joined by dashes: one long piece holds letters and digits."""
+    """Tell a key from names joined by dashes: a key has a long piece with both letters and digits."""
     if _UUID.fullmatch(secret) or _CHAIN_ADDRESS.fullmatch(secret):
         return False
     pieces = [piece for piece in _PIECES.split(secret) if len(piece) >= _LEAST_PIECE]
@@ -99,15 +93,12 @@ def _is_mixed(secret: str) -> bool:
 
 
 def _is_placeholder(rule: SecretRule, secret: str) -> bool:
-    """Tell whether a secret holds a word that stands for one, as its kind has them.
-
-    The letters of a long key spell any short word by chance, so such a word counts at the start of a piece
-    only, and kinds that are longer still have words of their own.
-    """
-    known = _secret_rules()
-    lowered = secret.lower()
+    """Tell whether a secret holds a word that examples have in place of one ("your", "xxxx")."""
+    known, lowered = _secret_rules(), secret.lower()
+    # A very long key spells short words by chance, so its rule lists the only placeholders that count.
     if rule.placeholders is not None:
         return any(word in lowered for word in rule.placeholders)
+    # For the same reason a short placeholder word counts only at the start of a word.
     return any(word in lowered for word in known.placeholders) or bool(known.placeholder_words.search(secret))
 
 
@@ -116,13 +107,13 @@ def _is_password(secret: str) -> bool:
 
 
 def _is_strange_password(secret: str) -> bool:
-    """Tell a password that a person or a generator made up from a name: digits stand inside its letters."""
+    """Tell a password from a name: it mixes letter case and has digits between its letters."""
     cases = secret != secret.lower() and secret != secret.upper()
     return _is_password(secret) and cases and len(_DIGITS_INSIDE.findall(secret)) > 1
 
 
 def _is_login(rule: SecretRule, secret: str) -> bool:
-    """Tell whether Base64 holds `user:password` (RFC 7617), with a password that is somebody's."""
+    """Tell whether a string is `user:password` in Base64 (RFC 7617), with no example's password."""
     try:
         login = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -155,37 +146,25 @@ def _is_live(rule: SecretRule, text: str, match: re.Match[str]) -> bool:
             return _is_key(rule, secret)
 
 
-def _long_words(text: str) -> str:
-    """Return the words that can hold a secret with the literal that tells it; all else goes unsearched."""
-    return " ".join(word for word in text.split() if len(word) >= _LEAST_WORD)
-
-
 def _applicable(text: str) -> list[SecretRule]:
-    words = _bytes(_long_words(text))
+    """Return the rules of which the text holds a literal: most texts hold none."""
+    words = _bytes(" ".join(word for word in text.split() if len(word) >= _LEAST_WORD))
     if not words:
         return []
-    # What a secret is assigned to may stand in another word.
-    folded = _bytes(text.lower())
-    return [rule for rule in _secret_rules().rules if _holds(folded if rule.fold else words, rule)]
+    # Where `fold` is true the literal is a name, which may be another word than the secret.
+    searched = {False: words, True: _bytes(text.lower())}
+    # `map`, because a generator would take longer than the search itself.
+    rules = _secret_rules().rules
+    return [rule for rule in rules if any(map(searched[rule.fold].__contains__, rule.literals))]
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _holds(text: bytes, rule: SecretRule) -> bool:
-    return any(map(text.__contains__, rule.literals))  # a generator would take longer than the search
-
-
-def _live(rule: SecretRule, text: str) -> Iterator[tuple[int, int]]:
-    for match in rule.pattern.finditer(text):
-        if _is_live(rule, text, match):
-            yield match.span("secret")
-
-
 @dataclass(slots=True)
 class _Found:
-    """What was redacted of one kind: where the first stood, how long it was, and how many there were."""
+    """The secrets redacted of one kind: line and length of the first, and how many there were."""
 
     line: int
     size: int
@@ -193,10 +172,11 @@ class _Found:
 
 
 def _redacted_by(rule: SecretRule, text: str, found: dict[str, _Found]) -> str:
-    """Return the text without the rule's secrets, which are counted in what was found."""
+    """Return the text without the rule's secrets; count them in `found`."""
     pieces: list[str] = []
     done = 0
-    for start, end in _live(rule, text):
+    live = (match for match in rule.pattern.finditer(text) if _is_live(rule, text, match))
+    for start, end in (match.span("secret") for match in live):
         if rule.kind not in found:
             found[rule.kind] = _Found(text.count("\n", 0, start) + 1, end - start)
         found[rule.kind].number += 1
@@ -214,18 +194,15 @@ def _finding(kind: str, of_kind: _Found) -> Finding:
 def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
     """Return a text with every key-like string replaced by `[redacted:<kind>]`, and a finding for each kind.
 
-    Replaced are strings of a known issuer's form and of enough entropy, private keys between their marks,
-    passwords in addresses, logins in commands and headers, mixed strings of at least 16 characters that are
-    assigned to a name that says secret, and shorter ones with digits inside that are assigned to a password.
-    Placeholders, hashes, ids and encoded pictures are left. Idempotent; takes time linear in the text. A
-    finding names the line of the kind's first secret and says how many more there are.
-
-    Args:
-        text: Any text; lines of findings count from 1 in it.
+    Replaced are: strings in a known issuer's form with enough entropy; private keys between their marks;
+    passwords in URLs; logins in commands and headers; strings of at least 16 characters, letters and digits,
+    assigned to a name like "secret"; shorter ones with digits inside, assigned to a password. Placeholders,
+    hashes, ids and encoded pictures stay. A finding names the line (from 1) of its kind's first secret and
+    the number of others. The function is idempotent and takes time linear in the text.
     """
     found: dict[str, _Found] = {}
     before = ""
-    # What is taken out may have kept its neighbour from being seen, and leaves a mark that rules read too.
+    # A secret may hide its neighbour from the rules, and its replacement is text that rules read, too.
     while text != before:
         before = text
         for rule in _applicable(text):

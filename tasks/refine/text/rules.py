@@ -7,21 +7,21 @@ from typing import Any
 
 import yaml
 
-# The parser in C takes a tenth of the time, which every first document of a night waits for.
+# The parser in C takes a tenth of the time, for which the first document of each process waits.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def rules_text(name: str) -> str:
-    """Return a packaged file of rules as it is written, for digests; `name` is as in `data/`."""
+    """Return the text of a packaged file of rules; `name` is its name in `data/`."""
     return files("tasks.refine").joinpath("data", name).read_text("utf-8")
 
 
 def parse_rules(text: str) -> dict[str, Any]:
-    """Return what a text of rules holds."""
+    """Parse rules from YAML."""
     rules: dict[str, Any] = yaml.load(text, Loader=_LOADER)  # noqa: S506 (both loaders are safe)
     return rules
 
 
 def rules_data(name: str) -> dict[str, Any]:
-    """Return what a packaged file of rules holds."""
+    """Return the rules of a packaged file."""
     return parse_rules(rules_text(name))

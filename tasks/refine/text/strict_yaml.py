@@ -1,7 +1,7 @@
-"""Strict YAML, from the parser's events: every scalar a string, no alias, no tag, nothing constructed.
+"""Strict YAML, read from the parser's events: every scalar is a string; no aliases, no objects.
 
-Building from events is what makes it safe (an alias can never multiply, and deep nesting, on which the parser
-takes quadratic time, stops it early) and lets a repeated key be seen.
+Events make it safe: no alias can multiply, and deep nesting, which takes the parser quadratic time, stops
+it early. They also show repeated keys.
 """
 
 from __future__ import annotations
@@ -67,20 +67,18 @@ class _Builder:
 
 
 def _problem(error: Exception) -> str:
-    """Say in one line what the parser disliked, with its line counted from the front matter's first."""
+    """Return the parser's complaint in one line, with the number of the front matter's line."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable"
     return f"{problem} (line {mark.line + 1})" if mark else str(problem)
 
 
 def load_strict(text: str) -> tuple[Value, tuple[str, ...]]:
-    """Return the value of one YAML document (strings, lists, mappings) and the keys that occur twice.
-
-    A plain null is the empty string, and so is a text without any content.
+    """Return the value of one YAML document and its repeated keys; null and an empty text are "".
 
     Raises:
         StrictYamlError: The text is no YAML, holds several documents, anchors or aliases, a key that is no
-            text, or is nested deeper than `MAX_DEPTH`.
+            text, or is nested deeper than `MAX_DEPTH` levels.
     """
     builder = _Builder(iter(yaml.parse(text, Loader=_LOADER)))
     try:

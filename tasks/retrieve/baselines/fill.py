@@ -17,8 +17,8 @@ def page_of(
 ) -> Page:
     """Return the page that a ranking makes; `n_tokens` of the document is known.
 
-    With a budget, whatever no longer fits is passed over. Where not even the best unit fits, it alone is
-    returned, whole and without headings, and `over_budget` is true if it is still too long.
+    With a budget, what no longer fits is left out. If not even the best unit fits, it is returned alone,
+    whole and without headings, and `over_budget` is true if it is still too long.
     """
     document_tokens = document.n_tokens or 0
     if budget is None:

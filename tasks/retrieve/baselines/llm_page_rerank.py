@@ -13,7 +13,7 @@ from storage.schemas import Node
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.llm.quoting import shortened
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
-from tasks.retrieve.paging.outline import Floats
+from tasks.retrieve.paging.terms import Floats
 
 NEEDED = "page-needed-1"
 
@@ -31,19 +31,11 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class RerankNodes:
-    """How a language model is asked about nodes.
+    """The settings of asking a language model about nodes; a number out of its range raises `WrongInput`."""
 
-    Args:
-        nodes: Shown at most, those with the best scores.
-        characters: Of each, its two ends.
-        accuracy: The share of nodes that it is expected to judge right, in (0.5, 1): how much it counts.
-
-    Raises:
-        WrongInput: A number is out of its range.
-    """
-
-    nodes: int = 80
-    characters: int = 240
+    nodes: int = 80  # the most nodes shown, those with the best scores
+    characters: int = 240  # of each, its two ends
+    # The share of nodes that it is expected to judge right, in (0.5, 1): how much it counts.
     accuracy: float = 0.8
 
     def __post_init__(self) -> None:
@@ -55,23 +47,15 @@ class RerankNodes:
 class LlmReranker:
     """Asks a language model once which nodes a request needs, and weighs its answer by Bayes' rule.
 
-    A node that it takes gains the log-odds of its accuracy, every other one loses as much.
-    Where it gives no answer that can be used, the scores stay, and `llm.fallbacks` counts it.
-
-    Args:
-        llm: Asks; its answers are kept.
-        settings: As `RerankNodes`.
+    A node that it takes gains the log-odds of its accuracy, every other one loses as much. If it gives no
+    answer that can be used, the scores stay, and `llm.fallbacks` counts it.
     """
 
     def __init__(self, llm: FlowLlm, settings: RerankNodes | None = None) -> None:
         self.llm, self._settings = llm, settings or RerankNodes()
 
     def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
-        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None: no answer.
-
-        Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
-        """
+        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None: no answer."""
         shown = np.sort(np.argsort(-scores, kind="stable")[: self._settings.nodes])
         taken = run_blocking(self._taken(doc_id, [nodes[n] for n in shown.tolist()], query))
         if taken is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,48 +11,24 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating[Any]]
 
 
-def mmr(
-    relevance: Floats,
-    vectors: Floats,
-    *,
-    k: int,
-    relevance_weight: float = 0.7,
-    stop_below: float | None = 0.0,
-) -> list[tuple[int, float]]:
-    """Pick up to `k` items, each time the one with the highest marginal value given those picked before.
-
-    The marginal value of item `n` is `w * relevance[n] - (1 - w) * max(vectors[s] @ vectors[n])` over the
-    items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
-    costs O(n * d). Ties go to the lower index.
-
-    Args:
-        relevance: Similarity of each item to the query, shape `(n,)`.
-        vectors: One unit vector an item, shape `(n, d)`.
-        k: The most items to pick, at least 0; more than `n` means all.
-        relevance_weight: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is picked already.
-        stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
-
-    Returns:
-        `(index, marginal value)` of each item, in the order in which they were picked.
-
-    Raises:
-        ValueError: The shapes disagree, a number is not finite, or `k` or `relevance_weight` is out of range.
-    """
-    if k < 0:
-        msg = f"k must be at least 0, got {k}"
-        raise ValueError(msg)
-    return list(
-        islice(
-            mmr_order(relevance, vectors, relevance_weight=relevance_weight, stop_below=stop_below),
-            k,
-        )
-    )
-
-
 def mmr_order(
     relevance: Floats, vectors: Floats, *, relevance_weight: float = 0.7, stop_below: float | None = 0.0
 ) -> Iterator[tuple[int, float]]:
-    """Return what `mmr` picks one by one, without a limit; arguments and errors as there."""
+    """Pick items, each time the one with the highest marginal value given those picked before.
+
+    The marginal value of item `n` is `w * relevance[n] - (1 - w) * max(vectors[s] @ vectors[n])` over the
+    items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
+    costs O(n * d). Ties go to the lower index. Yielded are `(index, marginal value)` of the items in turn.
+
+    Args:
+        relevance: Similarity of each item to the query, shape `(n,)`.
+        vectors: One unit vector for each item, shape `(n, d)`.
+        relevance_weight: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is picked already.
+        stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
+
+    Raises:
+        ValueError: The shapes disagree, a number is not finite, or `relevance_weight` is out of range.
+    """
     if relevance.ndim != 1 or vectors.ndim != 2 or len(relevance) != len(vectors):
         msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"
         raise ValueError(msg)

@@ -22,12 +22,7 @@ HOTTER = 0.3
 
 
 class FlowLlm:
-    """A language model whose answers are kept, and what happened when it had none.
-
-    Args:
-        book: Asks, and keeps answers: what was killed goes on where it was.
-        sampling: How the first answer is drawn.
-    """
+    """A language model whose answers are kept in a book, and counts of what happened when it had none."""
 
     def __init__(self, book: AnswerBook, sampling: Sampling | None = None) -> None:
         self.book, self.sampling = book, sampling or Sampling()
@@ -43,10 +38,10 @@ class FlowLlm:
         doc_ids: Sequence[str] = (),
         heat: float = 0.0,
     ) -> T | None:
-        """Return what `check` makes of an answer; None where there was none after all tries.
+        """Return what `check` makes of an answer; None if there was none after all tries.
 
-        A malformed answer is asked for again at a temperature higher by `HOTTER`, `RETRIES` times; why there
-        is none at last is counted in `fallbacks` by prompt and reason.
+        A malformed answer is asked for again `RETRIES` times, at a temperature higher by `HOTTER`; failures
+        are counted in `fallbacks` by prompt and reason.
 
         Args:
             prompt: Name and version of the prompt.
@@ -55,9 +50,6 @@ class FlowLlm:
             schema: Of a JSON answer.
             doc_ids: Whose text is in the messages.
             heat: Added to the temperature from the first try on.
-
-        Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
         """
         reason = "malformed"
         for attempt in range(RETRIES + 1):

@@ -21,25 +21,15 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class DenseSettings:
-    """How the dense stage asks; the defaults are SkillFlow's (section 4.2, appendix A.4).
+    """The settings of the dense stage; the defaults are SkillFlow's (section 4.2, appendix A.4)."""
 
-    Args:
-        k: Skills kept.
-        queries: How many are generated; 1 asks for one.
-        gathering: How several queries' rankings become one: `union` of each query's best, by their cosine;
-            `rrf`, `mean` or `max` over all skills.
-        depth: Best skills of each query that a union takes.
-        rules: The prompt for queries; None: the usual one.
-
-    Raises:
-        WrongInput: A number is below 1.
-    """
-
-    k: int = 1000
-    queries: int = 5
+    k: int = 1000  # skills kept, at least 1
+    queries: int = 5  # how many are generated, at least 1
+    # How several queries' rankings become one: `union` of each query's best, by their cosine; `rrf`, `mean`
+    # or `max` over all skills.
     gathering: Gathering = "union"
-    depth: int = 200
-    rules: str | None = None
+    depth: int = 200  # best skills of each query that a union takes
+    rules: str | None = None  # the prompt for queries; None: the usual one
 
     def __post_init__(self) -> None:
         if min(self.k, self.queries, self.depth) < 1:
@@ -50,11 +40,8 @@ class DenseSettings:
 class DenseStage:
     """Keeps the skills that are nearest by cosine: SkillFlow, equation 1.
 
-    Args:
-        vectors: A unit vector a skill, shape `(n, d)`.
-        encoder: Makes the queries' vectors, of the same dimension.
-        writer: Makes queries out of tasks.
-        settings: As SkillFlow's where None.
+    `vectors` has a unit vector for each skill, shape `(n, d)`; `encoder` makes the vectors of the queries
+    that `writer` makes out of tasks.
     """
 
     name = "dense"
@@ -87,9 +74,7 @@ class DenseStage:
 def best_first(scores: Matrix, aggregation: Aggregation) -> list[int]:
     """Return the rows of scores of shape `(n, queries)`, best first; equal ones in their order.
 
-    Args:
-        scores: A column a query.
-        aggregation: `mean` or `max` over queries, or `rrf`, the reciprocal ranks over queries added up.
+    `aggregation` is `mean` or `max` over queries, or `rrf`, the sum of the reciprocal ranks over queries.
     """
     if aggregation == "rrf":
         width = len(str(len(scores)))

@@ -36,23 +36,16 @@ class TaskItself:
 class LlmQueries:
     """Asks a language model, as SkillFlow's appendix A.2 has it.
 
-    One query is asked for in free text, several as a JSON list. Where no list comes after all tries, as many
-    single queries are asked for one by one, each at a temperature higher than the last; where none of these
-    comes either, the task itself is the query.
-
-    Args:
-        llm: Asks; counts what it had to do without.
+    One query is asked for in free text, several as a JSON list. If no list comes after all tries, single
+    queries are asked for one by one, each at a higher temperature; if none comes either, the task itself is
+    the query.
     """
 
     def __init__(self, llm: FlowLlm) -> None:
         self._llm = llm
 
     def write(self, task: str, count: int, rules: str | None) -> list[str]:
-        """Return about `count` queries for a task, at least one; `rules` stand for the usual prompt.
-
-        Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
-        """
+        """Return about `count` queries for a task, at least one; `rules` stand for the usual prompt."""
         return run_blocking(self._write(task, count, rules))
 
     async def _write(self, task: str, count: int, rules: str | None) -> list[str]:

@@ -16,22 +16,12 @@ from tasks.retrieve.routing.skill import Skill
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
-    """How a reranker asks; one query is what SkillFlow found best (appendix A.5).
+    """The settings of a reranker; one query is what SkillFlow found best (appendix A.5)."""
 
-    Args:
-        k: Skills kept.
-        queries: How many are generated.
-        aggregation: How the scores of several queries become one.
-        rules: The prompt for queries; None: the usual one.
-
-    Raises:
-        WrongInput: A number is below 1.
-    """
-
-    k: int
-    queries: int = 1
-    aggregation: Aggregation = "mean"
-    rules: str | None = None
+    k: int  # skills kept, at least 1
+    queries: int = 1  # how many are generated, at least 1
+    aggregation: Aggregation = "mean"  # how the scores of several queries become one
+    rules: str | None = None  # the prompt for queries; None: the usual one
 
     def __post_init__(self) -> None:
         if min(self.k, self.queries) < 1:
@@ -40,7 +30,7 @@ class RerankSettings:
 
 
 class RerankStage:
-    """Keeps the skills that a scorer of pairs puts first: SkillFlow, equations 2 to 5.
+    """Keeps the skills that a scorer of pairs ranks first: SkillFlow, equations 2 to 5.
 
     Args:
         name: `shallow` or `deep`.

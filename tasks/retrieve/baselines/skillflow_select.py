@@ -27,17 +27,13 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class SelectSettings:
-    """How the selector asks.
+    """The settings of the selector.
 
     Args:
-        k: Skills taken at most.
-        specific: Whether what is relevant must also be specific, which is asked a skill at a time.
-        characters: Of each skill's text, its two ends, that are sent.
-        relevant_rules: The prompt of the first filter; None: the usual one.
-        specific_rules: The prompt of the second; None: the usual one.
-
-    Raises:
-        WrongInput: A number is below 1.
+        k: The most skills taken, at least 1.
+        specific: Whether what is relevant must also be specific, which is asked for each skill.
+        characters: Of each skill's text, its two ends, that are sent, at least 1.
+        relevant_rules, specific_rules: The prompts of both filters; None: the usual ones.
     """
 
     k: int = 5
@@ -55,13 +51,8 @@ class SelectSettings:
 class SelectStage:
     """Keeps what a language model takes, in the order in which it stood: SkillFlow, equation 6, A.6.
 
-    It may take nothing. Where it gives no answer that can be used, the first `k` stay as they stood, and a
-    skill of which it does not say whether it is specific stays; both are counted.
-
-    Args:
-        skills: The corpus.
-        llm: Asks.
-        settings: As `SelectSettings`.
+    It may take nothing. If it gives no answer that can be used, the first `k` stay as they stood, and a skill
+    of which it does not say whether it is specific stays; both are counted.
     """
 
     name = "select"
@@ -75,11 +66,7 @@ class SelectStage:
         return self._settings.k
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
-        """Return positions of the skills taken.
-
-        Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
-        """
+        """Return positions of the skills taken."""
         return run_blocking(self._narrow(task, among)) if among else []
 
     async def _narrow(self, task: str, among: Sequence[int]) -> list[int]:

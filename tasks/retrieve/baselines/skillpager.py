@@ -23,25 +23,17 @@ from tasks.retrieve.paging.types import PagedDocument, Selection, node_vectors
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a published method picks nodes.
+    """How a published method picks nodes."""
 
-    Args:
-        weight: MMR's relevance weight.
-        k: The most nodes picked; None for the paper's 20 up to 100 nodes, else 60.
-        concepts: `keep`, `only`, or `none` of the nodes typed as concepts.
-        density: Leave concepts out where more than this share of the nodes are.
-        predecessors: Add to each node picked the nodes that edges of `edge_types` come from.
-        walk: Go along edges from an entry node instead of picking from all; the entry is the node most
-            similar to the query, a neighbour's gain its MMR value, and the walk ends where none is above 0.
-        edge_types: The edges gone along; the paper does not say which.
-    """
-
-    weight: float = 0.7
-    k: int | None = None
-    concepts: str = "keep"
-    density: float = 1.0
-    predecessors: bool = False
+    weight: float = 0.7  # MMR's relevance weight
+    k: int | None = None  # the most nodes picked; None for the paper's 20 up to 100 nodes, else 60
+    concepts: str = "keep"  # `keep`, `only`, or `none` of the nodes typed as concepts
+    density: float = 1.0  # leave concepts out where more than this share of the nodes are
+    predecessors: bool = False  # add to each node picked the nodes that edges of `edge_types` come from
+    # Go along edges from an entry node instead of picking from all; the entry is the node most similar to the
+    # query, a neighbour's gain its MMR value, and the walk ends where none is above 0.
     walk: bool = False
+    # The edges gone along; the paper does not say which.
     edge_types: tuple[str, ...] = ("sequence", "semantic", "reference", "condition")
 
 

@@ -36,12 +36,9 @@ def first_tokens(text: str, most: int, tokenizer: Tokenizer) -> str:
 
 
 class RetrieveStage:
-    """Keeps the skills whose whole text is nearest to the task by cosine.
+    """Keeps the `k` skills whose whole text is nearest to the task by cosine.
 
-    Args:
-        vectors: A unit vector a skill, of its `flat_text`, shape `(n, d)`.
-        encoder: Makes the task's vector, with its instruction.
-        k: Skills kept.
+    `vectors` has a unit vector of each skill's `flat_text`, shape `(n, d)`; `encoder` makes the task's.
     """
 
     name = "retrieve"
@@ -57,14 +54,9 @@ class RetrieveStage:
 
 
 class FlatRerankStage:
-    """Puts candidates in the order in which a scorer of pairs has them, each read in its flat form.
+    """Ranks candidates as a scorer of pairs does, each read in its flat form, and keeps `k`.
 
-    Args:
-        skills: The corpus.
-        scorer: Reads the task and a skill together.
-        tokenizer: The scorer's own, which cuts the skill.
-        k: Skills kept.
-        limits: Tokens of description and body.
+    `tokenizer` is the scorer's own, which cuts the skill; `limits` are the tokens of description and body.
     """
 
     name = "rerank"

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tasks.retrieve.paging.features import NAMES
-from tasks.retrieve.paging.outline import SHAPE, Floats
+from tasks.retrieve.paging.outline import SHAPE
+from tasks.retrieve.paging.terms import Floats
 
 FILE = Path(__file__).parents[1] / "data" / "paging_scorer.json"
 SCORER_VERSION = 3
@@ -30,20 +31,12 @@ GROUPS = (*(group for group, _ in _GROUPS), "shape")
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A logistic regression over `NAMES`, whose weights depend on the number of a request's facets.
+    """A logistic regression over `NAMES`, whose weights depend on the number of a request's facets."""
 
-    Args:
-        mean: The mean of each feature, shape `(len(NAMES),)`; the other arrays have the same shape.
-        deviation: The standard deviation of each feature.
-        weight: The weight of each standardised feature for a request with the mean number of facets.
-        lean: The change of that weight for one standard deviation of the logarithm of the facets.
-        bias: The constant term.
-    """
-
-    mean: Floats
-    deviation: Floats
-    weight: Floats
-    lean: Floats
+    mean: Floats  # the mean of each feature, shape `(len(NAMES),)`; the other arrays have the same shape
+    deviation: Floats  # the standard deviation of each feature
+    weight: Floats  # the weight of each standardised feature for a request with the mean number of facets
+    lean: Floats  # the change of that weight for one standard deviation of the logarithm of the facets
     bias: float
 
     def logits(self, features: Floats) -> Floats:

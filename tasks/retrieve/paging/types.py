@@ -11,8 +11,8 @@ from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.segment.headings import Heading
 from tasks.retrieve.paging.chunks import Chunks
 from tasks.retrieve.paging.context import Pick, Span
-from tasks.retrieve.paging.outline import Floats
 from tasks.retrieve.paging.prepared import Ready
+from tasks.retrieve.paging.terms import Floats
 
 
 def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
@@ -32,77 +32,49 @@ def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
 
 @dataclass(frozen=True, slots=True)
 class PagedDocument:
-    """A document for paging; a field that is None is computed for every page.
-
-    Args:
-        doc_id: The document's id.
-        body: Its text.
-        nodes: All its nodes, in order.
-        vectors: The nodes' unit vectors, shape `(n, d)`.
-        states: The nodes' packed token embeddings; None beside vectors means that there are none.
-        n_tokens: Tokens of `body`.
-        chunks: The chunks of the method `chunks`.
-        edges: The stored edges of the nodes.
-        ready: The prepared form of the method `facets`.
-    """
+    """A document for paging; a field that is None is computed for every page."""
 
     doc_id: str
     body: str
-    nodes: Sequence[Node]
-    vectors: Vectors | None = None
-    n_tokens: int | None = None
+    nodes: Sequence[Node]  # all nodes, in order
+    vectors: Vectors | None = None  # the nodes' unit vectors, shape `(n, d)`
+    n_tokens: int | None = None  # tokens of `body`
     chunks: Chunks | None = None
     edges: Sequence[Edge] | None = None
-    ready: Ready | None = None
+    ready: Ready | None = None  # the prepared form of the method `facets`
+    # The nodes' packed token embeddings; None beside vectors means that there are none.
     states: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The units of a body that a method ranked, and their order.
+    """The units of a body that a method ranked, and their order."""
 
-    Args:
-        spans: The units' spans in the body, ordered and disjoint.
-        tokens: Tokens of each unit.
-        headings: The headings to restore above the units.
-        ranked: `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
-    """
-
-    spans: Sequence[Span]
+    spans: Sequence[Span]  # the units' spans in the body, ordered and disjoint
     tokens: Sequence[int]
-    headings: Sequence[Heading]
+    headings: Sequence[Heading]  # the headings to restore above the units
+    # `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
     ranked: Iterable[Pick]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to a request.
+    """The answer to a request."""
 
-    Args:
-        context: The text to read, in document order.
-        nodes: The nodes in `context`, in document order, each with its score.
-        tokens: Tokens of `context`.
-        document_tokens: Tokens of the body.
-        over_budget: Whether not even the best node fits the budget; it is returned whole.
-        method: The name of the method.
-        budget: The budget as it was given.
-        printed: The printed text of nodes that are not printed whole, by node_id.
-        why: The parts of each node's score, by node_id; empty for methods with a single measure.
-        left_out: The nodes that are not printed, best first, each with its score if it has one.
-        reranked: Whether an LLM's answer changed the scores; None if none was asked.
-    """
-
-    context: str
-    nodes: list[tuple[Node, float]]
-    tokens: int
+    context: str  # the text to read, in document order
+    nodes: list[tuple[Node, float]]  # the nodes in `context`, in document order, each with its score
+    tokens: int  # tokens of `context`
     document_tokens: int
-    over_budget: bool
+    over_budget: bool  # whether not even the best node fits the budget; it is returned whole
     method: str
     budget: float | None
+    # The printed text of nodes that are not printed whole, by node_id.
     printed: Mapping[str, str] = field(default_factory=dict)
+    # The parts of each node's score, by node_id; empty for methods with a single measure.
     why: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # The nodes that are not printed, best first, each with its score if it has one.
     left_out: Sequence[tuple[Node, float | None]] = ()
-    reranked: bool | None = None
+    reranked: bool | None = None  # whether an LLM's answer changed the scores; None if none was asked
 
 
 class Ranking(Protocol):

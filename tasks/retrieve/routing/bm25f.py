@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,38 +13,53 @@ from storage.errors import StorageError
 from tasks.retrieve.routing.postings import FIELDS, Counts, Offsets, Postings, Rows
 from tasks.retrieve.routing.terms import TermHashes, function_terms, term_counts
 
+Scores = npt.NDArray[np.float32]
 _K1, _B = 1.5, 0.75
 _MOST = 500  # terms of a query, the rarest; no task that people write has more
 _HEAD = [FIELDS.index("name"), FIELDS.index("description")]
+_POSTINGS_AT_ONCE = 4_000_000  # of 16 bytes each as single precision: the array of all fields fits in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """BM25 over name and description as one text; `impacts`, shape `(P,)`, are weighted saturated counts.
+class _Weighted:
+    """Terms with the documents that hold them; `impacts`, shape `(P,)`, are weighted saturated counts."""
+
+    terms: TermHashes
+    starts: Offsets
+    rows: Rows
+    impacts: Scores
+    documents: int
+
+    def known(self, hashes: Collection[int]) -> tuple[Offsets, npt.NDArray[np.bool_]]:
+        """Return the numbers of the terms that the index knows, and which of `hashes` these are."""
+        asked = np.fromiter(hashes, dtype=np.uint64, count=len(hashes))
+        at = np.searchsorted(self.terms, asked)
+        inside = at < len(self.terms)
+        inside[inside] = self.terms[at[inside]] == asked[inside]
+        return at[inside], inside
+
+    def added(self, weighed: Iterable[tuple[int, float]]) -> Scores:
+        """Return every document's score for weighted terms, shape `(documents,)`; 0 if it holds none."""
+        scores = np.zeros(self.documents, dtype=np.float32)
+        for term, weight in weighed:
+            span = slice(self.starts[term], self.starts[term + 1])
+            # A row occurs once a term, so that adding in place loses nothing.
+            scores[self.rows[span]] += np.float32(weight) * self.impacts[span]
+        return scores
+
+
+class Described(_Weighted):
+    """BM25 over name and description as one text.
 
     The rarity of a word is taken among descriptions, because a word that is common in bodies may name a need
     in a description. Each query word counts once, English function words included.
     """
 
-    terms: TermHashes
-    starts: Offsets
-    rows: Rows
-    impacts: npt.NDArray[np.float32]
-    documents: int
-
-    def scores(self, query: str) -> npt.NDArray[np.float32]:
+    def scores(self, query: str) -> Scores:
         """Return every document's score for a query, shape `(documents,)`; 0 if they share no term."""
-        scores = np.zeros(self.documents, dtype=np.float32)
-        asked = np.array(sorted(term_counts(query)), dtype=np.uint64)
-        at = np.searchsorted(self.terms, asked)
-        inside = at < len(self.terms)
-        known = at[inside][self.terms[at[inside]] == asked[inside]]
+        known, _ = self.known(sorted(term_counts(query)))
         held = self.starts[known + 1] - self.starts[known]
-        for term in known[np.argsort(held, kind="stable")[:_MOST]].tolist():
-            span = slice(self.starts[term], self.starts[term + 1])
-            # A row occurs once a term, so that adding in place loses nothing.
-            scores[self.rows[span]] += self.impacts[span]
-        return scores
+        return self.added((term, 1.0) for term in known[np.argsort(held, kind="stable")[:_MOST]].tolist())
 
 
 def described_of(postings: Postings) -> Described:
@@ -55,16 +71,11 @@ def described_of(postings: Postings) -> Described:
     lengths = np.asarray(postings.lengths)[:, _HEAD].sum(axis=1).astype(np.float32)
     damping = 1 - _B + _B * lengths / max(float(lengths.mean()) if len(lengths) else 0.0, 1e-9)
     found = np.bincount(term, minlength=len(postings.terms))
-    rarity = np.log1p((len(lengths) - found + 0.5) / (found + 0.5)).astype(np.float32)
+    rarity = _rarity(found, len(lengths)).astype(np.float32)
     impacts = rarity[term] * frequency / (frequency + _K1 * damping[rows])
     used = found > 0
-    return Described(
-        np.asarray(postings.terms)[used],
-        np.concatenate([[0], np.cumsum(found[used])]).astype(np.int64),
-        rows,
-        impacts.astype(np.float32),
-        len(lengths),
-    )
+    starts = np.concatenate([[0], np.cumsum(found[used])]).astype(np.int64)
+    return Described(np.asarray(postings.terms)[used], starts, rows, impacts.astype(np.float32), len(lengths))
 
 
 class Descriptions:
@@ -74,31 +85,22 @@ class Descriptions:
     """
 
     def __init__(self, postings: Postings) -> None:
-        self._postings, self._made, self._making = postings, None, threading.Lock()
+        self._postings, self._making = postings, threading.Lock()
+        self._made: Described | None = None
 
-    _made: Described | None
-
-    def scores(self, query: str) -> npt.NDArray[np.float32]:
+    def scores(self, query: str) -> Scores:
         """Return every document's score for a query, as `Described.scores`.
 
         Raises:
             StorageError: The postings contradict themselves.
         """
         with self._making:
-            if self._made is None:
-                self._made = self._make()
+            try:
+                self._made = self._made or described_of(self._postings)
+            except (ValueError, IndexError) as error:
+                msg = f"the kept routing index is damaged ({error}): `skillery doctor` mends it"
+                raise StorageError(msg) from error
         return self._made.scores(query)
-
-    def _make(self) -> Described:
-        try:
-            return described_of(self._postings)
-        except (ValueError, IndexError) as error:
-            msg = f"the kept routing index is damaged ({error}): `skillery doctor` mends it"
-            raise StorageError(msg) from error
-
-
-Scores = npt.NDArray[np.float32]
-_POSTINGS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,28 +120,15 @@ class Bm25fSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Lexical:
-    """The BM25F index: terms with the documents that hold them; `impacts`, shape `(P,)`, lie in [0, 1).
+class Lexical(_Weighted):
+    """The BM25F index over all fields, impacts in [0, 1); `described` has the descriptions alone."""
 
-    `described` is the index of names and descriptions alone.
-    """
-
-    terms: TermHashes
-    starts: Offsets
-    rows: Rows
-    impacts: Scores
-    documents: int
     settings: Bm25fSettings
     described: Descriptions
 
     def scores(self, query: str) -> Scores:
         """Return every document's score for a query, shape `(documents,)`; 0 if they share no term."""
-        scores = np.zeros(self.documents, dtype=np.float32)
-        for term, weight in self.weighed(query):
-            span = slice(self.starts[term], self.starts[term + 1])
-            # A row occurs once a term, so that adding in place loses nothing.
-            scores[self.rows[span]] += np.float32(weight) * self.impacts[span]
-        return scores
+        return self.added(self.weighed(query))
 
     def weighed(self, query: str) -> list[tuple[int, float]]:
         """Return the terms of a query that the index knows, with their weights, the heaviest first.
@@ -149,34 +138,29 @@ class Lexical:
         """
         counts = term_counts(query)
         counts = {t: n for t, n in counts.items() if t not in function_terms()} or counts
-        asked = np.fromiter(counts, dtype=np.uint64, count=len(counts))
-        times = np.fromiter(counts.values(), dtype=np.float64, count=len(counts))
-        at = np.searchsorted(self.terms, asked)
-        at[at == len(self.terms)] = 0
-        known = self.terms[at] == asked if len(self.terms) else np.zeros(len(asked), dtype=np.bool_)
-        at, times = at[known], times[known]
-        weights = self.rarity(at) ** self.settings.rarity * (1 + np.log(times))
+        at, known = self.known(counts)
+        times = np.array(list(counts.values()), dtype=np.float64)[known]
+        found = self.starts[at + 1] - self.starts[at]
+        weights = _rarity(found, self.documents) ** self.settings.rarity * (1 + np.log(times))
         order = np.lexsort((at, -weights))[: self.settings.terms]
         return [(int(at[i]), float(weights[i])) for i in order]
 
-    def rarity(self, terms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the inverse document frequency of terms, above 0."""
-        found = self.starts[terms + 1] - self.starts[terms]
-        return np.asarray(np.log1p((self.documents - found + 0.5) / (found + 0.5)), dtype=np.float64)
+
+def _rarity(found: Offsets, documents: int) -> npt.NDArray[np.float64]:
+    """Return the inverse document frequency, above 0, of terms that are found in so many documents."""
+    return np.asarray(np.log1p((documents - found + 0.5) / (found + 0.5)), dtype=np.float64)
 
 
 def lexical_of(postings: Postings, settings: Bm25fSettings | None = None) -> Lexical:
     """Return the BM25F index of postings."""
     settings = settings or Bm25fSettings()
-    return Lexical(
-        postings.terms,
-        postings.starts,
-        postings.rows,
-        _impacts(postings, settings),
-        len(postings.lengths),
-        settings,
-        Descriptions(postings),
-    )
+    return lexical_with(postings, _impacts(postings, settings), settings)
+
+
+def lexical_with(postings: Postings, impacts: Scores, settings: Bm25fSettings) -> Lexical:
+    """Return the BM25F index of postings whose impacts are known."""
+    terms, starts, rows = postings.terms, postings.starts, postings.rows
+    return Lexical(terms, starts, rows, impacts, len(postings.lengths), settings, Descriptions(postings))
 
 
 def _impacts(postings: Postings, settings: Bm25fSettings) -> Scores:
@@ -189,8 +173,7 @@ def _impacts(postings: Postings, settings: Bm25fSettings) -> Scores:
     impacts = np.empty(len(postings.rows), dtype=np.float32)
     for start in range(0, len(impacts), _POSTINGS_AT_ONCE):
         some = slice(start, start + _POSTINGS_AT_ONCE)
-        frequency = np.einsum(
-            "pf,pf->p", postings.counts[some].astype(np.float32), factors[postings.rows[some]]
-        )
+        counts = postings.counts[some].astype(np.float32)
+        frequency = np.einsum("pf,pf->p", counts, factors[postings.rows[some]])
         impacts[some] = frequency / (settings.k1 + frequency)
     return impacts

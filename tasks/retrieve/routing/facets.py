@@ -57,6 +57,7 @@ def readable(pieces: Sequence[str], most: float) -> list[str]:
 
 def _is_prose(piece: str) -> bool:
     signs = "".join(piece.split())
+    # Vowel signs of Indic and Semitic scripts are marks, and not letters by themselves.
     letters = sum(c.isalpha() or unicodedata.category(c).startswith("M") for c in signs)
     return letters >= _LETTERS * len(signs)
 

@@ -74,21 +74,15 @@ def _part(documents: Sequence[Skill]) -> Postings:
             rows += [row] * len(found)
             fields += [field] * len(found)
     vocabulary, term = np.unique(np.array(terms, dtype=np.uint64), return_inverse=True)
-    # One key a term and document, so that its fields come together.
+    # One key per term and document, so that its fields come together.
     key = term.astype(np.int64) * max(len(documents), 1) + np.array(rows, dtype=np.int64)
     keys, posting = np.unique(key, return_inverse=True)
     table = np.zeros((len(keys), len(FIELDS)), dtype=np.uint8)
     table[posting, fields] = np.minimum(np.array(counts, dtype=np.int64), _MOST)
     term_of, row_of = np.divmod(keys, max(len(documents), 1))
-    starts = np.searchsorted(term_of, np.arange(len(vocabulary) + 1))
-    return Postings(
-        vocabulary,
-        starts.astype(np.int64),
-        row_of.astype(np.int32),
-        table,
-        lengths,
-        _sketches(vocabulary[term_of], row_of, len(documents)),
-    )
+    starts = np.searchsorted(term_of, np.arange(len(vocabulary) + 1)).astype(np.int64)
+    sketches = _sketches(vocabulary[term_of], row_of, len(documents))
+    return Postings(vocabulary, starts, row_of.astype(np.int32), table, lengths, sketches)
 
 
 def _sketches(terms: TermHashes, rows: Offsets, n: int) -> Sketches:
@@ -100,7 +94,7 @@ def _sketches(terms: TermHashes, rows: Offsets, n: int) -> Sketches:
 
 
 def joined(parts: Sequence[Postings]) -> Postings:
-    """Return the postings of two parts, with the documents of the first part first."""
+    """Return the postings of several parts; the rows of the first part come first."""
     terms = np.unique(np.concatenate([p.terms for p in parts]))
     offsets = np.cumsum([0, *(len(p.lengths) for p in parts)])
     spread = [np.searchsorted(terms, p.terms).astype(np.int32)[p.spread()] for p in parts]

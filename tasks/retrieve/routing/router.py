@@ -15,7 +15,7 @@ from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.postings import Sketches, postings_of
-from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.routing.skill import Skill
 
 # Of bins of the sketches; the share estimates the Jaccard similarity of the texts' terms within 0.05.
 _SAME_TERMS = 0.85
@@ -36,29 +36,23 @@ class NearIdentical:
 
     def folded(self, rows: Sequence[int]) -> list[list[int]]:
         """Return rows in groups: one that is not near-identical to any before, then those that are to it."""
-        leaders: list[int] = []
-        groups: list[list[int]] = []
+        groups: dict[int, list[int]] = {}
         for row in rows:
-            at = self._like(row, leaders)
-            if at is None:
-                leaders.append(row)
-                groups.append([row])
-            else:
-                groups[at].append(row)
-        return groups
+            groups.setdefault(self._leader(row, list(groups)), []).append(row)
+        return list(groups.values())
 
-    def _like(self, row: int, leaders: list[int]) -> int | None:
+    def _leader(self, row: int, leaders: list[int]) -> int:
+        """Return the first leader that a row is near-identical to, or the row itself."""
         if not leaders:
-            return None
+            return row
         own, others = self._sketches[row], self._sketches[leaders]
         filled = (own != _EMPTY) | (others != _EMPTY)
         alike = ((own == others) & filled).sum(axis=1) >= _SAME_TERMS * np.maximum(filled.sum(axis=1), 1)
         alike &= self._vectors[leaders] @ self._vectors[row] >= _SAME_NEED
-        found = np.flatnonzero(alike)
-        return int(found[0]) if len(found) else None
+        return leaders[int(alike.argmax())] if alike.any() else row
 
 
-_EMPTY = np.iinfo(np.uint32).max
+_EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
 _ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
@@ -69,26 +63,20 @@ class RouterSettings:
     """The weights of a score's parts, in standard deviations of the lexical score; each at least 0.
 
     `share` below is the number of the task's facets over `many`, at most 1.
-
-    Args:
-        lexical: Weight of BM25F over all fields.
-        whole: Weight of the cosine between the whole task and name and description.
-        facets: Weight of the best cosine of any facet, times `share`, since one sentence is one need.
-        described: Weight of BM25 over name and description alone, times the square of `share`; 0 for a task
-            of one facet. It finds further needs, and has no influence on which skill is first.
-        again: Weight of the lexical score a second time, times `share`; 0 for a task of one facet. A long
-            task names its further needs in words. It has no influence on which skill is first either.
-        many: The number of facets from which a task counts as long, at least 1.
-        tokens: The approximate number of tokens of a task that the encoder reads.
     """
 
-    lexical: float = 1.0
-    whole: float = 0.3
+    lexical: float = 1.0  # weight of BM25F over all fields
+    whole: float = 0.3  # weight of the cosine between the whole task and name and description
+    # Weight of the best cosine of any facet, times `share`, since one sentence is one need.
     facets: float = 0.7
+    # Weight of BM25 over name and description alone, times the square of `share`; 0 for a task of one facet.
+    # It finds further needs, and has no influence on which skill is first.
     described: float = 0.5
+    # Weight of the lexical score a second time, times `share`; 0 for a task of one facet. A long task names
+    # its further needs in words. It has no influence on which skill is first either.
     again: float = 0.25
-    many: int = 12
-    tokens: int = 288
+    many: int = 12  # the number of facets from which a task counts as long, at least 1
+    tokens: int = 288  # the approximate number of tokens of a task that the encoder reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +131,7 @@ class Router:
     ) -> Router:
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
-            vectors = encoder.encode(
-                [TEMPLATE.format(name=d.name, description=d.description) for d in documents]
-            )
+            vectors = encoder.encode([document.head for document in documents])
         postings = postings_of(documents)
         ids, names = [d.doc_id for d in documents], [d.name for d in documents]
         return cls(ids, names, lexical_of(postings, bm25f), postings.sketches, vectors, encoder, settings)
@@ -193,19 +179,22 @@ class Router:
         share = min(1.0, len(cut) / settings.many)
         several = share if len(cut) > 1 else 0.0
         lexical = settings.lexical * standardised(self._lexical.scores(query))
+        described = again = bonus = np.zeros(len(self._doc_ids), dtype=np.float32)
+        if weight := settings.described * several**2:
+            described = np.float32(weight) * standardised(self._lexical.described.scores(query))
+        if several:
+            again = np.float32(settings.again * several) * lexical
+        if named := self._named.get(plain_name(query)):
+            bonus = bonus.copy()
+            bonus[named] = 1000.0  # no other part comes near it
         return {
             "lexical": lexical,
             "whole": settings.whole * whole,
             "facets": settings.facets * share * best,
-            "described": self._described(query, settings.described * several**2),
-            "again": np.float32(settings.again * several) * lexical if several else np.zeros_like(lexical),
-            "named": self._bonus(query),
+            "described": described,
+            "again": again,
+            "named": bonus,
         }
-
-    def _described(self, query: str, weight: float) -> Scores:
-        if not weight:
-            return np.zeros(len(self._doc_ids), dtype=np.float32)
-        return np.float32(weight) * standardised(self._lexical.described.scores(query))
 
     def _cosines(self, query: str, chosen: Sequence[str]) -> tuple[Scores, Scores]:
         """Return each row's standardised cosine to the query, and to its nearest facet.
@@ -223,11 +212,6 @@ class Router:
         for row in cosines:
             row[:] = standardised(row)
         return cosines[-1], standardised(cosines[: len(chosen)].max(axis=0))
-
-    def _bonus(self, query: str) -> Scores:
-        bonus = np.zeros(len(self._doc_ids), dtype=np.float32)
-        bonus[self._named.get(plain_name(query), [])] = 1000.0  # no other part comes near it
-        return bonus
 
     def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
         """Return what lifts the row that is best without `further` above all others, or zeros."""
@@ -266,7 +250,7 @@ def _encoded(texts: Sequence[str], encoder: Encoder) -> Vectors:
     """Encode texts in batches of similar length, because a batch takes as long as its longest text."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     groups: list[list[int]] = []
-    for i in order:
+    for i in order:  # the first text of a group is its shortest
         if not groups or len(texts[i]) > _ALIKE * len(texts[groups[-1][0]]):
             groups.append([])
         groups[-1].append(i)

@@ -32,7 +32,7 @@ def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FET
 
     `vector` is the query's unit vector; nearness is the cosine.
     """
-    nearest: Any = skills.search(vector)
+    nearest: Any = skills.search(vector)  # its declared class has no distance_type
     found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"])
     return _in_order(found.to_arrow(), "_distance", "ascending")
 
@@ -116,14 +116,12 @@ class Searcher:
 
 def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> pl.Series:
     """Return for each row whether one of the columns holds a wanted value; all rows if nothing is wanted."""
-    if not wanted:
-        return pl.repeat(value=True, n=len(columns[0]), dtype=pl.Boolean, eager=True)
     for value in wanted:
         if not any((column == value).any() for column in columns):
             found = ", ".join(sorted(str(v) for v in columns[0].unique().to_list()[:20]))
             msg = f"--{name} {value!r}: nothing served has it; there are {found}"
             raise WrongInput(msg)
-    mask = pl.repeat(value=False, n=len(columns[0]), dtype=pl.Boolean, eager=True)
+    mask = pl.repeat(value=not wanted, n=len(columns[0]), dtype=pl.Boolean, eager=True)
     for column in columns:
         mask |= column.is_in(list(wanted))
     return mask

@@ -16,6 +16,11 @@ class Skill(NamedTuple):
     body: str
 
     @property
+    def head(self) -> str:
+        """Name and description, the text that a skill's vector is made of."""
+        return TEMPLATE.format(name=self.name, description=self.description)
+
+    @property
     def text(self) -> str:
         """Name, description and body, a line each."""
-        return f"{self.name}\n{self.description}\n{self.body}"
+        return f"{self.head}\n{self.body}"

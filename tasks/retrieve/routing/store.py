@@ -19,7 +19,7 @@ from storage.lance import SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import Served, is_anew, published_versions, read_served
 from tasks.models.protocols import Vectors
-from tasks.retrieve.routing.bm25f import Bm25fSettings, Descriptions, Lexical, lexical_of
+from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
 from tasks.retrieve.routing.postings import Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import TERMS_VERSION
@@ -87,8 +87,7 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
 def _opened(root: Root, served: Served) -> RoutingIndex | None:
     """Return the kept index, or None."""
     folder = _folder(served)
-    card = _card(root, folder, served)
-    if card is None:
+    if (card := _card(root, folder, served)) is None:
         return None
     place = root.fetch(folder)
     postings = Postings(**{name: _array(place, name) for name in _POSTINGS})
@@ -98,10 +97,7 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     if len(vectors) != len(ids) or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
-    lexical = Lexical(
-        postings.terms, postings.starts, postings.rows, impacts, len(ids), Bm25fSettings(),
-        Descriptions(postings),
-    )  # fmt: skip
+    lexical = lexical_with(postings, impacts, Bm25fSettings())
     return RoutingIndex(ids, card["hashes"], lexical, postings.sketches, vectors)
 
 
@@ -153,11 +149,10 @@ def _card(root: Root, folder: str, served: Served) -> dict[str, Any] | None:
 def _array(folder: Path, name: str) -> npt.NDArray[Any]:
     path = folder / f"{name}.npy"
     try:
-        found: npt.NDArray[Any] = np.load(path, mmap_mode="r")
+        return np.asarray(np.load(path, mmap_mode="r"))
     except (OSError, ValueError, EOFError) as error:
         msg = f"{path} cannot be read ({error}): delete {folder}, and run `skillery run` again"
         raise StorageError(msg) from error
-    return np.asarray(found)
 
 
 def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical) -> None:
@@ -186,27 +181,18 @@ def _brought_up(root: Root, served: Served) -> _Parts:
     """Return the parts for a version: unchanged rows of the version before, then all other rows."""
     table = open_at(connect(root), SKILLS, served.skills)
     held = table.search().select(["doc_id", "content_hash"]).to_arrow()
-    wanted = dict(
-        zip(held.column("doc_id").to_pylist(), held.column("content_hash").to_pylist(), strict=True)
-    )
-    before = _before(root, served)
-    known: set[str] = set()
-    parts: list[_Parts] = []
-    if before:
-        pairs = zip(before.doc_ids, before.hashes, strict=True)
-        keep = np.array([wanted.get(doc_id) == content for doc_id, content in pairs], dtype=np.bool_)
-        parts.append(_of_rows(before, keep))
-        known = set(parts[0].doc_ids)
+    wanted = dict(zip(*(column.to_pylist() for column in held.columns), strict=True))
+    nothing = np.zeros((0, int(served.model["dimension"])), np.float32)
+    parts = [_still_wanted(_before(root, served), wanted) or _Parts([], [], postings_of([]), nothing)]
+    known = set(parts[0].doc_ids)
     new = sorted(wanted.keys() - known)
     parts.extend(_read(table, new, whole=not known))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
     return _Parts(
         [d for p in parts for d in p.doc_ids],
         [h for p in parts for h in p.hashes],
-        joined([p.postings for p in parts]) if parts else postings_of([]),
-        np.concatenate([p.vectors for p in parts])
-        if parts
-        else np.zeros((0, int(served.model["dimension"])), np.float32),
+        joined([p.postings for p in parts]),
+        np.concatenate([p.vectors for p in parts]),
     )
 
 
@@ -217,8 +203,7 @@ def _before(root: Root, served: Served) -> _Parts | None:
         return None
     folder = _folder(last)
     try:
-        card = _card(root, folder, served)
-        if card is None:
+        if (card := _card(root, folder, served)) is None:
             return None
         _require_whole(root, folder, card)
         place = root.fetch(folder)
@@ -230,7 +215,12 @@ def _before(root: Root, served: Served) -> _Parts | None:
     return _Parts(card["doc_ids"], card["hashes"], Postings(**arrays), vectors)
 
 
-def _of_rows(parts: _Parts, keep: npt.NDArray[np.bool_]) -> _Parts:
+def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None:
+    """Return the rows of parts whose content hash is that of the table."""
+    if parts is None:
+        return None
+    pairs = zip(parts.doc_ids, parts.hashes, strict=True)
+    keep = np.array([wanted.get(doc_id) == content for doc_id, content in pairs], dtype=np.bool_)
     rows = np.flatnonzero(keep).tolist()
     return _Parts(
         [parts.doc_ids[r] for r in rows],
@@ -252,12 +242,7 @@ def _read(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) ->
 
 
 def _of_batch(batch: Any) -> _Parts:  # noqa: ANN401 (a record batch or a table, whose columns read alike)
-    column = {name: batch.column(name).to_pylist() for name in _COLUMNS if name != "vector"}
-    documents = [
-        Skill(doc_id, name, description, text[start:])
-        for doc_id, name, description, text, start in zip(
-            *(column[c] for c in ("doc_id", "name", "description", "text", "body_start")), strict=True
-        )
-    ]
-    vectors = np.array(batch.column("vector").to_pylist(), dtype=np.float32)
-    return _Parts(column["doc_id"], column["content_hash"], postings_of(documents), vectors)
+    ids, hashes, names, descriptions, texts, starts, vectors = (batch.column(c).to_pylist() for c in _COLUMNS)
+    bodies = (text[start:] for text, start in zip(texts, starts, strict=True))
+    postings = postings_of(map(Skill, ids, names, descriptions, bodies))
+    return _Parts(ids, hashes, postings, np.array(vectors, dtype=np.float32))

@@ -34,10 +34,7 @@ class FalseNegativeSettings:
 class FalseNegatives:
     """SkillRouter's filter of false negatives in three layers (section 4.2).
 
-    Args:
-        skills: By row.
-        vectors: Unit vectors of name and description by row, shape `(n, d)`.
-        settings: The thresholds.
+    `vectors` are unit vectors of name and description of each skill, shape `(n, d)`.
     """
 
     def __init__(self, skills: Sequence[Skill], vectors: Vectors, settings: FalseNegativeSettings) -> None:

@@ -82,15 +82,7 @@ def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
 def make_queries(
     skills: Sequence[Skill], rows: Rows, most: int, settings: QuerySettings, draw: np.random.Generator
 ) -> list[TrainingQuery]:
-    """Return one query per skill, for the first `most` of `rows` with sentences that can make one.
-
-    Args:
-        skills: By row.
-        rows: The skills that may be asked for, in order.
-        most: The most queries.
-        settings: Which sentences can make a query, and how many.
-        draw: Chooses sentences and their number.
-    """
+    """Return a query each of the first `most` of `rows` whose sentences can make one, drawn at random."""
     found: list[TrainingQuery] = []
     for row in rows.tolist():
         if len(found) == most:

@@ -21,12 +21,9 @@ _DESCRIPTION_SHARE = 0.5  # of the tokens that a flat text has
 
 
 def text_form(form: TextForm, tokens: int, tokenizer: Tokenizer) -> TextOf:
-    """Return how a skill is read: as it is indexed, or as SkillRouter has it, with as much of its body.
+    """Return how a skill is read: as it is indexed (`description`), or as SkillRouter has it (`flat`).
 
-    Args:
-        form: `description` for name and description, `flat` for `name | description | body`.
-        tokens: Of a flat text; half of them at most are the description's.
-        tokenizer: Counts them.
+    A flat text has so many tokens, at most half of them the description's.
     """
     if form == "description":
         return lambda skill: TEMPLATE.format(name=skill.name, description=skill.description)
@@ -46,16 +43,8 @@ def training_rows(
 ) -> list[tuple[str, ...]]:
     """Return rows of query, positive and `drawn` of its negatives; each epoch draws and orders anew.
 
-    A query without so many negatives has no row.
-
-    Args:
-        skills: By row.
-        queries: One a positive.
-        negatives: Of each query.
-        text: How a skill is read; the positive's body is read without what is asked.
-        drawn: Negatives a row.
-        epochs: How often each query occurs.
-        draw: Chance.
+    A query without so many negatives has no row. `text` tells how a skill is read; the positive's body is
+    read without what is asked.
     """
     rows = []
     for _ in range(epochs):
@@ -93,15 +82,15 @@ Features = npt.NDArray[np.float64]
 def listwise_loss(
     weights: Features, lists: Sequence[Features], penalty: float = 0.0
 ) -> tuple[float, Features]:
-    """Return the mean listwise cross-entropy and its gradient, shape `(f,)`.
+    """Return the mean listwise cross-entropy and its gradient, shape `(f,)`, for weights of that shape.
 
-    A list's loss is the negative log-softmax of its first candidate's score among all of the list
-    (SkillRouter, equation 2, with its temperature in the weights).
+    A list's loss is the negative log-softmax of its first candidate's score among the whole list
+    (SkillRouter, equation 2; the weights include its temperature).
 
     Args:
-        weights: One a feature, shape `(f,)`.
+        weights: One for each feature.
         lists: The features of each list's candidates, shape `(c, f)`; the positive comes first.
-        penalty: Of the squared weights.
+        penalty: The factor of the squared weights, at least 0.
     """
     loss, gradient = penalty * float(weights @ weights), 2 * penalty * weights
     for features in lists:
@@ -115,11 +104,9 @@ def listwise_loss(
 
 
 def fit_listwise(lists: Sequence[Features], penalty: float = 1e-3) -> Features:
-    """Return the weights of least listwise loss, shape `(f,)`; the loss is convex, so that they are unique.
+    """Return the weights of the least listwise loss, shape `(f,)`; it is convex, so they are unique.
 
-    Args:
-        lists: As `listwise_loss` has them, at least one.
-        penalty: Above 0; keeps weights finite where the features part all lists.
+    `lists` are as in `listwise_loss`, at least one; a `penalty` above 0 keeps weights finite.
     """
     start = np.zeros(lists[0].shape[1])
     found = minimize(listwise_loss, start, args=(lists, penalty), jac=True, method="L-BFGS-B")

@@ -50,10 +50,7 @@ def families(skills: Sequence[Skill]) -> Rows:
 def split_families(of: Rows, share: float, seed: int) -> Split:
     """Return rows to train with and rows held out, ascending; no family is in both.
 
-    Args:
-        of: Each row's family, shape `(n,)`.
-        share: The share of families that is held out, 0 to 1.
-        seed: Decides which.
+    `of` is each row's family, shape `(n,)`; `share` the share of families that is held out, 0 to 1.
     """
     names, first = np.unique(of, return_index=True)
     drawn = np.random.default_rng(seed).permutation(len(names))[: round(share * len(names))]
@@ -76,10 +73,10 @@ CLUSTERS = 50
 
 
 def categories_of(given: Sequence[str | None], vectors: Vectors, clusters: int, seed: int) -> list[str]:
-    """Return a category a skill: the one given, else the cluster that its vector lies in.
+    """Return a category for each skill: the one given, else the cluster of its vector.
 
     Args:
-        given: Of each skill, None or blank where no listing gives one.
+        given: None or blank if no listing gives one.
         vectors: Unit vectors of name and description, shape `(n, d)`.
         clusters: How many at most; k-means, started by k-means++ (Arthur and Vassilvitskii, 2007).
         seed: Decides where it starts.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.refine import rule_digests
+from tasks.refine import plan, rule_digests
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.text import boilerplate
@@ -47,3 +47,11 @@ def test_editing_boilerplate_refines_anew(tmp_path: Path, monkeypatch: pytest.Mo
     assert todo(nights) == 1
     monkeypatch.undo()
     assert todo(nights) == 0
+
+
+def test_the_digest_of_a_root_made_before_is_still_that_of_the_default_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan, "STAGE_VERSION", 3)
+    monkeypatch.setattr(plan, "rule_digests", lambda: {"risk rules": "3c7c1fd88365"})
+    assert plan.digest_of_rules(FilterLimits()) == "d34cef26a7fc"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.text.canonical import canonical, control_share
+from tasks.refine.text.canonical import canonical, control_share, fenced, has_open_fence, outside_fences
 
 PIECES = st.sampled_from([
     "a", "e\u0301", "\u0301", " ", "  ", "   ", "\t", "\n", "\r", "\r\n", "\ufeff", "\x00", "\x85", "\ud800",
@@ -110,3 +110,35 @@ def test_control_share_counts_neither_tabs_nor_line_ends() -> None:
     assert control_share("a\tb\r\n") == 0
     assert control_share("a\x00\x01b") == 0.5
     assert control_share("") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a", False),
+        ("```\na\n```", False),
+        ("```\na", True),
+        ("~~~\n```\n~~~", False),
+        ("````\n```\n````", False),
+        ("```\na\n````", False),
+        ("````\na\n```", True),
+        ("```py\n```sh\n```", False),
+        ("a ``` b", False),
+        ("``` a ` b", False),
+        ("- ```\n  a\n  ```", False),
+        ("> ```\n> a\n> ```", False),
+        ("1. ```\n   a", True),
+    ],
+)
+def test_an_open_fence_is_told_from_a_closed_one(text: str, expected: bool) -> None:
+    assert has_open_fence(text) is expected
+
+
+def test_only_lines_between_the_marks_are_inside() -> None:
+    inside, is_open = fenced(["a", "```", "b", "", "```", "c"])
+    assert inside == [False, False, True, True, False, False]
+    assert not is_open
+
+
+def test_lines_outside_fences_include_the_marks() -> None:
+    assert outside_fences("a\n```\nb\n```\nc") == ["a", "```", "```", "c"]

@@ -30,7 +30,7 @@ def test_codes_are_dotted_and_graded_and_explained_in_one_line(code: str) -> Non
 
 
 def test_every_code_that_the_stage_uses_is_in_the_table() -> None:
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in REFINE.glob("*.py"))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in REFINE.rglob("*.py"))
     used = set(re.findall(r"\bfinding\(\s*\"([a-z.0-9-]+)\"", sources))
     assert used
     assert used <= CODES.keys()

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from itertools import islice
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieve.baselines.mmr import mmr, mmr_order, node_budget
+from tasks.retrieve.baselines.mmr import Floats, mmr_order, node_budget
 
 # Eighths keep every product and sum exact, so that ties are ties in any order of computation.
 EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)
@@ -13,6 +16,10 @@ WEIGHTS = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 STOPS = st.sampled_from([None, 0.0, -0.25])
 
 EAST, NORTH, NORTH_EAST = [1.0, 0.0], [0.0, 1.0], [0.8, 0.6]
+
+
+def mmr(relevance: Floats, vectors: Floats, *, k: int, **how: Any) -> list[tuple[int, float]]:  # noqa: ANN401
+    return list(islice(mmr_order(relevance, vectors, **how), k))
 
 
 def plain_mmr(
@@ -116,7 +123,7 @@ def test_arrays_that_do_not_fit_are_named(relevance: np.ndarray, vectors: np.nda
         mmr(relevance, vectors, k=1)
 
 
-@pytest.mark.parametrize(("k", "weight", "message"), [(-1, 0.7, "-1"), (1, 1.1, "1.1"), (1, -0.1, "-0.1")])
-def test_parameters_out_of_range_are_named(k: int, weight: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        mmr(np.zeros(1), np.zeros((1, 2)), k=k, relevance_weight=weight)
+@pytest.mark.parametrize("weight", [1.1, -0.1])
+def test_a_weight_out_of_range_is_named(weight: float) -> None:
+    with pytest.raises(ValueError, match=str(weight)):
+        mmr(np.zeros(1), np.zeros((1, 2)), k=1, relevance_weight=weight)

@@ -68,9 +68,8 @@ def _started(port: int, password: str, log: Path) -> subprocess.Popen[bytes]:
     }  # fmt: skip
     command = [sys.executable, "-m", "flows.temporary_server", str(port)]
     with log.open("wb") as words:
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=words, stderr=words, env=environment, start_new_session=True
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": words, "stderr": words}
+        return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
 def _await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

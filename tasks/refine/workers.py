@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -62,7 +63,8 @@ def _cores() -> int:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has ended: nobody waits for its results then."""
+    """End this process when its parent has ended, and no sooner: Ctrl-C is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_wait_and_leave, args=(parent.sentinel,), daemon=True).start()

@@ -18,16 +18,16 @@ from pathlib import Path
 
 _EMPTY = """
 import sys
-from flows.commands.runs import prepare_prefect
+from flows.commands.runs import prefect_for
 from storage.root import Root
-prepare_prefect(Root(sys.argv[1]))
-from prefect import flow
+with prefect_for(Root(sys.argv[1])):
+    from prefect import flow
 
-@flow
-def empty() -> None:
-    pass
+    @flow
+    def empty() -> None:
+        pass
 
-empty()
+    empty()
 """
 
 # The encoder's share: inference and, on the first run, the export, both timed where they are called.

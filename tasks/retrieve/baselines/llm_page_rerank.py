@@ -13,7 +13,7 @@ from storage.schemas import Node
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.llm.quoting import shortened
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
-from tasks.retrieve.paging.outline import Floats
+from tasks.retrieve.paging.terms import Floats
 
 NEEDED = "page-needed-1"
 

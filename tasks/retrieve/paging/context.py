@@ -19,12 +19,10 @@ GAP_MARK = "…"
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The places of a document's headings among its `n` nodes; headings are given by their index.
+    """The places of a document's headings among its nodes; headings are given by their index.
 
-    Args:
-        above: For each node, the headings above it, outermost first.
-        before: For each node, the headings between the node before it and itself; one more entry, the
-            last, holds those after the last node.
+    `above` has for each node the headings above it, outermost first. `before` has those between the node
+    before it and itself, and as its last entry those after the last node.
     """
 
     above: list[tuple[int, ...]]
@@ -67,16 +65,14 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
     slice come the headings of its first node, each once in the whole context. Between two slices, above
     the second one's headings, one line holds the gap mark; a gap at the beginning or end is not marked. A
     slice with the first (last) node reaches to the body's beginning (end). So all nodes together give
-    exactly the body, headings without nodes included, and so does a body without nodes.
+    exactly the body, headings without nodes included, and so does a body without nodes. The context is empty
+    if there are nodes and none is selected.
 
     Args:
         body: The document's text.
         spans: `(start, end)` of every node of the document, ordered and disjoint.
         headings: The document's headings in order; if empty, only headings inside slices are printed.
         selected: Ordinals of the nodes to print, in any order; repeats count once.
-
-    Returns:
-        The context; empty if there are nodes and none is selected.
 
     Raises:
         ValueError: An ordinal is not below the number of spans.
@@ -119,19 +115,10 @@ def fill(
     where: Outline,
     ceiling: int,
 ) -> list[Pick]:
-    """Take nodes in the order of `ranked`, skipping those that do not fit, until none can fit.
+    """Return nodes in the order of `ranked`, without those that do not fit, until none can fit.
 
-    Args:
-        ranked: `(ordinal, score)`, best first; consumed no further than needed.
-        tokens: Tokens of each node of the document.
-        heading_tokens: Tokens of each heading of the document.
-        mark_tokens: Tokens of one gap mark.
-        where: The places of the headings among the nodes.
-        ceiling: The most tokens that nodes, their headings and the gap marks may sum up to.
-
-    Returns:
-        The nodes taken, in the order of `ranked`. The sum counts the parts one by one, so the assembled text
-        must be counted again.
+    `ranked` is consumed no further than needed. The ceiling is for the tokens of nodes, their headings and
+    the gap marks. These are counted one by one, so the assembled text must be counted again.
     """
     smallest = min(tokens, default=0)
     taken: dict[int, float] = {}

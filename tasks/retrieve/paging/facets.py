@@ -14,12 +14,12 @@ from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.retrieve.paging.context import ceiling_of
 from tasks.retrieve.paging.features import features
-from tasks.retrieve.paging.outline import Floats, Integers
 from tasks.retrieve.paging.prepared import Ready, make_ready, tokens_of
 from tasks.retrieve.paging.render import Printed, print_units
 from tasks.retrieve.paging.request import Request, read_request
 from tasks.retrieve.paging.scorer import GROUPS, Scorer, chances, packaged_scorer
 from tasks.retrieve.paging.selection import choose
+from tasks.retrieve.paging.terms import Floats, Integers
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker, node_vectors
 
 # Without a budget: stop when what is taken holds this share of what is likely to be needed (see the card).
@@ -28,15 +28,10 @@ ENOUGH = 0.88
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A document's units scored for one request.
+    """A document's units scored for one request: features, shape `(len(features.NAMES), units)`, and logits.
 
-    Args:
-        ready: The prepared document.
-        scorer: The scorer of its units.
-        features: Features of the units, shape `(len(features.NAMES), units)`.
-        logits: Scores of the units, a reranker's shifts included, shape `(units,)`.
-        added: A reranker's shift of each node; None without one.
-        reranked: Whether a reranker answered; None if there is none.
+    `logits`, shape `(units,)`, include what a reranker `added` to each node, if there is one; `reranked` says
+    whether it answered.
     """
 
     ready: Ready
@@ -65,19 +60,20 @@ def ready_for(document: PagedDocument, *, encoder: Encoder, tokenizer: Tokenizer
     try:
         return make_ready(document.body, document.nodes, vectors, states, tokenizer)
     except ValueError as error:
-        msg = f"{document.doc_id}: states of its nodes cannot be read ({error})"
-        raise StorageError(f"{msg}: the index is damaged, `skillery doctor` finds out how") from error
+        raise _damaged(document, f"states of its nodes cannot be read ({error})") from error
 
 
 def _require_sound(document: PagedDocument, vectors: Vectors) -> None:
     body, ends = document.body, [0, *(node.end for node in document.nodes)]
     for place, node in enumerate(document.nodes):
         if (node.ordinal, body[node.start : node.end]) != (place, node.text) or node.start < ends[place]:
-            msg = f"{document.doc_id}: node {node.node_id} is not what stands in its text"
-            raise StorageError(f"{msg}: the index is damaged, `skillery doctor` finds out how")
+            raise _damaged(document, f"node {node.node_id} is not what stands in its text")
     if not np.isfinite(vectors).all():
-        msg = f"{document.doc_id}: a vector of its nodes is no vector of numbers"
-        raise StorageError(f"{msg}: the index is damaged, `skillery doctor` finds out how")
+        raise _damaged(document, "a vector of its nodes is no vector of numbers")
+
+
+def _damaged(document: PagedDocument, found: str) -> StorageError:
+    return StorageError(f"{document.doc_id}: {found}: the index is damaged, `skillery doctor` finds out how")
 
 
 def unit_features(ready: Ready, request: Request, asked: Vectors) -> Floats:
@@ -108,17 +104,8 @@ def page_by_facets(
     """Return the page of a document with at least one node and known `n_tokens`; the query is not blank.
 
     Every unit is scored from words, vectors, headings, surroundings and facets of the request. Then units are
-    taken by their chance of being needed over their cost, each with what it cannot be read without.
-
-    Args:
-        document: The document to read.
-        query: The request.
-        encoder: Encodes the query, its facets, and nodes that have no vectors.
-        tokenizer: Counts tokens.
-        budget: A budget as `page` takes it; None stops when the units hold `enough` of all chances.
-        scorer: A scorer in place of the packaged one.
-        enough: A share in (0, 1].
-        reranker: Adds to the scores.
+    taken by their chance of being needed over their cost, each with what it cannot be read without. Without a
+    budget that ends when the units hold the share `enough`, in (0, 1], of all chances.
     """
     ready = ready_for(document, encoder=encoder, tokenizer=tokenizer)
     matrix = unit_features(ready, *ask(query, encoder))
@@ -179,9 +166,7 @@ def _answer(
     by_node = scored.logits[best]
     scores: list[float] = by_node.tolist()
     nodes, texts = document.nodes, printed.texts
-    out = np.ones(len(nodes), dtype=np.bool_)
-    out[list(texts)] = False
-    left = np.flatnonzero(out)
+    left = np.setdiff1d(np.arange(len(nodes)), list(texts))
     left = left[np.argsort(-by_node[left], kind="stable")]
     # Rounded as the numbers they are, so that they print with three digits.
     parts = scored.scorer.by_group(scored.features)[best[list(texts)]].astype(np.float64).round(3).tolist()

@@ -6,7 +6,7 @@ import numpy as np
 
 from tasks.models.protocols import Vectors
 from tasks.retrieve.paging.late_interaction import STATES, TokenStates, state_rows
-from tasks.retrieve.paging.outline import SHAPE, Floats, Integers, Prepared
+from tasks.retrieve.paging.outline import SHAPE, Prepared
 from tasks.retrieve.paging.request import Request
 from tasks.retrieve.paging.similarity import (
     FACETS,
@@ -25,6 +25,7 @@ from tasks.retrieve.paging.similarity import (
     standard,
     standard_sections,
 )
+from tasks.retrieve.paging.terms import Floats, Integers
 
 _STANDARD = (
     "words", "node_words", "title_words", "words_before", "words_after", "section_words",
@@ -54,12 +55,8 @@ def features(
 ) -> Floats:
     """Return the features of every unit, shape `(len(NAMES), units)`.
 
-    Args:
-        document: The prepared document.
-        vectors: Unit vectors of its nodes.
-        states: Token embeddings of its units.
-        request: The request.
-        asked: Unit vectors of the whole query, its facets and its words, shape `(1 + facets + words, d)`.
+    `vectors` are unit vectors of the nodes, and `states` the token embeddings of the units. `asked` has unit
+    vectors of the whole query, its facets and its words, shape `(1 + facets + words, d)`.
     """
     whole, facets, words = np.split(asked, [1, 1 + len(request.facets)])
     by_node = similar(asked[: 1 + len(facets)], vectors)
@@ -76,6 +73,7 @@ def features(
     alike = feedback(hybrid, document, vectors)[None]
     sections, spread = section_rows(hybrid, document)
     of_request = np.array([[spread], [np.log(len(facets))]], dtype=np.float32)
+    # Written into one array: the parts are of mixed types, and 32 bits are what the scorer was fitted with.
     found: Floats = np.empty((len(NAMES), hybrid.shape[1]), dtype=np.float32)
     parts = [
         standard(every),
@@ -117,7 +115,7 @@ def _values(document: Prepared, matched: Matched, cosine: Floats, vector: Floats
 
 
 def _shifted(values: Floats, by: int) -> Floats:
-    """Return each value's predecessor (1) or successor (-1), 0 beyond the ends."""
+    """Return the predecessor (1) or successor (-1) of each value, 0 beyond the ends."""
     moved = np.zeros_like(values)
     if by > 0:
         moved[by:] = values[:-by]

@@ -10,8 +10,9 @@ import numpy as np
 from storage.schemas import Node
 from tasks.models.protocols import Tokenizer, Vectors
 from tasks.models.token_states import GROUP, project, unpack_all
-from tasks.retrieve.paging.outline import Floats, Integers, Prepared
+from tasks.retrieve.paging.outline import Prepared
 from tasks.retrieve.paging.similarity import standard, standard_sections
+from tasks.retrieve.paging.terms import Floats, Integers
 from tasks.retrieve.paging.units import Units
 
 STATES = (
@@ -27,10 +28,9 @@ _LEAST = np.float32(1e-30)
 class TokenStates:
     """The token embeddings of a document's units.
 
-    Args:
-        rows: Unit vectors in the order of the units, at least one a unit, shape `(states, d)`.
-        first: The first row of each unit, shape `(units,)`.
-        projected: Whether a vector must be projected to their dimensions before it is compared.
+    `rows`, shape `(states, d)`, are unit vectors in the order of the units, at least one per unit; `first`,
+    shape `(units,)`, is the first row of each unit. A vector must be projected before it is compared with
+    them if they are `projected`.
     """
 
     rows: Vectors
@@ -43,15 +43,11 @@ def states_of(
 ) -> TokenStates:
     """Return the token embeddings of units; a node without any has its vector as the only one.
 
-    Args:
-        nodes: All nodes of the document, at least one.
-        units: The units that the nodes are cut into.
-        vectors: The nodes' unit vectors.
-        packed: The nodes' token embeddings, packed by `tasks.models.token_states`.
-        tokenizer: The tokenizer of the encoder that made both.
+    `packed` are the nodes' token embeddings, packed by `tasks.models.token_states`; `tokenizer` is that of
+    the encoder that made them and the vectors. There is at least one node.
 
     Raises:
-        ValueError: Some bytes are no whole number of states.
+        ValueError: The length of some bytes is not a multiple of a state's.
     """
     projected = any(packed)
     own = project(vectors) if projected else vectors
@@ -59,12 +55,9 @@ def states_of(
     for ordinal, (node, held) in enumerate(zip(nodes, unpack_all(packed), strict=True)):
         states = held if len(held) else own[ordinal][None]
         cuts = range(int(units.first[ordinal]), int(units.first[ordinal + 1]))
-        if len(cuts) == 1:
-            parts.append(states)
-        else:
-            parts += _cut(states, node, units, cuts, tokenizer)
-    sizes = [len(part) for part in parts]
-    first = np.cumsum([0, *sizes[:-1]])
+        # A node that is not cut needs no offsets, which are slow to compute.
+        parts += [states] if len(cuts) == 1 else _cut(states, node, units, cuts, tokenizer)
+    first = np.cumsum([0, *map(len, parts[:-1])])
     # By column, so that the product with the words is fastest and comes out by word.
     return TokenStates(np.asfortranarray(np.concatenate(parts)), first, projected)
 
@@ -83,12 +76,8 @@ def state_rows(states: TokenStates, words: Vectors, document: Prepared) -> Float
     """Return `STATES`: the largest cosine of each word of the request to a unit's states, over the words.
 
     Khattab and Zaharia, "ColBERT", SIGIR 2020, equation 3; also what each word says of a unit in comparison
-    with other units, and of its section.
-
-    Args:
-        states: The token embeddings of the document's units.
-        words: Unit vectors of the request's words in context, shape `(words, d)`; at least one.
-        document: The prepared document.
+    with other units, and of its section. `words` are unit vectors of the request's words in context, shape
+    `(words, d)`, at least one.
     """
     asked = project(words) if states.projected else words
     largest = np.maximum.reduceat(asked @ states.rows.T, states.first, axis=1)

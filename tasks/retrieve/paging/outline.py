@@ -14,11 +14,9 @@ from storage.schemas import Node
 from tasks.models.protocols import Vectors
 from tasks.parse.segment.headings import Heading, headings_between
 from tasks.retrieve.paging.context import Outline, outline
-from tasks.retrieve.paging.terms import WordIndex, index_words
+from tasks.retrieve.paging.terms import Floats, Integers, WordIndex, index_words
 from tasks.retrieve.paging.units import Units, cut
 
-Floats = npt.NDArray[np.floating[Any]]
-Integers = npt.NDArray[np.int64]
 _ABOUT = re.compile(
     r"\b(?:when to use|overview|introduction|references?|resources?|related|see also|licen[cs]e|version"
     r"|changelog|authors?|about|purpose|description|triggers?)\b",
@@ -38,14 +36,12 @@ class Prepared:
 
     Args:
         units: The units that a page consists of.
-        headings: The document's headings in order.
         where: The places of the headings among the nodes.
         section: Index of each unit's section, from 0, ascending; a section has one innermost heading.
         sections: First unit of each section.
         above: `above[:, s]`: the headings above section `s`, padded with `len(headings)`.
         lead: Ordinal of the node that announces each node, or -1.
-        words: The words of the units.
-        title_words: The words of the headings.
+        words: The words of the units; `title_words` are those of the headings.
         shape: The values that `SHAPE` names of each unit, shape `(len(SHAPE), units)`.
         section_vectors: Unit vector of the mean of each section's nodes.
     """
@@ -110,30 +106,15 @@ def _leads(nodes: Sequence[Node]) -> Integers:
     for ordinal, node in enumerate(nodes):
         if node.lead_in is not None:
             found[ordinal] = seen.get(node.lead_in, -1)
+        # Parse keeps no more than the end of a long lead-in.
         seen[node.text[-1000:]] = ordinal
     return found
 
 
 def _shape(nodes: Sequence[Node], units: Units, texts: Sequence[str], vectors: Vectors) -> Floats:
-    owner, n = units.owner, len(nodes)
-    parts = np.diff(units.first)
-    middle = unit_means(vectors, np.zeros(n, dtype=np.int64))[0]
-    sizes = np.array([node.n_tokens for node in nodes], dtype=np.float64)
-    by_node = [
-        *(np.array([flag in (node.block, node.node_type) for node in nodes]) for flag in _FLAGS),
-        np.log1p(sizes),
-        parts > 1,
-        np.arange(n) / max(n - 1, 1),
-        np.arange(n) < _OPENING_NODES,
-        np.array([len(node.heading_path) for node in nodes]),
-        np.array([bool(_ABOUT.search(" ".join(node.heading_path[-1:]))) for node in nodes]),
-        np.array([len(node.heading_path) <= 1 for node in nodes]),
-        np.array([node.text.endswith(":") for node in nodes]),
-        np.full(n, np.log1p(sizes.sum())),
-        vectors @ middle,
-    ]
-    named = dict(zip([name for name in SHAPE if name not in _OF_UNITS], by_node, strict=True))
-    columns = {name: column[owner] for name, column in named.items()} | {
+    owner, parts = units.owner, np.diff(units.first)
+    by_node = _shape_of_nodes(nodes, vectors) | {"in_parts": parts > 1}
+    columns = {name: column[owner] for name, column in by_node.items()} | {
         "log_tokens": np.log1p(units.tokens),
         "marked_code": np.array(["`" in text for text in texts]),
         "bold": np.array(["**" in text for text in texts]),
@@ -143,4 +124,20 @@ def _shape(nodes: Sequence[Node], units: Units, texts: Sequence[str], vectors: V
     return np.stack([np.asarray(columns[name], dtype=np.float32) for name in SHAPE])
 
 
-_OF_UNITS = frozenset({"log_tokens", "marked_code", "bold", "number", "part_position"})
+def _shape_of_nodes(nodes: Sequence[Node], vectors: Vectors) -> dict[str, npt.NDArray[Any]]:
+    n = len(nodes)
+    place, depth = np.arange(n), np.array([len(node.heading_path) for node in nodes])
+    sizes = np.array([node.n_tokens for node in nodes], dtype=np.float64)
+    return {
+        **{flag: np.array([flag in (node.block, node.node_type) for node in nodes]) for flag in _FLAGS},
+        "log_node_tokens": np.log1p(sizes),
+        "position": place / max(n - 1, 1),
+        "opening": place < _OPENING_NODES,
+        "depth": depth,
+        "about": np.array([bool(_ABOUT.search(" ".join(node.heading_path[-1:]))) for node in nodes]),
+        "top": depth <= 1,
+        "announces": np.array([node.text.endswith(":") for node in nodes]),
+        "log_document": np.full(n, np.log1p(sizes.sum())),
+        # Cosine to the mean of all nodes: what the whole document is about is typical of it.
+        "typical": vectors @ unit_means(vectors, np.zeros(n, dtype=np.int64))[0],
+    }

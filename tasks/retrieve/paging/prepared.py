@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 
@@ -18,16 +19,10 @@ from tasks.retrieve.paging.selection import Costs
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A prepared document: units, sections, vectors, printable pieces and their costs.
+    """A prepared document: units and sections, the nodes' vectors, printable pieces and their tokens.
 
-    Args:
-        prepared: Units and sections.
-        vectors: The nodes' vectors.
-        states: The token embeddings of the units.
-        pieces: The pieces that may be printed.
-        costs: The tokens of the pieces.
-        additive: Whether a text's tokens are the sum of those of its pieces, as for tokenizers that split
-            words at white space; then a printed text need not be counted again.
+    `additive` tells whether a text's tokens are the sum of those of its pieces, as for tokenizers that split
+    words at white space; then a printed text need not be counted again.
     """
 
     prepared: Prepared
@@ -51,7 +46,9 @@ def make_ready(
     frames = ["\n".join(frame) for frame in pieces.frames]
     parts = [pieces.texts, pieces.titles, frames, [GAP_MARK]]
     every = [text for part in parts for text in part]
-    *counted, together = tokenizer.count([*every, *_joined(every)])
+    # All texts as one, joined by whatever may stand between them.
+    whole = "".join(map("".join, zip(every, cycle((" ", "\n", "\n\n")), strict=False)))
+    *counted, together = tokenizer.count([*every, whole])
     units, headings, around, mark = np.split(np.array(counted), np.cumsum([len(part) for part in parts])[:-1])
     costs = Costs(units, headings, around, int(mark[0]))
     of_units = states_of(nodes, prepared.units, vectors, states, tokenizer)
@@ -65,9 +62,3 @@ def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
     headings = np.unique(prepared.above[:, prepared.section[units]])
     found = costs.units[units].sum() + costs.frames[np.unique(prepared.units.owner[units])].sum()
     return int(found + costs.headings[headings[headings < len(costs.headings)]].sum()) + marks * costs.mark
-
-
-def _joined(texts: Sequence[str]) -> list[str]:
-    """Return texts as one text, joined by all that may be between them."""
-    between = (" ", "\n", "\n\n")
-    return ["".join(f"{text}{between[at % 3]}" for at, text in enumerate(texts))]

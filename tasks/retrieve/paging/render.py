@@ -62,11 +62,9 @@ _PLAIN_SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The pieces of a document that may be printed, shortened by `compact`.
+    """The pieces of a document that may be printed, shortened by `compact`: units, headings, and so on.
 
     Args:
-        texts: The text of each unit.
-        titles: The text of each heading.
         frames: The text before and after the units of each node, mostly empty.
         glue: The white space between each unit and the one before it if no heading is printed between.
         indents: The white space before each node on its first line, which carries the nesting of lists.
@@ -94,29 +92,30 @@ class Printed:
 def pieces_of(body: str, nodes: Sequence[Node], document: Prepared) -> Pieces:
     """Return the printable pieces of a document with at least one node."""
     units = document.units
-    first = units.first.tolist()
-    split = [last - start > 1 for start, last in pairwise(first)]
-    texts, glue = [], []
-    end, owner_before = nodes[0].start, 0
-    for a, b, owner in zip(units.start.tolist(), units.end.tolist(), units.owner.tolist(), strict=True):
-        node = nodes[owner]
-        # A table's parts have no header of their own, and none of its marks.
-        form = "row" if node.block == "table" and split[owner] else node.block
-        texts.append(compact(body[a:b], form))
-        glue.append(_glue(body[end:a] if owner == owner_before else body[nodes[owner - 1].end : node.start]))
-        end, owner_before = b, owner
-    frames = [frame_of(body, node) if split[n] else ("", "") for n, node in enumerate(nodes)]
+    split = (np.diff(units.first) > 1).tolist()
+    # A table's parts have no header of their own, and none of its marks.
+    forms = ["row" if node.block == "table" and split[n] else node.block for n, node in enumerate(nodes)]
+    spans = list(zip(units.start.tolist(), units.end.tolist(), units.owner.tolist(), strict=True))
     return Pieces(
-        texts,
+        [compact(body[start:end], forms[owner]) for start, end, owner in spans],
         [body[h.start : h.end].strip() for h in document.headings],
-        [(compact(before, node.block), after) for (before, after), node in zip(frames, nodes, strict=True)],
-        glue,
+        [_frame(body, node) if split[n] else ("", "") for n, node in enumerate(nodes)],
+        ["", *(_glue(body, nodes, *two) for two in pairwise(spans))],
         [_indent(body, node) for node in nodes],
         ["\n" if node.block in ("code", "table") else " " for node in nodes],
     )
 
 
-def _glue(between: str) -> str:
+def _frame(body: str, node: Node) -> tuple[str, str]:
+    before, after = frame_of(body, node)
+    return compact(before, node.block), after
+
+
+def _glue(body: str, nodes: Sequence[Node], before: tuple[int, int, int], unit: tuple[int, int, int]) -> str:
+    """Return the white space between two units, each given as start, end and owner."""
+    owner = unit[2]
+    inside = before[2] == owner
+    between = body[before[1] : unit[0]] if inside else body[nodes[owner - 1].end : nodes[owner].start]
     if not between.strip(_PLAIN_SPACE):
         return between
     return _PARAGRAPH if between.strip() or "\n" in between else " "
@@ -145,16 +144,11 @@ def print_units(document: Prepared, pieces: Pieces, chosen: Sequence[int]) -> Pr
 
 
 def _by_node(document: Prepared, chosen: Sequence[int]) -> list[tuple[int, list[int]]]:
-    groups: list[tuple[int, list[int]]] = []
-    last = -1
     owners = document.units.owner[np.array(chosen, dtype=np.int64)].tolist()
+    groups: dict[int, list[int]] = {}
     for unit, node in zip(chosen, owners, strict=True):
-        if node == last:
-            groups[-1][1].append(unit)
-        else:
-            groups.append((node, [unit]))
-            last = node
-    return groups
+        groups.setdefault(node, []).append(unit)
+    return list(groups.items())
 
 
 class _Printer:
@@ -173,28 +167,32 @@ class _Printer:
     def add(self, node: int, units: list[int], *, cut_next: bool) -> None:
         """Print units of a node; `cut_next` says that the next node will have a mark at its beginning."""
         first, last = self.first[node], self.first[node + 1]
-        pieces, parts = self._pieces, self.parts
-        gap, cut = units[0] > self._end >= 0, units[0] > first
-        above = self._above[node]
-        missing = [] if self._titled.issuperset(above) else [h for h in above if h not in self._titled]
-        if gap and not cut and not self._marked:
-            parts.append(f"{_PARAGRAPH}{GAP_MARK}{_PARAGRAPH}")
-            self.marks += 1
-        elif self._end >= 0:
-            parts.append(_PARAGRAPH if gap or missing else pieces.glue[units[0]])
-        if missing:
-            self._titled.update(missing)
-            parts += [f"{pieces.titles[h]}{_PARAGRAPH}" for h in missing]
-        if gap or missing or self._end < 0:
-            parts.append(pieces.indents[node])
+        cut, whole = units[0] > first, len(units) == last - first
+        self._separate(node, units[0], cut=cut)
         self._end = units[-1] + 1
+        # One mark is enough between two nodes: the next node's own mark says that something is left out.
         self._marked = self._end < last and not cut_next
-        whole = len(units) == last - first
-        text = pieces.texts[first] if whole and last - first == 1 else self._text(node, units, cut=cut)
-        parts.append(text)
+        text = self._pieces.texts[first] if whole and last - first == 1 else self._text(node, units, cut=cut)
+        self.parts.append(text)
         self.texts[node] = text
         if whole:
             self.whole.append(node)
+
+    def _separate(self, node: int, unit: int, *, cut: bool) -> None:
+        """Print what comes between the text before and a node's first unit: gap mark, headings, indent."""
+        pieces, begun = self._pieces, self._end >= 0
+        gap = unit > self._end >= 0
+        missing = [h for h in self._above[node] if h not in self._titled]
+        apart = gap or bool(missing)
+        if gap and not cut and not self._marked:
+            self.parts.append(f"{_PARAGRAPH}{GAP_MARK}{_PARAGRAPH}")
+            self.marks += 1
+        elif begun:
+            self.parts.append(_PARAGRAPH if apart else pieces.glue[unit])
+        self._titled.update(missing)
+        self.parts += [f"{pieces.titles[h]}{_PARAGRAPH}" for h in missing]
+        if apart or not begun:
+            self.parts.append(pieces.indents[node])
 
     def _text(self, node: int, units: list[int], *, cut: bool) -> str:
         pieces = self._pieces

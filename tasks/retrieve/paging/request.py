@@ -38,10 +38,9 @@ _STOP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a query asks for.
+    """What a query asks for, and the part of its `text` that is encoded.
 
     Args:
-        text: The part of the query that is encoded.
         terms: Stems of the query's words without function words, each once, in order.
         facets: Spans of clauses in `text`, at least one, each with own terms if there are enough.
         words: Spans in `text` of its first words that are no function words.
@@ -75,13 +74,10 @@ def _terms(text: str) -> list[str]:
 
 def _stem(word: str) -> str:
     """Return the beginning that a word shares with its inflections."""
-    if len(word) == 4 and word.endswith("s"):
-        return word[:-1]
-    if len(word) > 4:
-        for suffix in _SUFFIXES:
-            if word.endswith(suffix) and len(word) - len(suffix) >= 3:
-                return word[: -len(suffix)]
-    return word
+    if len(word) == 4:
+        return word.removesuffix("s")
+    fitting = (s for s in _SUFFIXES if len(word) > 4 and word.endswith(s) and len(word) - len(s) >= 3)
+    return word.removesuffix(next(fitting, ""))
 
 
 def _facets(text: str) -> tuple[Span, ...]:
@@ -104,8 +100,7 @@ def _clauses(text: str) -> Iterator[Span]:
     at = 0
     cuts = [match.span() for match in _CUT.finditer(text)]
     for start, end in (*cuts, (len(text), len(text))):
-        piece = text[at:start]
-        lead = len(piece) - len(piece.lstrip(_EDGE))
-        if bare := piece.strip(_EDGE):
-            yield at + lead, at + lead + len(bare)
+        bare = text[at:start].lstrip(_EDGE)
+        if clause := bare.rstrip(_EDGE):
+            yield start - len(bare), start - len(bare) + len(clause)
         at = end

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tasks.retrieve.paging.features import NAMES
-from tasks.retrieve.paging.outline import SHAPE, Floats
+from tasks.retrieve.paging.outline import SHAPE
+from tasks.retrieve.paging.terms import Floats
 
 FILE = Path(__file__).parents[1] / "data" / "paging_scorer.json"
 SCORER_VERSION = 3
@@ -37,7 +38,6 @@ class Scorer:
         deviation: The standard deviation of each feature.
         weight: The weight of each standardised feature for a request with the mean number of facets.
         lean: The change of that weight for one standard deviation of the logarithm of the facets.
-        bias: The constant term.
     """
 
     mean: Floats

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.retrieve.paging.outline import Floats, Integers, Prepared
+from tasks.retrieve.paging.outline import Prepared
+from tasks.retrieve.paging.terms import Floats, Integers
 
 # A unit's value is divided by its tokens to this power: 1 would fill pages with the shortest (see the card).
 _POWER = 0.5
@@ -34,21 +35,14 @@ class Costs:
 def choose(
     document: Prepared, chances: Floats, costs: Costs, *, ceiling: float, enough: float = 1.0
 ) -> list[int]:
-    """Take units greedily by chance over added cost, in batches that get smaller.
+    """Take units greedily by chance over added cost, in batches that get smaller; return them in that order.
 
-    Args:
-        document: The prepared document.
-        chances: The chance of each unit to be needed, in (0, 1).
-        costs: The tokens of each piece.
-        ceiling: The most tokens that units, their headings, frames and gap marks may sum up to.
-        enough: Stop when the units taken hold this share of the sum of all chances.
-
-    Returns:
-        The units in the order in which they were taken.
+    Stop when the units taken hold the share `enough` of the sum of all chances, each in (0, 1). The ceiling
+    is for the tokens of units, their headings, frames and gap marks.
     """
     choice = _Choice(document, chances, costs)
     wanted = enough * float(chances.sum())
-    every = choice.cost_of_all()
+    every = int(costs.units.sum() + costs.headings.sum() + costs.frames.sum())
     while choice.held < wanted or enough >= 1:
         offered, added = choice.offers(ceiling)
         if not len(offered):
@@ -78,9 +72,6 @@ class _Choice:
         self._lead = _leads(document, costs)
         self.order: list[int] = []
         self.used, self.held = 0, 0.0
-
-    def cost_of_all(self) -> int:
-        return int(self._costs.units.sum() + self._costs.headings.sum() + self._costs.frames.sum())
 
     def offers(self, ceiling: float) -> tuple[Integers, Integers]:
         """Return the units that fit, the best value first, and the tokens that each would add."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tasks.models.protocols import Vectors
-from tasks.retrieve.paging.outline import Floats, Integers, Prepared
+from tasks.retrieve.paging.outline import Prepared
 from tasks.retrieve.paging.request import Request
-from tasks.retrieve.paging.terms import bm25, rarity, term_counts
+from tasks.retrieve.paging.terms import Floats, Integers, bm25, rarity, term_counts
 
 FACETS = (
     "facet_best", "facet_rank", "facet_share", "facet_mean_share", "facet_words", "facet_cosine",
@@ -21,15 +23,17 @@ _LEAST = np.float32(1e-6)
 _ONE = np.float32(1)
 
 
-class Matched:
+class Matched(NamedTuple):
     """BM25 contributions by term of units, nodes and headings above, shape `(terms, units)`; and weights."""
 
-    def __init__(self, words: Floats, node_words: Floats, titles: Floats, weights: Floats) -> None:
-        self.words, self.node_words, self.titles, self.weights = words, node_words, titles, weights
+    words: Floats
+    node_words: Floats
+    titles: Floats
+    weights: Floats
 
     def parts(self) -> tuple[Floats, Floats, Floats]:
         """Return the contributions of units, nodes and titles."""
-        return self.words, self.node_words, self.titles
+        return self[:3]
 
 
 def matched_terms(document: Prepared, request: Request) -> Matched:
@@ -53,19 +57,11 @@ def matched_terms(document: Prepared, request: Request) -> Matched:
 def hybrid_scores(matched: Matched, request: Request, cosines: Vectors, around: Floats) -> Floats:
     """Return how well each unit serves each facet taken alone, shape `(facets, units)`.
 
-    Args:
-        matched: The matches of the request's terms.
-        request: The request.
-        cosines: Cosines of the facets to the units' nodes, shape `(facets, units)`.
-        around: Standardised cosines of the facets to the units' sections.
+    `cosines`, of the same shape, are those of the facets to the units' nodes; `around` are the standardised
+    cosines of the facets to the units' sections.
     """
-    words, node_words, titles = _by_facet(matched, request)
-    scores: Floats = (
-        standard(cosines)
-        + 0.7 * around
-        + 0.6 * (standard(words) + standard(node_words))
-        + 0.4 * standard(titles)
-    )
+    words, node_words, titles = map(standard, _by_facet(matched, request))
+    scores: Floats = standard(cosines) + 0.7 * around + 0.6 * (words + node_words) + 0.4 * titles
     return scores
 
 

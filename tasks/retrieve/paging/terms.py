@@ -24,13 +24,9 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 @dataclass(frozen=True, slots=True)
 class WordIndex:
-    """An inverted index of words.
+    """An inverted index of the words of `texts` texts; `words` ascend, each once.
 
-    Args:
-        words: All words in ascending order, each once.
-        bounds: The occurrences of word `i` are `places[bounds[i]:bounds[i + 1]]`.
-        places: The number of the text of each occurrence.
-        texts: The number of texts.
+    Word `i` occurs in the texts with the numbers `places[bounds[i]:bounds[i + 1]]`, repeats included.
     """
 
     words: Sequence[str]
@@ -97,18 +93,13 @@ def rarity(counts: Floats) -> Floats:
     """Return the inverse document frequency of each term as in BM25, above 0, from `counts` as in `bm25`."""
     n = counts.shape[1]
     found = (counts > 0).sum(axis=1)
-    weights: Floats = np.log(1 + (n - found + 0.5) / (found + 0.5)).astype(np.float32)
-    return weights
+    return np.asarray(np.log(1 + (n - found + 0.5) / (found + 0.5)), dtype=np.float32)
 
 
 def bm25(counts: Floats, lengths: Floats | Integers, weights: Floats, *, length_share: float) -> Floats:
-    """Return each text's BM25 contributions by term, shape of `counts`, with k1 = 1.2.
+    """Return each text's BM25 contributions by term, with k1 = 1.2 and `length_share` as b.
 
-    Args:
-        counts: How often each term occurs in each text, shape `(terms, texts)`.
-        lengths: The lengths of the texts.
-        weights: The weights of the terms.
-        length_share: The b of BM25.
+    `counts`, shape `(terms, texts)`, says how often each term occurs in each text; `weights` are the terms'.
     """
     mean = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
     damping = (1.2 * (1 - length_share + length_share * lengths / mean)).astype(np.float32)

@@ -11,8 +11,8 @@ from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.segment.headings import Heading
 from tasks.retrieve.paging.chunks import Chunks
 from tasks.retrieve.paging.context import Pick, Span
-from tasks.retrieve.paging.outline import Floats
 from tasks.retrieve.paging.prepared import Ready
+from tasks.retrieve.paging.terms import Floats
 
 
 def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
@@ -35,14 +35,10 @@ class PagedDocument:
     """A document for paging; a field that is None is computed for every page.
 
     Args:
-        doc_id: The document's id.
-        body: Its text.
-        nodes: All its nodes, in order.
+        nodes: All nodes, in order.
         vectors: The nodes' unit vectors, shape `(n, d)`.
         states: The nodes' packed token embeddings; None beside vectors means that there are none.
         n_tokens: Tokens of `body`.
-        chunks: The chunks of the method `chunks`.
-        edges: The stored edges of the nodes.
         ready: The prepared form of the method `facets`.
     """
 
@@ -63,7 +59,6 @@ class Selection:
 
     Args:
         spans: The units' spans in the body, ordered and disjoint.
-        tokens: Tokens of each unit.
         headings: The headings to restore above the units.
         ranked: `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
     """
@@ -82,10 +77,7 @@ class Page:
         context: The text to read, in document order.
         nodes: The nodes in `context`, in document order, each with its score.
         tokens: Tokens of `context`.
-        document_tokens: Tokens of the body.
         over_budget: Whether not even the best node fits the budget; it is returned whole.
-        method: The name of the method.
-        budget: The budget as it was given.
         printed: The printed text of nodes that are not printed whole, by node_id.
         why: The parts of each node's score, by node_id; empty for methods with a single measure.
         left_out: The nodes that are not printed, best first, each with its score if it has one.

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from storage.schemas import Node
 from tasks.retrieve.paging.context import Span
+from tasks.retrieve.paging.terms import Integers
 
-Integers = npt.NDArray[np.int64]
 # A node of more tokens is cut, into parts of about this many.
 _LONGEST = 60
 _PART = 40
@@ -26,8 +25,7 @@ class Units:
     """The units of one document in order, `n` of them; offsets are in the body.
 
     Args:
-        start: The start of each unit, shape `(n,)`.
-        end: The end of each unit.
+        start: The start of each unit, shape `(n,)`; `end` is its end.
         owner: Ordinal of the node of each unit.
         tokens: Approximate tokens of each unit; the parts of a node sum up to less than the node.
         first: First unit of each node, and `n` at the end, shape `(nodes + 1,)`.
@@ -80,21 +78,17 @@ def frame_of(body: str, node: Node) -> tuple[str, str]:
 
 
 def _parts(body: str, node: Node) -> list[Span]:
-    whole = [(node.start, node.end)]
-    if node.n_tokens <= _LONGEST:
-        return whole
-    if node.block == "code":
-        return _code(body, node) or whole
-    if node.block == "table":
-        return _rows(body, node) or whole
-    if node.block == "html":
-        return whole
-    return _sentences(body, node)
-
-
-def _rows(body: str, node: Node) -> list[Span]:
-    lines = list(_lines(body, node.start, node.end))
-    return lines[2:] if len(lines) > 3 else []
+    parts: list[Span] = []
+    if node.n_tokens <= _LONGEST or node.block == "html":  # half an HTML block may not render
+        pass
+    elif node.block == "code":
+        parts = _code(body, node)
+    elif node.block == "table":
+        lines = list(_lines(body, node.start, node.end))
+        parts = lines[2:] if len(lines) > 3 else []
+    else:
+        parts = _sentences(body, node)
+    return parts or [(node.start, node.end)]
 
 
 def _code(body: str, node: Node) -> list[Span]:

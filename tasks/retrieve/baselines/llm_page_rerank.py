@@ -15,10 +15,7 @@ from tasks.models.llm.quoting import shortened
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
 from tasks.retrieve.paging.terms import Floats
 
-NEEDED = "page-needed-1"
-
-"""Name of the prompt; raised whenever a word of what is sent changes."""
-
+NEEDED = "page-needed-1"  # name of the prompt, with a version that is raised whenever a word of it changes
 _MOST_SENT = 4_000  # characters of a request
 _HEADINGS = 120  # characters of the titles above a node, the last ones
 _SCHEMA = {
@@ -31,12 +28,12 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class RerankNodes:
-    """How a language model is asked about nodes.
+    """The settings of a question about nodes.
 
     Args:
-        nodes: Shown at most, those with the best scores.
-        characters: Of each, its two ends.
-        accuracy: The share of nodes that it is expected to judge right, in (0.5, 1): how much it counts.
+        nodes: The most nodes shown, those with the best scores.
+        characters: Characters shown of each node, from its two ends.
+        accuracy: The share of nodes that the LLM is expected to judge right, in (0.5, 1).
 
     Raises:
         WrongInput: A number is out of its range.
@@ -53,31 +50,28 @@ class RerankNodes:
 
 
 class LlmReranker:
-    """Asks a language model once which nodes a request needs, and weighs its answer by Bayes' rule.
+    """Asks an LLM once which nodes a request needs, and weighs its answer by Bayes' rule.
 
-    A node that it takes gains the log-odds of its accuracy, every other one loses as much.
-    Where it gives no answer that can be used, the scores stay, and `llm.fallbacks` counts it.
-
-    Args:
-        llm: Asks; its answers are kept.
-        settings: As `RerankNodes`.
+    A node that it takes gains the log-odds of its accuracy, every other one loses as much. Without a usable
+    answer the scores stay, and `llm.fallbacks` counts it.
     """
 
     def __init__(self, llm: FlowLlm, settings: RerankNodes | None = None) -> None:
         self.llm, self._settings = llm, settings or RerankNodes()
 
     def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
-        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None: no answer.
+        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None without an answer.
 
         Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
+            LlmDenied: The server denies access, or has no such model.
         """
         shown = np.sort(np.argsort(-scores, kind="stable")[: self._settings.nodes])
         taken = run_blocking(self._taken(doc_id, [nodes[n] for n in shown.tolist()], query))
         if taken is None:
             return None
         gain = math.log(self._settings.accuracy / (1 - self._settings.accuracy))
-        found = np.full(len(nodes), -gain)  # what was not shown had less to say for itself than what was
+        # Nodes that were not shown lose too: they scored lower than all that were.
+        found = np.full(len(nodes), -gain)
         found[shown[[number - 1 for number in taken]]] = gain
         return found
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
+from tasks.retrieve.paging.terms import Floats
 
 
 def mmr(
@@ -24,17 +22,14 @@ def mmr(
 
     The marginal value of item `n` is `w * relevance[n] - (1 - w) * max(vectors[s] @ vectors[n])` over the
     items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
-    costs O(n * d). Ties go to the lower index.
+    costs O(n * d). Ties go to the lower index. The result is `(index, marginal value)` in the order of picks.
 
     Args:
         relevance: Similarity of each item to the query, shape `(n,)`.
-        vectors: One unit vector an item, shape `(n, d)`.
-        k: The most items to pick, at least 0; more than `n` means all.
-        relevance_weight: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is picked already.
+        vectors: The unit vector of each item, shape `(n, d)`.
+        k: The most items to pick, at least 0.
+        relevance_weight: `w` in [0, 1]; 1 ranks by relevance alone.
         stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
-
-    Returns:
-        `(index, marginal value)` of each item, in the order in which they were picked.
 
     Raises:
         ValueError: The shapes disagree, a number is not finite, or `k` or `relevance_weight` is out of range.
@@ -42,18 +37,14 @@ def mmr(
     if k < 0:
         msg = f"k must be at least 0, got {k}"
         raise ValueError(msg)
-    return list(
-        islice(
-            mmr_order(relevance, vectors, relevance_weight=relevance_weight, stop_below=stop_below),
-            k,
-        )
-    )
+    order = mmr_order(relevance, vectors, relevance_weight=relevance_weight, stop_below=stop_below)
+    return list(islice(order, k))
 
 
 def mmr_order(
     relevance: Floats, vectors: Floats, *, relevance_weight: float = 0.7, stop_below: float | None = 0.0
 ) -> Iterator[tuple[int, float]]:
-    """Return what `mmr` picks one by one, without a limit; arguments and errors as there."""
+    """Return an iterator over the picks of `mmr` without a limit; arguments and errors as there."""
     if relevance.ndim != 1 or vectors.ndim != 2 or len(relevance) != len(vectors):
         msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"
         raise ValueError(msg)
@@ -67,7 +58,7 @@ def mmr_order(
 
 
 def node_budget(n_nodes: int) -> int:
-    """Return how many nodes to pick of a document with `n_nodes`: 20 up to 100, else 60 (equation 4)."""
+    """Return the number of nodes to pick: 20 of up to 100 nodes, else 60 (equation 4)."""
     return 20 if n_nodes <= 100 else 60
 
 
@@ -82,6 +73,6 @@ def _steps(
         if stop_below is not None and value[best] < stop_below:
             return
         yield best, float(value[best])
-        gain[best] = -np.inf
+        gain[best] = -np.inf  # is never picked again
         np.maximum(redundancy, vectors @ vectors[best], out=redundancy)
         value = gain - (1 - relevance_weight) * redundancy

@@ -16,18 +16,11 @@ from tasks.models.llm.quoting import data_block, quoted
 
 T = TypeVar("T")
 RETRIES = 2
-HOTTER = 0.3
-
-"""Added to the temperature at each try: SkillFlow, appendix A.2."""
+HOTTER = 0.3  # added to the temperature at each try: SkillFlow, appendix A.2
 
 
 class FlowLlm:
-    """A language model whose answers are kept, and what happened when it had none.
-
-    Args:
-        book: Asks, and keeps answers: what was killed goes on where it was.
-        sampling: How the first answer is drawn.
-    """
+    """An LLM whose answers are cached in `book`; `fallbacks` counts why there was no answer, by prompt."""
 
     def __init__(self, book: AnswerBook, sampling: Sampling | None = None) -> None:
         self.book, self.sampling = book, sampling or Sampling()
@@ -43,21 +36,21 @@ class FlowLlm:
         doc_ids: Sequence[str] = (),
         heat: float = 0.0,
     ) -> T | None:
-        """Return what `check` makes of an answer; None where there was none after all tries.
+        """Return the answer as `check` reads it, None if no try gave one that can be used.
 
-        A malformed answer is asked for again at a temperature higher by `HOTTER`, `RETRIES` times; why there
-        is none at last is counted in `fallbacks` by prompt and reason.
+        If `check` raises `Rejected`, the question is asked again, `RETRIES` times, each time at a temperature
+        higher by `HOTTER`; `heat` is added from the first try on.
 
         Args:
             prompt: Name and version of the prompt.
-            messages: `(role, content)`.
-            check: Raises `Rejected`.
-            schema: Of a JSON answer.
-            doc_ids: Whose text is in the messages.
-            heat: Added to the temperature from the first try on.
+            messages: `(role, content)` of each message.
+            check: Reads an answer, or raises `Rejected`.
+            schema: The JSON schema of the answer.
+            doc_ids: The documents whose text is in the messages.
+            heat: A change of the temperature.
 
         Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
+            LlmDenied: The server denies access, or has no such model.
         """
         reason = "malformed"
         for attempt in range(RETRIES + 1):
@@ -78,17 +71,17 @@ class FlowLlm:
 def asked_of(
     rules: str, records: Sequence[dict[str, object]], request: str
 ) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the messages: the rules, then strangers' texts as data, then what is wanted of them."""
+    """Return the messages: the rules, then the untrusted texts quoted as data, then the request."""
     return ("system", rules), ("user", f"{data_block([quoted(record) for record in records])}\n\n{request}")
 
 
 def written_rules(name: str) -> str:
-    """Return the text of a prompt that comes with the program."""
+    """Return the text of a packaged prompt."""
     return resources.files("tasks.retrieve").joinpath(f"data/{name}.txt").read_text(encoding="utf-8").strip()
 
 
 def numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
-    """Return a check of answers `{key: [numbers of 1 to most]}`; it gives each number once, ascending."""
+    """Return a check for answers `{key: [numbers of 1 to most]}`; it returns the numbers sorted, once each."""
 
     def check(text: str) -> list[int]:
         found = find_json(text)

@@ -81,7 +81,7 @@ def written_rules(name: str) -> str:
 
 
 def numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
-    """Return a check for answers `{key: [numbers of 1 to most]}`; it returns the numbers sorted, once each."""
+    """Return a check for answers `{key: [numbers of 1 to most]}`; it returns each number once, sorted."""
 
     def check(text: str) -> list[int]:
         found = find_json(text)

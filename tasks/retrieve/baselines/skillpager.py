@@ -5,6 +5,7 @@ What the paper leaves open is a field of `Setting`, and reports print it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -15,9 +16,10 @@ from storage.schemas import Edge
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.edges import infer_edges
 from tasks.parse.segment.headings import headings_between
-from tasks.retrieve.baselines.mmr import Floats, mmr_order, node_budget
+from tasks.retrieve.baselines.mmr import mmr_order, node_budget
 from tasks.retrieve.paging.chunks import encode_chunks
 from tasks.retrieve.paging.context import Pick
+from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument, Selection, node_vectors
 
 
@@ -152,12 +154,20 @@ def _edges(document: PagedDocument, vectors: Vectors, setting: Setting) -> list[
     return [(at[e.src_id], at[e.dst_id]) for e in edges if e.edge_type in setting.edge_types]
 
 
+def _neighbours(pairs: Iterable[tuple[int, int]]) -> defaultdict[int, list[int]]:
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for node, other in pairs:
+        found[node].append(other)
+    return found
+
+
 def _with_predecessors(
     picked: Iterable[Pick], edges: Sequence[tuple[int, int]], relevance: Floats
 ) -> Iterator[Pick]:
     seen: set[int] = set()
+    sources = _neighbours((to, source) for source, to in edges)
     for node, score in picked:
-        joined = [(source, float(relevance[source])) for source, to in edges if to == node]
+        joined = [(source, float(relevance[source])) for source in sources[node]]
         for pick in [(node, score), *joined]:
             if pick[0] not in seen:
                 seen.add(pick[0])
@@ -168,6 +178,7 @@ def _walked(
     edges: Sequence[tuple[int, int]], vectors: Vectors, relevance: Floats, weight: float
 ) -> Iterator[Pick]:
     """Yield nodes reached along edges, each time the neighbour with the highest MMR value."""
+    after = _neighbours(edges)
     node, gain = int(np.argmax(relevance)), weight * float(relevance.max())
     nearest = np.full(len(relevance), -np.inf)
     reached: set[int] = set()
@@ -176,7 +187,7 @@ def _walked(
         yield node, gain
         reached.add(node)
         nearest = np.maximum(nearest, vectors @ vectors[node])
-        frontier = (frontier | {to for source, to in edges if source == node}) - reached
+        frontier = (frontier | set(after[node])) - reached
         if not frontier:
             return
         gains = {n: weight * float(relevance[n]) - (1 - weight) * float(nearest[n]) for n in frontier}

@@ -40,9 +40,6 @@ def examine(root: Root) -> list[Defect]:
       index is removed, so that the next run builds it.
     - What cannot be rebuilt is reported. Raw snapshots stay as they are; aliases, which every run reads, are
       set aside.
-
-    Args:
-        root: Where it lies; the caller holds its writer lock.
     """
     return [*_unfinished(root), *_records(root), *_files(root), *_doubled(root), *examine_served(root)]
 

@@ -34,15 +34,10 @@ class ForgetReport:
 def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
     """Remove every text of `target` from all files and table versions; leave tombstones that hold no text.
 
-    Tombstones are written first: from then on no crawl or backfill brings the text back, and a call that was
-    killed is finished by calling again. Older versions of the tables are removed, and rollback to them with
-    that. Readers that hold one fail, and find the new version when they read `state/served.json` again.
-
-    Args:
-        root: Where it lies; the caller holds its writer lock.
-        target: A doc_id or an alias of one, or a repository: `owner/repo`, `host/owner/repo`, `local/name`.
-        run_id: The version served afterwards is `v-<run_id>`.
-        now: The tombstones' time.
+    A target is a doc_id or an alias of one, or a repository: `owner/repo`, `host/owner/repo`, `local/name`. A
+    call that was killed is finished by calling again. Older versions of the tables are removed, so there is
+    no rollback to them. Readers that use one fail, and find the new version `v-<run_id>` when they read
+    `state/served.json` again.
 
     Raises:
         UnknownDocument: Nothing has or had this id, or lies below it.
@@ -51,17 +46,12 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
     """
     found = find_targets(root, target, Forgotten.load(root))
     with ExitStack() as locks:
+        # Tombstones come first: from then on no crawl or backfill brings the text back.
         forgotten = add_tombstones(root, found.tombstones, now)
         for day in sorted({"/".join(file.split("/")[:2]) for file in root.files("backfill")}):
             locks.enter_context(writer_lock(Root(root.at(day))))
         removed = purge(root, forgotten, run_id=run_id)
         mark_purged(root, now)
-    served = read_served(root)
-    return ForgetReport(
-        target=target,
-        scope=found.scope,
-        doc_ids=found.doc_ids,
-        copies=found.copies,
-        removed=dict(sorted(removed.items())),
-        served=served.version if served else None,
-    )
+    served, counts = read_served(root), dict(sorted(removed.items()))
+    version = served.version if served else None
+    return ForgetReport(target, found.scope, found.doc_ids, found.copies, counts, version)

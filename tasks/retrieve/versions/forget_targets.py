@@ -19,8 +19,7 @@ from storage.tombstones import FOLDER, Forgotten, Tombstone
 _COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _TEXTS = pl.Schema({**dict.fromkeys(_COLUMNS, pl.String), "current": pl.Boolean})
-# Kinds of aliases whose id had the text of the document that it leads to.
-_SAME_TEXT = ("retired", "renamed")
+_SAME_TEXT = ("retired", "renamed")  # kinds of aliases whose id had the text of the document it leads to
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
         in_repository = rows.filter(pl.col("repo").str.to_lowercase() == key)["doc_id"]
         named = {d for d in known if f"{d.casefold()}/".startswith(f"{key}/")} | set(in_repository)
     if not named:
-        near = difflib.get_close_matches(key, {d.casefold(): d for d in known}, n=3)
+        near = difflib.get_close_matches(key, dict.fromkeys(map(str.casefold, known)), n=3)
         said = f": near {', '.join(near)}" if near else ""
         msg = f"no document or repository has the id {target!r}{said}"
         raise UnknownDocument(msg)
@@ -130,9 +129,7 @@ def _tombstones(rows: pl.DataFrame, ids: set[str], key: str) -> tuple[set[str], 
     of_target = pl.col("doc_id").is_in(list(ids))
     own, others = rows.filter(of_target), rows.filter(~of_target)
     now = _hashes(own.filter("current"))
-    holding = others.filter(
-        "current", pl.col("raw_hash").is_in(list(now)) | pl.col("body_hash").is_in(list(now))
-    )
+    holding = others.filter("current", pl.any_horizontal(pl.col("raw_hash", "body_hash").is_in(list(now))))
     copies = set(holding["doc_id"])
     # A text that a document keeps must not be blocked: the next crawl would drop that document.
     standing = _hashes(others.filter("current", ~pl.col("doc_id").is_in(list(copies))))

@@ -36,12 +36,8 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
     """Remove what tombstones cover from files and tables; return the rows removed, by folder.
 
     If any row is covered, the tables are rewritten and every older version is removed, and rollback with it.
-    Otherwise files and tables are only read. A purge that was killed is finished by calling again.
-
-    Args:
-        root: Where it lies; the caller holds its writer lock.
-        forgotten: All tombstones of the root.
-        run_id: The tables' new version is `v-<run_id>`.
+    Otherwise files and tables are only read. A purge that was killed is finished by calling again. The new
+    version of the tables is `v-<run_id>`.
 
     Raises:
         StorageError: A file or table cannot be read; all others have been cleaned.
@@ -175,19 +171,19 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
     versions: dict[str, int] = {}
     removed: Counter[str] = Counter()
     gone: set[str] = set()
+    # Skills come first: one may be covered by its text alone, and its nodes are found by its id.
     for name, base in _bases(db, served).items():
         if base is None:
             db.drop_table(name)
             continue
         held = _doc_ids(db, name, base)
-        # A skill may be covered by its text alone: its nodes are found by its id, hence skills come first.
         gone |= set(held.filter(covered_rows(forgotten, held))["doc_id"])
         removed[f"lance/{name}"] = int(held["doc_id"].is_in(list(gone)).sum())
         versions[name] = _rewrite(db, name, base, gone)
         tag(db, name, label, versions[name])
     if served is not None:
         base = versions.get(NODES)
-        nodes = base if served.nodes is not None else None
+        nodes = None if served.nodes is None else base
         now = replace(
             served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base
         )

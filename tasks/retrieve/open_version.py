@@ -61,6 +61,7 @@ class OpenVersion:
         """Keep a prepared document, and drop those requested longest ago if there are too many."""
         with self.lock:
             self.recent[document.doc_id] = document
+            # The document just requested stays, however large it is.
             while len(self.recent) > _RECENT or (len(self.recent) > 1 and self._states() > _RECENT_BYTES):
                 self.recent.popitem(last=False)
 

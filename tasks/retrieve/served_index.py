@@ -178,8 +178,8 @@ class ServedIndex:
             )
             raise ModelMismatch(msg)
         db = connect(self._root)
-        encoder = OnnxEncoder(self._local(served), threads=self._threads) if last is None else last.encoder
-        if encoder.card["revision"] != served.model["revision"]:
+        encoder = None if last is None else last.encoder
+        if encoder is None or encoder.card["revision"] != served.model["revision"]:
             encoder = OnnxEncoder(self._local(served), threads=self._threads)
         if encoder.card["revision"] != served.model["revision"]:
             msg = (

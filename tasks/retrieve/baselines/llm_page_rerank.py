@@ -12,18 +12,12 @@ from storage.errors import WrongInput
 from storage.schemas import Node
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.llm.quoting import shortened
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, written_rules
 from tasks.retrieve.paging.terms import Floats
 
 NEEDED = "page-needed-1"  # name of the prompt, with a version that is raised whenever a word of it changes
 _MOST_SENT = 4_000  # characters of a request
 _HEADINGS = 120  # characters of the titles above a node, the last ones
-_SCHEMA = {
-    "type": "object",
-    "properties": {"needed": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["needed"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +78,4 @@ class LlmReranker:
         request = f"Which of the {len(nodes)} nodes does the request need?"
         messages = asked_of(written_rules("page_needed"), records, request)
         async with self.llm.book.opened():
-            check = numbers_under("needed", len(nodes))
-            return await self.llm.ask(NEEDED, messages, check, schema=_SCHEMA, doc_ids=[doc_id])
+            return await self.llm.ask_numbers(NEEDED, "needed", len(nodes), messages, [doc_id])

@@ -24,12 +24,9 @@ def mmr(
     items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
     costs O(n * d). Ties go to the lower index. The result is `(index, marginal value)` in the order of picks.
 
-    Args:
-        relevance: Similarity of each item to the query, shape `(n,)`.
-        vectors: The unit vector of each item, shape `(n, d)`.
-        k: The most items to pick, at least 0.
-        relevance_weight: `w` in [0, 1]; 1 ranks by relevance alone.
-        stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
+    `relevance`, shape `(n,)`, is the similarity to the query; `vectors`, shape `(n, d)`, are unit vectors;
+    `relevance_weight` is `w` in [0, 1]. Picking ends when the best marginal value left is below `stop_below`
+    (equation 3).
 
     Raises:
         ValueError: The shapes disagree, a number is not finite, or `k` or `relevance_weight` is out of range.

@@ -39,15 +39,8 @@ class FlowLlm:
         """Return the answer as `check` reads it, None if no try gave one that can be used.
 
         If `check` raises `Rejected`, the question is asked again, `RETRIES` times, each time at a temperature
-        higher by `HOTTER`; `heat` is added from the first try on.
-
-        Args:
-            prompt: Name and version of the prompt.
-            messages: `(role, content)` of each message.
-            check: Reads an answer, or raises `Rejected`.
-            schema: The JSON schema of the answer.
-            doc_ids: The documents whose text is in the messages.
-            heat: A change of the temperature.
+        higher by `HOTTER`; `heat` is added from the first try on. Messages are `(role, content)`, with text
+        of the documents `doc_ids`.
 
         Raises:
             LlmDenied: The server denies access, or has no such model.
@@ -67,6 +60,18 @@ class FlowLlm:
         self.fallbacks[f"{prompt}: {reason}"] += 1
         return None
 
+    async def ask_numbers(
+        self, prompt: str, key: str, most: int, messages: tuple[tuple[str, str], ...], doc_ids: Sequence[str]
+    ) -> list[int] | None:
+        """Ask for `{key: [numbers of 1 to most]}`; return each number once, sorted, or None as `ask`."""
+        schema = {
+            "type": "object",
+            "properties": {key: {"type": "array", "items": {"type": "integer"}}},
+            "required": [key],
+            "additionalProperties": False,
+        }
+        return await self.ask(prompt, messages, _numbers_under(key, most), schema=schema, doc_ids=doc_ids)
+
 
 def asked_of(
     rules: str, records: Sequence[dict[str, object]], request: str
@@ -80,9 +85,7 @@ def written_rules(name: str) -> str:
     return resources.files("tasks.retrieve").joinpath(f"data/{name}.txt").read_text(encoding="utf-8").strip()
 
 
-def numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
-    """Return a check for answers `{key: [numbers of 1 to most]}`; it returns each number once, sorted."""
-
+def _numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
     def check(text: str) -> list[int]:
         found = find_json(text)
         numbers = found.get(key) if isinstance(found, dict) else found

@@ -25,11 +25,10 @@ class DenseSettings:
 
     Args:
         k: Number of skills kept.
-        queries: Number of queries generated for a task.
         gathering: How the rankings of several queries are fused: `union` of the best `depth` skills of each
             query, by their largest cosine; `rrf`, `mean` or `max` over all skills.
         depth: Number of skills per query in a union.
-        rules: The prompt for queries; None for the packaged one.
+        rules: The prompt for `queries` queries; None for the packaged one.
 
     Raises:
         WrongInput: A number is below 1.

@@ -18,11 +18,8 @@ from tasks.retrieve.routing.skill import Skill
 class RerankSettings:
     """The settings of a rerank stage; one query is what SkillFlow found best (appendix A.5).
 
-    Args:
-        k: Number of skills kept.
-        queries: Number of queries generated for a task.
-        aggregation: How the scores of several queries become one.
-        rules: The prompt for queries; None for the packaged one.
+    `k` skills are kept. `queries` are generated for a task by the prompt `rules`, None for the packaged one,
+    and their scores are aggregated.
 
     Raises:
         WrongInput: A number is below 1.

@@ -9,18 +9,12 @@ from dataclasses import dataclass
 from storage.errors import WrongInput
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.llm.quoting import shortened
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, written_rules
 from tasks.retrieve.routing.skill import Skill
 
 # Names of the prompts, with a version that is raised whenever a word of a prompt changes.
 RELEVANT, SPECIFIC = "flow-relevant-1", "flow-specific-1"
 _MOST_SENT = 20_000  # characters of a task
-_SCHEMA = {
-    "type": "object",
-    "properties": {"selected": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["selected"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +87,6 @@ class SelectStage:
                 "text": shortened(skill.body, self._settings.characters),
             })  # fmt: skip
         request = f"Which of the {len(among)} skills are taken?" if len(among) > 1 else "Is the skill taken?"
-        messages, check = asked_of(rules, records, request), numbers_under("selected", len(among))
-        doc_ids = [self._skills[i].doc_id for i in among]
-        numbers = await self._llm.ask(prompt, messages, check, schema=_SCHEMA, doc_ids=doc_ids)
+        messages, doc_ids = asked_of(rules, records, request), [self._skills[i].doc_id for i in among]
+        numbers = await self._llm.ask_numbers(prompt, "selected", len(among), messages, doc_ids)
         return None if numbers is None else [among[number - 1] for number in numbers]

@@ -212,11 +212,8 @@ def redo_all(root: Root, *, keep_vectors: bool) -> int:
     """Mark everything as neither refined nor parsed; return how many documents will be refined again.
 
     The next build writes every row too; if that run is killed, another one does. The corpus and the served
-    version stay until the stages have written the new rows. Answers of an LLM, which cost money, stay too.
-
-    Args:
-        root: The root; the caller holds its writer lock.
-        keep_vectors: Keep the cached vectors and token embeddings, so that no text is encoded again.
+    version stay until the stages have written the new rows. Answers of an LLM, which cost money, stay too,
+    and so do cached vectors and token embeddings with `keep_vectors`. The caller holds the writer lock.
     """
     begin_anew(root)
     refined = refined_table(root).read()

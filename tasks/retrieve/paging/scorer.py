@@ -33,11 +33,9 @@ GROUPS = (*(group for group, _ in _GROUPS), "shape")
 class Scorer:
     """A logistic regression over `NAMES`, whose weights depend on the number of a request's facets.
 
-    Args:
-        mean: The mean of each feature, shape `(len(NAMES),)`; the other arrays have the same shape.
-        deviation: The standard deviation of each feature.
-        weight: The weight of each standardised feature for a request with the mean number of facets.
-        lean: The change of that weight for one standard deviation of the logarithm of the facets.
+    Features are standardised by `mean` and `deviation`. `weight` is for a request with the mean number of
+    facets; `lean` is its change for one standard deviation of the logarithm of the facets. All four arrays
+    have the shape `(len(NAMES),)`.
     """
 
     mean: Floats

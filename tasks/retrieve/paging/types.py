@@ -55,12 +55,9 @@ class PagedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The units of a body that a method ranked, and their order.
+    """The units of a body with ordered, disjoint spans; `headings` are to be restored above them.
 
-    Args:
-        spans: The units' spans in the body, ordered and disjoint.
-        headings: The headings to restore above the units.
-        ranked: `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
+    `ranked` has `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
     """
 
     spans: Sequence[Span]

@@ -25,8 +25,7 @@ class Units:
     """The units of one document in order, `n` of them; offsets are in the body.
 
     Args:
-        start: The start of each unit, shape `(n,)`; `end` is its end.
-        owner: Ordinal of the node of each unit.
+        owner: Ordinal of the node of each unit, shape `(n,)`.
         tokens: Approximate tokens of each unit; the parts of a node sum up to less than the node.
         first: First unit of each node, and `n` at the end, shape `(nodes + 1,)`.
         frame: Approximate tokens printed around the parts of each node: fences, a table's header.

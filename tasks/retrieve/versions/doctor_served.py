@@ -45,9 +45,8 @@ def examine_served(root: Root) -> Iterator[Defect]:
         SchemaMismatch: A newer version of this program wrote a table; it is not damaged.
         Unreachable: The bucket does not answer.
     """
-    versions, damaged = _published(root)
-    yield from damaged
-    yield from _manifests(root, versions)
+    yield from _published(root)
+    yield from _manifests(root, published_versions(root))
     versions = published_versions(root)
     try:
         served, why = read_served(root), None
@@ -108,17 +107,15 @@ def _routing(root: Root, served: Served) -> Iterator[Defect]:
         yield Defect(why, drop_routing(root, served), done, mended=True)
 
 
-def _published(root: Root) -> tuple[list[Served], list[Defect]]:
-    """Return the published versions, and the defects of those whose record is damaged and removed."""
-    damaged = []
+def _published(root: Root) -> Iterator[Defect]:
+    """Remove damaged records of published versions."""
     for file in root.files(PUBLISHED, ".json"):
         try:
             read_published(root, file)
         except StorageError as error:
             root.delete(file)
             done = "removed: that version can be gone back to no more"
-            damaged.append(Defect(str(error), file, done, mended=True))
-    return published_versions(root), damaged
+            yield Defect(str(error), file, done, mended=True)
 
 
 def _why_unreadable(root: Root, served: Served) -> str | None:

@@ -81,14 +81,9 @@ def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
         return forgotten.covers(_ORDINAL.sub("", value))
 
     return {
-        "doc_id": forgotten.covers,
-        "survivor": forgotten.covers,
-        "source_id": forgotten.covers,
-        "node_id": node,
-        "src_id": node,
-        "dst_id": node,
-        "repo": forgotten.covers_repository,
-        "repository": forgotten.covers_repository,
+        **dict.fromkeys(("doc_id", "survivor", "source_id"), forgotten.covers),
+        **dict.fromkeys(("node_id", "src_id", "dst_id"), node),
+        **dict.fromkeys(("repo", "repository"), forgotten.covers_repository),
         "raw_hash": lambda value: forgotten.covers("", value),
         "body_hash": lambda value: forgotten.covers("", None, value),
     }

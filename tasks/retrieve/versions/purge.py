@@ -19,14 +19,14 @@ from storage.lance import NODES, SKILLS, connect, keep_only, open_at, rewrite, t
 from storage.parquet import read_columns, rewrite_rows
 from storage.root import Root
 from storage.served import Served, keep_published, read_served, write_served
-from storage.tombstones import Forgotten
+from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import LOOKS
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
-from tasks.retrieve.versions.forget_targets import parquet_files
 from tasks.retrieve.versions.retention import drop_unused_vectors
 
+_NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")
 # Archives hold other files of a repository too, the sample is unpacked again, second looks are recomputed.
 _CACHES = ("state/crawl/archives", "state/sample", LOOKS)
@@ -90,6 +90,11 @@ def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
 
 
 KEYS = (*_tests(Forgotten.none()), "url")  # the columns that name a document, in any table
+
+
+def parquet_files(root: Root) -> list[str]:
+    """Return every Parquet file below the root that may hold rows of documents, backfills included."""
+    return [file for file in root.files("", ".parquet") if not file.startswith(_NOT_OURS)]
 
 
 def _purge_files(root: Root, forgotten: Forgotten) -> tuple[Counter[str], list[str]]:

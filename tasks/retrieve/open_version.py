@@ -1,4 +1,7 @@
-"""A published version, opened, and what is worked out from it alone: threads may share it."""
+"""An open version: the tables of a publication, its encoder, and what is computed from them.
+
+Threads may share it.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.search import Searcher
 from tasks.retrieve.routing.store import open_routing
 
-# Documents kept ready: an agent asks the same skill again and again. So many at most, and so many bytes of
-# their tokens' states, of which a long document has a hundred times as many as most.
+# An agent asks about the same skill again and again, so prepared documents are kept: at most this number, and
+# this many bytes of token embeddings, of which a long document has a hundred times as many as most.
 _RECENT = 32
 _RECENT_BYTES = 256_000_000
 
 
 @dataclass(frozen=True)
 class OpenVersion:
-    """Both tables at the versions of one publication, its encoder, and the documents asked for last."""
+    """Both tables at the versions of one publication, its encoder, and the documents requested last."""
 
     root: Root
     served: Served
@@ -35,7 +38,7 @@ class OpenVersion:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def searcher(self) -> Searcher:
-        """Return what ranks its skills, made at the first question.
+        """Return the searcher of this version, which the first call makes.
 
         Raises:
             StorageError: The table cannot be read.
@@ -48,16 +51,17 @@ class OpenVersion:
         return Searcher(self.skills, open_routing(self.root, self.served), self.encoder)
 
     def kept(self, doc_id: str) -> PagedDocument | None:
-        """Return a document that is kept ready, which makes it the one asked for last."""
+        """Return a kept document, None if it is not kept; it becomes the one requested last."""
         with self.lock:
             if doc_id in self.recent:
                 self.recent.move_to_end(doc_id)
             return self.recent.get(doc_id)
 
     def keep(self, document: PagedDocument) -> None:
-        """Keep a document ready, in place of the one not asked for the longest."""
+        """Keep a prepared document, and drop those requested longest ago if there are too many."""
         with self.lock:
             self.recent[document.doc_id] = document
+            # The document just requested stays, however large it is.
             while len(self.recent) > _RECENT or (len(self.recent) > 1 and self._states() > _RECENT_BYTES):
                 self.recent.popitem(last=False)
 

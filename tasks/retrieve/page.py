@@ -43,21 +43,14 @@ def page(
 ) -> Page:
     """Return the parts of a document that a query needs.
 
-    Without a budget the method alone decides how much that is. With one, what is likeliest to be needed is
-    taken (of a published method: its whole ranking is gone through from the best on, with no limit on the
-    number of nodes but its early stop), and whatever no longer fits is passed over. The budget is a ceiling
-    for `Page.tokens`, headings and gap marks included. Where not even the best unit fits, it alone is
-    returned, whole and without headings, and `over_budget` is true if it is still too long; for `full` the
-    one unit is the body.
+    Without a budget the method alone decides how much that is. With one, up to 1 a share of the document's
+    tokens and above 1 a number of tokens, units are taken from the best on (a published method has no limit
+    on the number of nodes then), and those that do not fit are left out. The budget is a ceiling for
+    `Page.tokens`, headings and gap marks included. If not even the best unit fits, it alone is returned,
+    whole and without headings, and `over_budget` is true if it is too long; for `full` it is the body.
 
-    Args:
-        document: The document to read.
-        query: The request; not blank.
-        encoder: The one that made the vectors; encodes the query, and nodes or chunks that have none yet.
-        tokenizer: Counts tokens.
-        method: One of `METHODS`.
-        budget: Up to 1 a share of the document's tokens, above 1 a number of tokens.
-        reranker: Has a say in the default method's scores.
+    The encoder is the one that made the vectors; it encodes the query, and nodes or chunks without vectors.
+    A reranker changes the scores of the default method.
 
     Raises:
         WrongInput: The query is blank, the method unknown or not one to rerank, or the budget not a positive

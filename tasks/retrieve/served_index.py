@@ -35,16 +35,16 @@ _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *_
 
 
 class ServedIndex:
-    """Searches and pages what a root serves; a publication in between two answers shows in the second.
+    """Searches and pages what a root serves; a publication between two answers shows in the second.
 
-    Threads may share one: each answer is of one version.
+    Threads may share one, since each answer is of one version.
 
     Args:
         root: The root whose `state/served.json` is followed.
         encoder: The encoder's name in the settings; another one in the index is refused.
-        classifier: Types the nodes of documents whose nodes have not been indexed.
+        classifier: Types the nodes of documents whose nodes are not indexed.
         threads: Threads of one query encoding.
-        pinned: Answer from this version, whatever is published meanwhile; None follows the pointer.
+        pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class ServedIndex:
     ) -> dict[str, Any]:
         """Return the `k` skills that fit a query best, as the command prints them.
 
-        Skills whose licence is denied are not among those that are ranked, nor those that filters leave out.
-        With `explain` each says which parts its score is the sum of.
+        Skills with a denied licence or without what `filters` ask for are not ranked. With `explain` each
+        result has the parts of its score.
 
         Raises:
             WrongInput: The query is blank, `k` is not positive, or nothing has what a filter asks for.
@@ -95,7 +95,7 @@ class ServedIndex:
     ) -> dict[str, Any]:
         """Return the parts of a document that a query needs, as the command prints them.
 
-        Where a reranker is to have a say, `reranked` tells whether it had.
+        With a reranker, `reranked` tells whether it answered.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -120,7 +120,7 @@ class ServedIndex:
         }  # fmt: skip
 
     def document(self, doc_id: str) -> PagedDocument:
-        """Return a served document with its nodes and their vectors, which are made where none are indexed.
+        """Return a served document with its nodes and their vectors, which are computed if none are indexed.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -133,14 +133,11 @@ class ServedIndex:
         return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
 
     def _failed_sources(self) -> set[str]:
-        """Return the sources that could not be read at all last time.
-
-        Such a night may have published nothing, so that the table's rows do not say it.
-        """
+        # A run that could read no source may have published nothing, so the table's rows do not say it.
         return {spec for spec, record in read_sources(self._root).items() if record["state"] == "failed"}
 
     def find(self, doc_id: str) -> str:
-        """Return the id of the served document that an id leads to, by whatever case or alias.
+        """Return the id of the served document that an id or alias, in any letter case, leads to.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -150,15 +147,13 @@ class ServedIndex:
         return str(self._read(lambda now: self._shown(now, doc_id))[1][0]["doc_id"])
 
     def _read(self, ask: Callable[[OpenVersion], _T]) -> tuple[OpenVersion, _T]:
-        """Return what is served and what it says, asked again where its version went while it was read.
-
-        Forgetting a text removes the versions that hold it, also under their readers.
-        """
+        """Return the served version and its answer; try again if the version was removed meanwhile."""
+        # Forgetting a text removes the versions that hold it, also while they are read.
         now: OpenVersion | None = None
         try:
             now = self._open()
             return now, ask(now)
-        except (RuntimeError, StorageError):  # the former is LanceDB's for a file that is gone
+        except (RuntimeError, StorageError):  # LanceDB raises the former if a file is gone
             if now is not None and self._pointer() == now.served:
                 raise
             now = self._open()
@@ -183,8 +178,8 @@ class ServedIndex:
             )
             raise ModelMismatch(msg)
         db = connect(self._root)
-        encoder = OnnxEncoder(self._local(served), threads=self._threads) if last is None else last.encoder
-        if encoder.card["revision"] != served.model["revision"]:
+        encoder = None if last is None else last.encoder
+        if encoder is None or encoder.card["revision"] != served.model["revision"]:
             encoder = OnnxEncoder(self._local(served), threads=self._threads)
         if encoder.card["revision"] != served.model["revision"]:
             msg = (
@@ -200,7 +195,7 @@ class ServedIndex:
         return self._root.fetch(served.model["path"])
 
     def _find(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
-        """Return the served row for an id and, where the id is an alias, the document it is an alias of."""
+        """Return the served row for an id and, if the id is an alias, the document that it leads to."""
         wanted, steps = doc_id, 0
         while steps < _ALIAS_STEPS:
             where = f"doc_key IN ({quoted([wanted.casefold()])})"
@@ -226,7 +221,7 @@ class ServedIndex:
         return [(_classed(row, licences), ranked) for row, ranked in found]
 
     def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
-        """Return what `_find` does, of a document whose text may be shown."""
+        """Return the result of `_find` for a document whose text may be shown."""
         row, alias_of = self._find(now, doc_id)
         row = _classed(row, require_licences(self._root))
         _require_shown(row)
@@ -264,10 +259,9 @@ class ServedIndex:
 
 
 def _nearest(skills: lancedb.table.Table, doc_id: str) -> list[str]:
-    """Return the ids most like one that is not there, at most three."""
-    ids = {
-        d.casefold(): d for d in skills.search().select(["doc_id"]).to_arrow().column("doc_id").to_pylist()
-    }
+    """Return the ids most like one that is missing, at most three."""
+    served = skills.search().select(["doc_id"]).to_arrow().column("doc_id").to_pylist()
+    ids = {d.casefold(): d for d in served}
     return [ids[key] for key in difflib.get_close_matches(doc_id.casefold(), ids, n=3)]
 
 
@@ -276,7 +270,6 @@ def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
 
 
 def _require_shown(row: dict[str, Any]) -> None:
-    """Raise `Withheld` if the licence of a document is of another class than `allow`."""
     if row["licence_class"] == "allow":
         return
     by = "UNKNOWN_SERVE" if row["licence"] is None else "ALLOW, ..._DENY and ..._OTHER_SERVE"
@@ -288,7 +281,6 @@ def _require_shown(row: dict[str, Any]) -> None:
 
 
 def _provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
-    """Return where a text comes from, what its licence allows, and whether it may be out of date."""
     return {
         **{c: row[c] for c in (*_PROVENANCE, "licence_class")},
         "stale": row["stale"] or row["source"] in failed,

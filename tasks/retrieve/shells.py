@@ -1,4 +1,4 @@
-"""Prefect shells of retrieve: build, check, publish."""
+"""Prefect shells of retrieve: tasks that build, check, publish and compact the index."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from tasks.retrieve.versions.retention import retain_versions
 def build_tables(
     root: str, encoder: str, *, with_nodes: bool, anew: bool = False, corpus: str | None = None
 ) -> dict[str, Any]:
-    """Write to `skills` and `nodes` what changed since the served version, or all of it anew."""
+    """Write to `skills` and `nodes` what changed since the served version, or every row."""
     kept, source = load_kept_encoder(root, encoder), Root(corpus or root)
     return asdict(build(Root(root), encoder=kept, with_nodes=with_nodes, anew=anew, corpus=source))
 
 
 @task(name="plan-embedding", cache_policy=NO_CACHE)
 def plan_embeddings(root: str, encoder: str) -> list[list[int]]:
-    """Decide which partitions hold skills to encode."""
+    """Return batches of the partitions that hold skills to encode."""
     return plan_embedding(Root(root), encoder=load_kept_encoder(root, encoder))
 
 
 @task(name="embed-batch", cache_policy=NO_CACHE)
 def embed_batch(root: str, partitions: list[int], encoder: str) -> int:
-    """Encode the skills of a few partitions; return how many."""
+    """Encode the skills of a few partitions; return how many there are."""
     return embed_partitions(Root(root), partitions, encoder=load_kept_encoder(root, encoder))
 
 
 @task(name="class-licences", cache_policy=NO_CACHE)
 def class_licences(root: str, built: dict[str, Any], policy: dict[str, Any]) -> list[dict[str, Any]]:
-    """Work out what each licence allows, for queries to look up; return the documents by licence."""
+    """Write the class of each licence, which queries look up; return the documents by licence."""
     return classify_licences(Root(root), built["skills"], LicencePolicy(**policy))
 
 
@@ -55,7 +55,7 @@ def class_licences(root: str, built: dict[str, Any], policy: dict[str, Any]) -> 
 def check_tables(
     root: str, built: dict[str, Any], encoder: str, gate: dict[str, Any], corpus: str | None = None
 ) -> list[dict[str, Any]]:
-    """Run the gate's checks on the versions built; what is served already has passed them."""
+    """Run the gate's checks on the versions built, if anything changed; the served ones have passed them."""
     found, place = Built(**built), Root(root)
     if not found.changed:
         return []
@@ -73,17 +73,18 @@ def publish_tables(
     run_id: str,
     now: datetime,
 ) -> str | None:
-    """Serve the versions built, if they are new and passed the gate; return their name, None if not new."""
+    """Serve the versions built, if they passed the gate; return their name, None if nothing changed."""
     require_passed(checks)
-    if not Built(**built).changed:
+    found = Built(**built)
+    if not found.changed:
         # A newer release may cut terms differently; without its index, every reader would make its own.
         prepare_routing(Root(root), require_served(Root(root)))
         return None
-    return publish(Root(root), Built(**built), **made_by(root, encoder), run_id=run_id, now=now).version
+    return publish(Root(root), found, **made_by(root, encoder), run_id=run_id, now=now).version
 
 
 def made_by(root: str, encoder: str) -> dict[str, Any]:
-    """Return what a version says of its encoder: `card`, and `path` relative to the root."""
+    """Return what a version records of its encoder: `card`, and `path` relative to the root."""
     return {"card": card_of(encoder), "path": Path(encoder).relative_to(Root(root).folder).as_posix()}
 
 
@@ -115,7 +116,7 @@ def compact_served(root: str) -> dict[str, Any]:
 
 @task(name="clean-tables", cache_policy=NO_CACHE)
 def clean_files(root: str) -> int:
-    """Remove files that no published version needs; return the bytes of those that are left."""
+    """Remove files that no published version needs; return the number of those that are left."""
     clean_tables(Root(root))
     return table_files(Root(root))
 

@@ -1,8 +1,9 @@
-"""Fills a page from a ranking: everything without a budget, else as much as fits."""
+"""Fills a page from a ranking: with everything, or with as much as fits a budget."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import chain, islice
 
@@ -15,11 +16,7 @@ from tasks.retrieve.paging.types import Page, PagedDocument, Selection
 def page_of(
     document: PagedDocument, selection: Selection, *, tokenizer: Tokenizer, method: str, budget: float | None
 ) -> Page:
-    """Return the page that a ranking makes; `n_tokens` of the document is known.
-
-    With a budget, what no longer fits is left out. If not even the best unit fits, it is returned alone,
-    whole and without headings, and `over_budget` is true if it is still too long.
-    """
+    """Return the page that a ranking gives, with a budget as `page` describes it; `n_tokens` is known."""
     document_tokens = document.n_tokens or 0
     if budget is None:
         picks, ceiling = list(selection.ranked), math.inf
@@ -43,7 +40,7 @@ def page_of(
 
 
 def _fit(body: str, selection: Selection, tokenizer: Tokenizer, ceiling: int) -> tuple[list[Pick], str, int]:
-    """Return picks whose context, counted as printed, is within the ceiling, or the best one bare."""
+    """Return picks whose context, counted as printed, is within the ceiling, or else the best one alone."""
     ranked = iter(selection.ranked)
     best = list(islice(ranked, 1))
     headings = selection.headings
@@ -74,16 +71,12 @@ def _nodes_inside(
     """Return the nodes that lie wholly in what is printed, with the score of the unit they begin in."""
     scores = dict(picks)
     printed = [(spans[first][0], spans[last][1]) for first, last in runs(scores)]
+    ends = [end for _, end in printed]
     units = sorted(scores)
+    unit_ends = [spans[unit][1] for unit in units]
     inside: list[tuple[Node, float]] = []
-    run = unit = 0
     for node in nodes:
-        while run < len(printed) and printed[run][1] < node.end:
-            run += 1
-        if run == len(printed):
-            break
-        if printed[run][0] <= node.start:
-            while spans[units[unit]][1] <= node.start:
-                unit += 1
-            inside.append((node, scores[units[unit]]))
+        run = bisect_left(ends, node.end)
+        if run < len(printed) and printed[run][0] <= node.start:
+            inside.append((node, scores[units[bisect_right(unit_ends, node.start)]]))
     return inside

@@ -12,30 +12,29 @@ from storage.errors import WrongInput
 from storage.schemas import Node
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.llm.quoting import shortened
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, written_rules
 from tasks.retrieve.paging.terms import Floats
 
-NEEDED = "page-needed-1"
-
-"""Name of the prompt; raised whenever a word of what is sent changes."""
-
+NEEDED = "page-needed-1"  # name of the prompt, with a version that is raised whenever a word of it changes
 _MOST_SENT = 4_000  # characters of a request
 _HEADINGS = 120  # characters of the titles above a node, the last ones
-_SCHEMA = {
-    "type": "object",
-    "properties": {"needed": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["needed"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
 class RerankNodes:
-    """The settings of asking a language model about nodes; a number out of its range raises `WrongInput`."""
+    """The settings of a question about nodes.
 
-    nodes: int = 80  # the most nodes shown, those with the best scores
-    characters: int = 240  # of each, its two ends
-    # The share of nodes that it is expected to judge right, in (0.5, 1): how much it counts.
+    Args:
+        nodes: The most nodes shown, those with the best scores.
+        characters: Characters shown of each node, from its two ends.
+        accuracy: The share of nodes that the LLM is expected to judge right, in (0.5, 1).
+
+    Raises:
+        WrongInput: A number is out of its range.
+    """
+
+    nodes: int = 80
+    characters: int = 240
     accuracy: float = 0.8
 
     def __post_init__(self) -> None:
@@ -45,23 +44,28 @@ class RerankNodes:
 
 
 class LlmReranker:
-    """Asks a language model once which nodes a request needs, and weighs its answer by Bayes' rule.
+    """Asks an LLM once which nodes a request needs, and weighs its answer by Bayes' rule.
 
-    A node that it takes gains the log-odds of its accuracy, every other one loses as much. If it gives no
-    answer that can be used, the scores stay, and `llm.fallbacks` counts it.
+    A node that it takes gains the log-odds of its accuracy, every other one loses as much. Without a usable
+    answer the scores stay, and `llm.fallbacks` counts it.
     """
 
     def __init__(self, llm: FlowLlm, settings: RerankNodes | None = None) -> None:
         self.llm, self._settings = llm, settings or RerankNodes()
 
     def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
-        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None: no answer."""
+        """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None without an answer.
+
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
+        """
         shown = np.sort(np.argsort(-scores, kind="stable")[: self._settings.nodes])
         taken = run_blocking(self._taken(doc_id, [nodes[n] for n in shown.tolist()], query))
         if taken is None:
             return None
         gain = math.log(self._settings.accuracy / (1 - self._settings.accuracy))
-        found = np.full(len(nodes), -gain)  # what was not shown had less to say for itself than what was
+        # Nodes that were not shown lose too: they scored lower than all that were.
+        found = np.full(len(nodes), -gain)
         found[shown[[number - 1 for number in taken]]] = gain
         return found
 
@@ -74,5 +78,4 @@ class LlmReranker:
         request = f"Which of the {len(nodes)} nodes does the request need?"
         messages = asked_of(written_rules("page_needed"), records, request)
         async with self.llm.book.opened():
-            check = numbers_under("needed", len(nodes))
-            return await self.llm.ask(NEEDED, messages, check, schema=_SCHEMA, doc_ids=[doc_id])
+            return await self.llm.ask_numbers(NEEDED, "needed", len(nodes), messages, [doc_id])

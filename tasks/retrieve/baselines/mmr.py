@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
+from tasks.retrieve.paging.terms import Floats
 
 
 def mmr_order(

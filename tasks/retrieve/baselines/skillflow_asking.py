@@ -16,13 +16,11 @@ from tasks.models.llm.quoting import data_block, quoted
 
 T = TypeVar("T")
 RETRIES = 2
-HOTTER = 0.3
-
-"""Added to the temperature at each try: SkillFlow, appendix A.2."""
+HOTTER = 0.3  # added to the temperature at each try: SkillFlow, appendix A.2
 
 
 class FlowLlm:
-    """A language model whose answers are kept in a book, and counts of what happened when it had none."""
+    """An LLM whose answers are cached in `book`; `fallbacks` counts why there was no answer, by prompt."""
 
     def __init__(self, book: AnswerBook, sampling: Sampling | None = None) -> None:
         self.book, self.sampling = book, sampling or Sampling()
@@ -38,18 +36,14 @@ class FlowLlm:
         doc_ids: Sequence[str] = (),
         heat: float = 0.0,
     ) -> T | None:
-        """Return what `check` makes of an answer; None if there was none after all tries.
+        """Return the answer as `check` reads it, None if no try gave one that can be used.
 
-        A malformed answer is asked for again `RETRIES` times, at a temperature higher by `HOTTER`; failures
-        are counted in `fallbacks` by prompt and reason.
+        If `check` raises `Rejected`, the question is asked again, `RETRIES` times, each time at a temperature
+        higher by `HOTTER`; `heat` is added from the first try on. Messages are `(role, content)`, with text
+        of the documents `doc_ids`.
 
-        Args:
-            prompt: Name and version of the prompt.
-            messages: `(role, content)`.
-            check: Raises `Rejected`.
-            schema: Of a JSON answer.
-            doc_ids: Whose text is in the messages.
-            heat: Added to the temperature from the first try on.
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
         """
         reason = "malformed"
         for attempt in range(RETRIES + 1):
@@ -66,22 +60,32 @@ class FlowLlm:
         self.fallbacks[f"{prompt}: {reason}"] += 1
         return None
 
+    async def ask_numbers(
+        self, prompt: str, key: str, most: int, messages: tuple[tuple[str, str], ...], doc_ids: Sequence[str]
+    ) -> list[int] | None:
+        """Ask for `{key: [numbers of 1 to most]}`; return each number once, sorted, or None as `ask`."""
+        schema = {
+            "type": "object",
+            "properties": {key: {"type": "array", "items": {"type": "integer"}}},
+            "required": [key],
+            "additionalProperties": False,
+        }
+        return await self.ask(prompt, messages, _numbers_under(key, most), schema=schema, doc_ids=doc_ids)
+
 
 def asked_of(
     rules: str, records: Sequence[dict[str, object]], request: str
 ) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the messages: the rules, then strangers' texts as data, then what is wanted of them."""
+    """Return the messages: the rules, then the untrusted texts quoted as data, then the request."""
     return ("system", rules), ("user", f"{data_block([quoted(record) for record in records])}\n\n{request}")
 
 
 def written_rules(name: str) -> str:
-    """Return the text of a prompt that comes with the program."""
+    """Return the text of a packaged prompt."""
     return resources.files("tasks.retrieve").joinpath(f"data/{name}.txt").read_text(encoding="utf-8").strip()
 
 
-def numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
-    """Return a check of answers `{key: [numbers of 1 to most]}`; it gives each number once, ascending."""
-
+def _numbers_under(key: str, most: int) -> Callable[[str], list[int]]:
     def check(text: str) -> list[int]:
         found = find_json(text)
         numbers = found.get(key) if isinstance(found, dict) else found

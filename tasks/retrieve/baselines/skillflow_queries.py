@@ -1,4 +1,4 @@
-"""SkillFlow's queries from a task, by an LLM for each stage; without one the task is the query."""
+"""SkillFlow's queries, which an LLM writes from a task for each stage; without one the task is the query."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
 from tasks.retrieve.baselines.skillflow_asking import HOTTER, FlowLlm, asked_of, written_rules
 
+# Names of the prompts, with a version that is raised whenever a word of a prompt changes.
 ONE, MANY = "flow-query-1", "flow-queries-1"
-
-"""Names of the prompts; raised whenever a word of what is sent changes."""
-
-_LONGEST = 400  # characters: twice what is asked for; what is longer is no query but an essay
+_LONGEST = 400  # characters of a query: twice what the prompt asks for
 _MOST_SENT = 20_000  # characters of a task
 
 
@@ -22,11 +20,11 @@ class QueryWriter(Protocol):
     """Makes queries for a stage."""
 
     def write(self, task: str, count: int, rules: str | None) -> list[str]:
-        """Return about `count` queries for a task, at least one; `rules` stand for the usual prompt."""
+        """Return about `count` queries for a task, at least one; `rules` replace the packaged prompt."""
 
 
 class TaskItself:
-    """Writes nothing: the task is the one query of every stage; what runs without a language model."""
+    """Takes the task as the one query of every stage, without an LLM."""
 
     def write(self, task: str, count: int, rules: str | None) -> list[str]:  # noqa: ARG002
         """Return the task."""
@@ -34,24 +32,29 @@ class TaskItself:
 
 
 class LlmQueries:
-    """Asks a language model, as SkillFlow's appendix A.2 has it.
+    """Asks an LLM for queries (SkillFlow, appendix A.2).
 
-    One query is asked for in free text, several as a JSON list. If no list comes after all tries, single
-    queries are asked for one by one, each at a higher temperature; if none comes either, the task itself is
-    the query.
+    One query is asked for in free text, several as a JSON list. If no try gives a list, the queries are asked
+    for one by one, each at a higher temperature than the last; if none of these is usable either, the task
+    itself is the query.
     """
 
     def __init__(self, llm: FlowLlm) -> None:
         self._llm = llm
 
     def write(self, task: str, count: int, rules: str | None) -> list[str]:
-        """Return about `count` queries for a task, at least one; `rules` stand for the usual prompt."""
+        """Return about `count` queries for a task, at least one; `rules` replace the packaged prompt.
+
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
+        """
         return run_blocking(self._write(task, count, rules))
 
     async def _write(self, task: str, count: int, rules: str | None) -> list[str]:
         async with self._llm.book.opened():
             if count > 1 and (several := await self._several(task, count, rules)) is not None:
                 return several
+            # Rules for several queries do not fit the prompt for one.
             single = None if count > 1 else rules
             found = [await self._one(task, HOTTER * i, single) for i in range(count)]
             return list(dict.fromkeys(query for query in found if query is not None)) or [task]

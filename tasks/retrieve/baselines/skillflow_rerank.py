@@ -1,4 +1,4 @@
-"""SkillFlow's stages that rerank: a light cross-encoder, then one that reads whole skills."""
+"""SkillFlow's rerank stages: a light cross-encoder, then one that reads whole skills."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from tasks.retrieve.routing.skill import Skill
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
-    """The settings of a reranker; one query is what SkillFlow found best (appendix A.5)."""
+    """The settings of a rerank stage; one query is what SkillFlow found best (appendix A.5).
 
-    k: int  # skills kept, at least 1
-    queries: int = 1  # how many are generated, at least 1
-    aggregation: Aggregation = "mean"  # how the scores of several queries become one
-    rules: str | None = None  # the prompt for queries; None: the usual one
+    `k` skills are kept. `queries` are generated for a task by the prompt `rules`, None for the packaged one,
+    and their scores are aggregated.
+
+    Raises:
+        WrongInput: A number is below 1.
+    """
+
+    k: int
+    queries: int = 1
+    aggregation: Aggregation = "mean"
+    rules: str | None = None
 
     def __post_init__(self) -> None:
         if min(self.k, self.queries) < 1:
@@ -30,14 +37,9 @@ class RerankSettings:
 
 
 class RerankStage:
-    """Keeps the skills that a scorer of pairs ranks first: SkillFlow, equations 2 to 5.
+    """Keeps the skills that a scorer of pairs puts first (SkillFlow, equations 2 to 5).
 
-    Args:
-        name: `shallow` or `deep`.
-        skills: The corpus.
-        scorer: Reads query and skill together; how much of it is the scorer's own setting.
-        writer: Makes queries out of tasks.
-        settings: How many are kept, and how queries are asked for.
+    `name` is `shallow` or `deep`. How much of a skill the scorer reads is its own setting.
     """
 
     def __init__(
@@ -49,19 +51,14 @@ class RerankStage:
         settings: RerankSettings,
     ) -> None:
         self.name, self._skills, self._scorer = name, skills, scorer
-        self._writer, self._settings = writer, settings
-
-    @property
-    def k(self) -> int:
-        """How many skills it keeps at most."""
-        return self._settings.k
+        self._writer, self._settings, self.k = writer, settings, settings.k
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
-        """Return positions of the skills that score best, best first; equal ones as they stood."""
+        """Return positions of the skills that score best, best first; equal ones in their order."""
         if not among:
             return []
         queries = self._writer.write(task, self._settings.queries, self._settings.rules)
         texts = [self._skills[i].text for i in among]
         scores = np.stack([self._scorer.score(query, texts) for query in queries], axis=1)
         order = best_first(scores, self._settings.aggregation)
-        return [among[i] for i in order[: self._settings.k]]
+        return [among[i] for i in order[: self.k]]

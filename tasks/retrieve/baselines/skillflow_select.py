@@ -1,4 +1,4 @@
-"""SkillFlow's last stage: an LLM selects what is relevant, and optionally specific."""
+"""SkillFlow's select stage, its last: an LLM selects what is relevant, and optionally specific."""
 
 from __future__ import annotations
 
@@ -9,31 +9,27 @@ from dataclasses import dataclass
 from storage.errors import WrongInput
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.llm.quoting import shortened
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbers_under, written_rules
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, written_rules
 from tasks.retrieve.routing.skill import Skill
 
+# Names of the prompts, with a version that is raised whenever a word of a prompt changes.
 RELEVANT, SPECIFIC = "flow-relevant-1", "flow-specific-1"
-
-"""Names of the prompts; raised whenever a word of what is sent changes."""
-
 _MOST_SENT = 20_000  # characters of a task
-_SCHEMA = {
-    "type": "object",
-    "properties": {"selected": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["selected"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
 class SelectSettings:
-    """The settings of the selector.
+    """The settings of the select stage.
 
     Args:
-        k: The most skills taken, at least 1.
-        specific: Whether what is relevant must also be specific, which is asked for each skill.
-        characters: Of each skill's text, its two ends, that are sent, at least 1.
-        relevant_rules, specific_rules: The prompts of both filters; None: the usual ones.
+        k: The most skills kept.
+        specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
+        characters: Characters of each skill's text that are sent, from its two ends.
+        relevant_rules: The prompt of the first filter; None for the packaged one.
+        specific_rules: The prompt of the second filter; None for the packaged one.
+
+    Raises:
+        WrongInput: A number is below 1.
     """
 
     k: int = 5
@@ -49,24 +45,24 @@ class SelectSettings:
 
 
 class SelectStage:
-    """Keeps what a language model takes, in the order in which it stood: SkillFlow, equation 6, A.6.
+    """Keeps the skills that an LLM selects, in their order (SkillFlow, equation 6 and appendix A.6).
 
-    It may take nothing. If it gives no answer that can be used, the first `k` stay as they stood, and a skill
-    of which it does not say whether it is specific stays; both are counted.
+    It may select none. Without a usable answer the first `k` skills stay, and so does a skill of which the
+    LLM does not say whether it is specific; `llm.fallbacks` counts both.
     """
 
     name = "select"
 
     def __init__(self, skills: Sequence[Skill], llm: FlowLlm, settings: SelectSettings | None = None) -> None:
         self._skills, self._llm, self._settings = skills, llm, settings or SelectSettings()
-
-    @property
-    def k(self) -> int:
-        """How many skills it keeps at most."""
-        return self._settings.k
+        self.k = self._settings.k
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
-        """Return positions of the skills taken."""
+        """Return positions of the skills selected.
+
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
+        """
         return run_blocking(self._narrow(task, among)) if among else []
 
     async def _narrow(self, task: str, among: Sequence[int]) -> list[int]:
@@ -74,7 +70,7 @@ class SelectStage:
         async with self._llm.book.opened():
             rules = settings.relevant_rules or written_rules("flow_relevant")
             taken = await self._ask(RELEVANT, rules, task, among)
-            kept = list(among if taken is None else taken)[: settings.k]
+            kept = list(among if taken is None else taken)[: self.k]
             if not settings.specific:
                 return kept
             rules = settings.specific_rules or written_rules("flow_specific")
@@ -82,7 +78,7 @@ class SelectStage:
             return [i for i, answer in zip(kept, answers, strict=True) if answer is None or answer]
 
     async def _ask(self, prompt: str, rules: str, task: str, among: Sequence[int]) -> list[int] | None:
-        """Return those of `among` that are taken, in their order; None where the model does not say."""
+        """Return those of `among` that the LLM selects, in their order; None without a usable answer."""
         records: list[dict[str, object]] = [{"task": task[:_MOST_SENT]}]
         for number, i in enumerate(among, start=1):
             skill = self._skills[i]
@@ -91,11 +87,6 @@ class SelectStage:
                 "text": shortened(skill.body, self._settings.characters),
             })  # fmt: skip
         request = f"Which of the {len(among)} skills are taken?" if len(among) > 1 else "Is the skill taken?"
-        numbers = await self._llm.ask(
-            prompt,
-            asked_of(rules, records, request),
-            numbers_under("selected", len(among)),
-            schema=_SCHEMA,
-            doc_ids=[self._skills[i].doc_id for i in among],
-        )
+        messages, doc_ids = asked_of(rules, records, request), [self._skills[i].doc_id for i in among]
+        numbers = await self._llm.ask_numbers(prompt, "selected", len(among), messages, doc_ids)
         return None if numbers is None else [among[number - 1] for number in numbers]

@@ -1,4 +1,4 @@
-"""SkillRouter's two stages over one form of a skill, `name | description | body`: retrieve, rerank."""
+"""SkillRouter's two stages, retrieve and rerank, over the text `name | description | body` of a skill."""
 
 from __future__ import annotations
 
@@ -10,35 +10,28 @@ from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.with_torch.cross_encoder import PairScorer
 from tasks.retrieve.routing.skill import Skill
 
-RETRIEVED = 20
-
-"""Candidates that the reranker gets: SkillRouter found more to do harm (appendix, table 12)."""
-
+RETRIEVED = 20  # candidates for the reranker: more than that do harm (SkillRouter, table 12 of the appendix)
+# Tokens of the description and of the body that each stage reads (SkillRouter, appendix C).
 ENCODED = (300, 2500)
 RERANKED = (500, 3000)
 
-"""Tokens of the description and of the body that each stage reads (SkillRouter, appendix C)."""
-
 
 def flat_text(skill: Skill, limits: tuple[int, int], tokenizer: Tokenizer) -> str:
-    """Return `name | description | body`, description and body cut at so many tokens each."""
-    description, body = (
-        first_tokens(text, most, tokenizer)
-        for text, most in zip((skill.description, skill.body), limits, strict=True)
-    )
-    return f"{skill.name} | {description} | {body}"
+    """Return `name | description | body`; description and body are cut to so many tokens."""
+    description = first_tokens(skill.description, limits[0], tokenizer)
+    return f"{skill.name} | {description} | {first_tokens(skill.body, limits[1], tokenizer)}"
 
 
 def first_tokens(text: str, most: int, tokenizer: Tokenizer) -> str:
-    """Return the beginning of a text of at most so many tokens, unchanged where it is no longer."""
+    """Return the beginning of a text with at most so many tokens."""
     offsets = tokenizer.offsets(text)
     return text if len(offsets) <= most else text[: offsets[most - 1][1]]
 
 
 class RetrieveStage:
-    """Keeps the `k` skills whose whole text is nearest to the task by cosine.
+    """Keeps the `k` skills whose `flat_text` is nearest to the task by cosine.
 
-    `vectors` has a unit vector of each skill's `flat_text`, shape `(n, d)`; `encoder` makes the task's.
+    `vectors`, shape `(n, d)`, are those of the flat texts. The encoder adds its instruction to the task.
     """
 
     name = "retrieve"
@@ -54,9 +47,9 @@ class RetrieveStage:
 
 
 class FlatRerankStage:
-    """Ranks candidates as a scorer of pairs does, each read in its flat form, and keeps `k`.
+    """Keeps the `k` skills whose `flat_text`, cut to `limits`, a scorer of pairs puts first.
 
-    `tokenizer` is the scorer's own, which cuts the skill; `limits` are the tokens of description and body.
+    The tokenizer is that of the scorer.
     """
 
     name = "rerank"
@@ -74,7 +67,7 @@ class FlatRerankStage:
         self.k, self._limits = k, limits
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
-        """Return candidates, best first; equal scores as they stood."""
+        """Return candidates, best first; equal scores in their order."""
         texts = [flat_text(self._skills[i], self._limits, self._tokenizer) for i in among]
         order = np.argsort(-self._scorer.score(task, texts), kind="stable")
         return [among[i] for i in order[: self.k].tolist()]

@@ -1,8 +1,9 @@
-"""Retrieval in stages, each of which keeps fewer skills than the one before: SkillFlow, section 3."""
+"""Stages of a retrieval, each of which keeps no more skills than the one before (SkillFlow, section 3)."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,10 +11,12 @@ from typing import Protocol
 from storage.errors import WrongInput
 from tasks.retrieve.routing.skill import Skill
 
+Clock = Callable[[], float]
+
 
 @dataclass(frozen=True, slots=True)
 class StageRanking:
-    """What a stage of a method kept for a task, best first, in its own milliseconds; `k` None: no limit."""
+    """The skills that a stage kept for a task, best first, and its own time; without a limit `k` is None."""
 
     stage: str
     doc_ids: Sequence[str]
@@ -26,28 +29,18 @@ class Stage(Protocol):
 
     @property
     def name(self) -> str:
-        """How the stage is called in reports."""
+        """The name of the stage in reports."""
 
     @property
     def k(self) -> int:
-        """How many skills it keeps at most."""
+        """The most skills that it keeps."""
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
-        """Return positions of the skills kept, best first.
-
-        Args:
-            task: What is to be done.
-            among: Positions that the stage before has kept, best first.
-        """
+        """Return positions of the skills kept, best first, of those that the stage before kept."""
 
 
 class Staged:
-    """Runs stages one after another.
-
-    Args:
-        skills: The corpus.
-        stages: At least one, in order.
-        clock: Seconds that only ever grow.
+    """Runs stages one after another; `clock` returns seconds.
 
     Raises:
         WrongInput: There is no stage, or one keeps more than the stage before it.
@@ -90,14 +83,8 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], *, k: int = 60) ->
     """Merge rankings by the sum of `1 / (k + rank)` over those that contain an id, ranks from 1.
 
     Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual rank
-    learning methods", SIGIR 2009.
-
-    Args:
-        rankings: Ids in descending order of preference; an id counts once a ranking, where it first stands.
-        k: Dampens the lead of the first ranks; at least 0.
-
-    Returns:
-        `(id, score)` with the highest score first, equal scores in ascending order of id.
+    learning methods", SIGIR 2009. An id counts once per ranking, at its first rank. The highest score comes
+    first, equal scores in ascending order of id. A larger `k` dampens the lead of the first ranks.
 
     Raises:
         ValueError: `k` is negative.
@@ -105,8 +92,8 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], *, k: int = 60) ->
     if k < 0:
         msg = f"k must be at least 0, got {k}"
         raise ValueError(msg)
-    scores: dict[str, float] = {}
+    scores: defaultdict[str, float] = defaultdict(float)
     for ranking in rankings:
         for rank, doc_id in enumerate(dict.fromkeys(ranking), start=1):
-            scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (k + rank)
+            scores[doc_id] += 1 / (k + rank)
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

@@ -1,4 +1,4 @@
-"""One skill's graph: its typed nodes, the edges between them, and how sparse it is."""
+"""The graph of one skill: its typed nodes, the edges between them, and its density."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.retrieve.paging.types import PagedDocument
 
 @dataclass(frozen=True, slots=True)
 class SkillGraph:
-    """The nodes of a document in order, and the edges between them."""
+    """The nodes of a document, in order, and the edges between them."""
 
     doc_id: str
     nodes: Sequence[Node]
@@ -31,7 +31,7 @@ class SkillGraph:
         return {edge_type: counts[edge_type] for edge_type in EDGE_TYPES}
 
     def density(self) -> float:
-        """Return the share of the ordered pairs of nodes that an edge joins, 0 where there are no pairs."""
+        """Return the share of the ordered pairs of nodes that an edge joins, 0 if there are no pairs."""
         pairs = len(self.nodes) * (len(self.nodes) - 1)
         return len({(edge.src_id, edge.dst_id) for edge in self.edges}) / pairs if pairs else 0.0
 

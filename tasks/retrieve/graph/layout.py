@@ -42,7 +42,7 @@ class Layout:
 
 
 def lay_out(nodes: Sequence[Node]) -> Layout:
-    """Return the places of nodes and headings, in columns of equal height; labels are cut to their width."""
+    """Return the places of nodes and headings in columns of equal height, with labels cut to the width."""
     lines = _lines(nodes)
     per_column = max(_FEWEST_ROWS, math.ceil(_ROWS_PER_ROOT * math.sqrt(len(lines))))
     columns = max(1, math.ceil(len(lines) / per_column))
@@ -50,16 +50,12 @@ def lay_out(nodes: Sequence[Node]) -> Layout:
     characters = _MOST_CHARACTERS.get(columns, _FEWEST_CHARACTERS)
     width = _ARCS + LABEL_GAP + characters * _CHARACTER
     height = per_column * ROW
-    rows = tuple(
-        Row(
-            label=one_line(text, characters),
-            x=MARGIN + _ARCS + (position // per_column) * width,
-            y=height - (position % per_column) * ROW,
-            node=node,
-        )
-        for position, (text, node) in enumerate(lines)
-    )
-    return Layout(rows, 2 * MARGIN + columns * width, height)
+    rows = []
+    for position, (text, node) in enumerate(lines):
+        column, line = divmod(position, per_column)
+        x, y = MARGIN + _ARCS + column * width, height - line * ROW
+        rows.append(Row(one_line(text, characters), x, y, node))
+    return Layout(tuple(rows), 2 * MARGIN + columns * width, height)
 
 
 def _lines(nodes: Sequence[Node]) -> list[tuple[str, Node | None]]:
@@ -68,11 +64,9 @@ def _lines(nodes: Sequence[Node]) -> list[tuple[str, Node | None]]:
     before: tuple[str, ...] = ()
     for node in nodes:
         path = node.heading_path
-        if path != before:
-            shared = next(
-                (i for i, (a, b) in enumerate(zip(path, before, strict=False)) if a != b), len(before)
-            )
-            lines += [(" › ".join(path[shared:] or path[-1:]), None)] if path else []
+        if path and path != before:
+            new = [h for i, h in enumerate(path) if path[: i + 1] != before[: i + 1]]
+            lines.append((" › ".join(new or path[-1:]), None))
         before = path
         lines.append((node.text, node))
     return lines

@@ -1,4 +1,4 @@
-"""The picture of a skill's graph, drawn with matplotlib, which only drawing loads."""
+"""The picture of a skill's graph; matplotlib, which draws it, is loaded only then."""
 
 from __future__ import annotations
 
@@ -41,13 +41,9 @@ _SETTINGS: Any = {
 
 
 def draw(graph: SkillGraph, form: str) -> bytes:
-    """Return the picture of a graph: nodes in document order and edges, coloured by type, and a legend.
+    """Return the picture of a graph in one of `FORMATS`: nodes and edges, coloured by type, and a legend.
 
     The same graph gives the same bytes. Text of an SVG stays text.
-
-    Args:
-        graph: The graph.
-        form: One of `FORMATS`.
 
     Raises:
         TerminalError: matplotlib is not installed.
@@ -63,6 +59,7 @@ def draw(graph: SkillGraph, form: str) -> bytes:
         _draw_rows(axes, layout)
         _draw_legend(axes, graph, layout.height + _HEAD)
         buffer = io.BytesIO()
+        # Without a date, so that a picture changes only with its graph.
         dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
         figure.savefig(buffer, format=form, dpi=110, metadata=dates)
     return buffer.getvalue()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import lancedb
@@ -40,15 +40,17 @@ INDEXED: dict[str, tuple[list[str], list[str]]] = {
     SKILLS: (["doc_id", "doc_key"], ["text"]),
     NODES: (["doc_id", "node_id"], []),
 }
+# Few documents per write make many small files; many of them must fit in memory with their vectors.
 _DOCUMENTS_PER_WRITE = 500
+_DOCUMENTS_PER_BATCH = 1000  # of a task that encodes
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a build left: the tables' versions (nodes None where left for later), rows, vectors made.
+    """What a build wrote: the versions of the tables, their rows, and the number of vectors computed.
 
-    `nodes_base` is the version of `nodes` that the skills' rows belong to, as they say, None where they say
-    nothing; `anew` is whether every row was written.
+    `nodes` is None if that table was left for a later build. `nodes_base` is the version of `nodes` that the
+    rows of skills refer to, None if they refer to none. `anew` tells whether every row was written.
     """
 
     skills: int
@@ -62,22 +64,17 @@ class Built:
 
 
 def build(
-    root: Root,
-    *,
-    encoder: IndexEncoder,
-    with_nodes: bool,
-    anew: bool = False,
-    corpus: Root | None = None,
+    root: Root, *, encoder: IndexEncoder, with_nodes: bool, anew: bool = False, corpus: Root | None = None
 ) -> Built:
     """Write to both tables what changed since the served version, which stays as it is.
 
     Args:
-        root: Where the tables lie; the caller holds its writer lock.
-        encoder: Encodes name and description of skills, and nodes whose vectors parse did not leave.
-        with_nodes: Whether `nodes` is brought up to date too.
-        anew: Write every row into new files, beside the served version's, instead of going on from that; so
-            does every build after one of these until its like is served.
-        corpus: Where the documents lie that they are made of, if not in `root`.
+        root: The root of the tables; the caller holds its writer lock.
+        encoder: Encodes name and description of skills, and nodes that parse stored without vectors.
+        with_nodes: Whether `nodes` is updated too.
+        anew: Write every row into new files beside those of the served version. Every later build does the
+            same until a version made this way is served.
+        corpus: The root of the documents, if it is not `root`.
     """
     model, db, source = model_identity(encoder.card), connect(root), corpus or root
     drop_stray_tags(root)
@@ -101,22 +98,26 @@ def build(
         skills_rows=skills.table.count_rows(),
         nodes_rows=nodes.table.count_rows() if nodes else 0,
         vectors_new=made,
-        changed=served is None
-        or skills.written
-        or (nodes is not None and (nodes.written or not served.nodes)),
+        changed=_changed(served, skills, nodes),
         nodes_base=written if nodes else None if skills.rebuilt else base,
         anew=anew,
     )
 
 
-def nodes_base(db: lancedb.DBConnection, served: Served | None) -> int | None:
-    """Return the version of `nodes` that the next build continues from; None: it starts empty.
+def _changed(served: Served | None, skills: TableWriter, nodes: TableWriter | None) -> bool:
+    if served is None or skills.written:
+        return True
+    return nodes is not None and (nodes.written or not served.nodes)
 
-    Only the version that the served skills refer to will do: their rows tell which nodes are up to date.
+
+def nodes_base(db: lancedb.DBConnection, served: Served | None) -> int | None:
+    """Return the version of `nodes` that the next build continues from, None if it starts with no rows.
+
+    It is the version that the served skills refer to, because their rows tell which nodes are up to date.
     """
     if served is None:
         return None
-    # A version of `nodes` that is not served may be lost, and no query would have noticed.
+    # A version of `nodes` that is not served may be missing without any query having failed.
     return served.nodes or (served.nodes_base if served.nodes_base in versions_of(db, NODES) else None)
 
 
@@ -125,17 +126,15 @@ def _finish(writer: TableWriter, name: str) -> int:
 
 
 def _present(skills: TableWriter) -> pl.DataFrame:
-    rows = skills.table.search().select(["doc_id", "digest", "nodes_digest"]).to_arrow()
-    frame = pl.from_arrow(rows)
-    return frame if isinstance(frame, pl.DataFrame) else frame.to_frame()
+    return pl.DataFrame(skills.table.search().select(["doc_id", "digest", "nodes_digest"]).to_arrow())
 
 
 def _load_nodes(
     root: Root, nodes: TableWriter, state: pl.DataFrame, encoder: IndexEncoder
 ) -> tuple[pl.DataFrame, int]:
-    """Bring nodes up to date; return the state with the nodes' digests as they are now, and vectors made.
+    """Update the table of nodes; return the state with the new digests, and the number of vectors computed.
 
-    A skill whose nodes changed has its row rewritten too, since the row says which nodes belong to it.
+    The row of a skill whose nodes changed is written again too, because it says which nodes belong to it.
     """
     if nodes.rebuilt:
         state = state.with_columns(nodes_digest=pl.lit(None, pl.String))
@@ -144,7 +143,7 @@ def _load_nodes(
     todo = set(wanted.filter(pl.col("wanted_nodes").ne_missing(pl.col("nodes_digest")))["doc_id"])
     nodes.delete((held - set(wanted["doc_id"])) | (todo & held))
     made = 0
-    for partitions, ids in _bulks(todo):
+    for partitions, ids in _batches(todo, _DOCUMENTS_PER_WRITE):
         rows, new = node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
         nodes.add(rows)
         made += new
@@ -163,89 +162,63 @@ def _load_skills(
     todo = set(wanted["doc_id"])
     skills.delete(held & (gone | todo))
     columns = wanted.select("doc_id", "stale", "nodes_digest", digest="wanted")
-    for partitions, ids in _bulks(todo):
-        documents = documents_table(root).read(partitions)
-        documents = documents.filter(pl.col("doc_id").is_in(list(ids)))
+    for partitions, ids in _batches(todo, _DOCUMENTS_PER_WRITE):
+        documents = documents_table(root).read(partitions).filter(pl.col("doc_id").is_in(list(ids)))
         skills.add(skill_rows(documents, columns, encoder=encoder, tokenizer=encoder, schema=skills.schema))
     return len(todo)
 
 
-def _bulks(doc_ids: set[str]) -> Iterator[tuple[set[int], set[str]]]:
-    """Group documents by partition into bulk writes of about 500 documents or more."""
-    by_partition: dict[int, set[str]] = {}
+def _batches(doc_ids: Iterable[str], size: int) -> Iterator[tuple[list[int], set[str]]]:
+    """Group documents by partition into batches of at least `size` documents; the last may have fewer."""
+    by_partition: defaultdict[int, set[str]] = defaultdict(set)
     for doc_id in doc_ids:
-        by_partition.setdefault(partition_of(doc_id), set()).add(doc_id)
-    partitions: set[int] = set()
+        by_partition[partition_of(doc_id)].add(doc_id)
+    partitions: list[int] = []
     ids: set[str] = set()
     for partition, group in sorted(by_partition.items()):
-        partitions, ids = partitions | {partition}, ids | group
-        if len(ids) >= _DOCUMENTS_PER_WRITE:
+        partitions, ids = [*partitions, partition], ids | group
+        if len(ids) >= size:
             yield partitions, ids
-            partitions, ids = set(), set()
+            partitions, ids = [], set()
     if ids:
         yield partitions, ids
 
 
-_DOCUMENTS_PER_BATCH = 1000
-
-
 def plan_embedding(root: Root, *, encoder: IndexEncoder) -> list[list[int]]:
-    """Return partitions that hold skills without a row of this encoder in what is served, in batches.
-
-    Args:
-        root: Where corpus and tables lie.
-        encoder: What will encode them; only its card is asked for.
-    """
+    """Return batches of the partitions that hold skills without a served row by this encoder."""
     wanted = desired_rows(root, model_identity(encoder.card))
     served = read_served(root)
     if served is not None:
         rows = open_at(connect(root), SKILLS, served.skills).search().select(["digest"]).to_arrow()
         wanted = wanted.filter(~pl.col("wanted").is_in(rows.column("digest").to_pylist()))
-    counts = Counter(map(partition_of, wanted["doc_id"]))
-    batches: list[list[int]] = []
-    room = 0
-    for partition, count in sorted(counts.items()):
-        if room <= 0:
-            batches.append([])
-            room = _DOCUMENTS_PER_BATCH
-        batches[-1].append(partition)
-        room -= count
-    return batches
+    return [partitions for partitions, _ in _batches(wanted["doc_id"], _DOCUMENTS_PER_BATCH)]
 
 
 def embed_partitions(root: Root, partitions: list[int], *, encoder: IndexEncoder) -> int:
     """Encode name and description of every skill in these partitions; return how many there are.
 
-    Args:
-        root: Where the corpus lies.
-        partitions: Partitions, 0 to 63.
-        encoder: Keeps what it encodes, and encodes no text twice.
+    The encoder keeps what it encodes, and encodes no text twice.
     """
     texts = skill_texts(documents_table(root).read(partitions, ["name", "description"]))
     encoder.encode(texts)
     return len(texts)
 
 
-# Folders of what is only kept so as not to be computed again.
 _CACHES = ("state/signatures", "state/near", "state/vectors")
-_LOST = "lost:"  # another source's copy counts: there is nothing to redo of it
+_LOST = "lost:"  # begins the digest of a document whose copy in another source is kept instead
 
 
 def redo_all(root: Root, *, keep_vectors: bool) -> int:
-    """Forget that anything has been refined and parsed; return how many documents will be refined again.
+    """Mark everything as neither refined nor parsed; return how many documents will be refined again.
 
-    So do the tables at the next build, whichever run comes to it: one that is killed is finished by another.
-    The corpus and what is served stay until the stages have put the new rows in place. Answers of a language
-    model, which were paid for, stay too.
-
-    Args:
-        root: Where they lie; the caller holds its writer lock.
-        keep_vectors: Whether vectors and states kept by their text stay, so that no text is encoded twice.
+    The next build writes every row too; if that run is killed, another one does. The corpus and the served
+    version stay until the stages have written the new rows. Answers of an LLM, which cost money, stay too,
+    and so do cached vectors and token embeddings with `keep_vectors`. The caller holds the writer lock.
     """
     begin_anew(root)
     refined = refined_table(root).read()
     again = ~pl.col("digest").fill_null("").str.starts_with(_LOST)
-    # Rows stay, with what they came to: a document that no source has any more must still be known.
+    # The rows stay with their outcomes: a document that no source has any more must still be known.
     blank = pl.when(again).then(pl.lit("")).otherwise("digest")
     refined_table(root).replace(refined["doc_id"].unique().to_list(), refined.with_columns(digest=blank))
     parsed = parsed_table(root).read()

@@ -23,10 +23,12 @@ from tasks.retrieve.index.rows import model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.skill import TEMPLATE
 
-_UNIT = 1e-3  # how far a vector's length may be from 1
-_SAME_STATES = 0.9  # the mean over a text: four bits take away half of what is left from 0.95
-_SAME = 0.95  # cosine: coarse numbers make a text's vector differ with what it is encoded beside
-_SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and those of them that are searched for
+_UNIT = 1e-3  # the largest difference of a vector's length from 1
+# The least cosine: quantised weights give a text another vector beside other texts of a batch.
+_SAME = 0.95
+# The least mean cosine over a text's token embeddings, which are stored in four bits per number.
+_SAME_STATES = 0.9
+_SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and how many of them are searched for
 _SEED = 7
 _WORDS = re.compile(r"\w{3,}")
 _QUERY = 400  # characters of a row that its words are taken from
@@ -34,7 +36,7 @@ _QUERY = 400  # characters of a row that its words are taken from
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of the gate: what was found, and what was asked (`bound`: `must be`, or `may be at most`)."""
+    """One check of the gate: the value found, its limit, and how they compare (`bound`)."""
 
     check: str
     passed: bool
@@ -46,16 +48,11 @@ class Check:
 def check_index(
     root: Root, built: Built, *, encoder: IndexEncoder, corpus: Root | None = None
 ) -> list[Check]:
-    """Check the built versions: row counts, unique ids, vectors, states, indices, and known rows found.
+    """Check the built versions: row counts, unique ids, vectors, token embeddings, indices, and searches.
 
-    A seeded sample of rows is encoded again, and looked for by meaning alone and by words alone; a sample of
-    nodes is compared with the text of their skills.
-
-    Args:
-        root: Where the tables lie.
-        built: The versions to check.
-        encoder: The one the tables were made with.
-        corpus: Where the documents lie that they were made of, if not in `root`.
+    A seeded sample of rows is encoded again, and searched for by its vectors alone and by its words alone. A
+    sample of nodes is compared with the text of their skills. The documents are those of `corpus`, or of
+    `root` without one.
     """
     db, source = connect(root), corpus or root
     expected = {SKILLS: documents_table(source).read(columns=["doc_id"]).height}
@@ -93,7 +90,7 @@ def _equal(check: str, value: float, limit: float) -> Check:
 
 def _check_table(name: str, table: lancedb.table.Table, key: str, expected: int) -> list[Check]:
     ids = table.search().select([key]).to_arrow().column(key)
-    # All indices of a table with no rows are missing, and nothing lacks them.
+    # A table without rows has no index, and needs none.
     left = {column: len(ids) for columns in INDEXED[name] for column in columns}
     for index in table.list_indices():
         left[index.columns[0]] = int(index.num_unindexed_rows or 0)
@@ -106,12 +103,13 @@ def _check_table(name: str, table: lancedb.table.Table, key: str, expected: int)
 
 
 def _bad_vectors(table: lancedb.table.Table) -> int:
-    """Count vectors that are missing or not of unit length, in batches: all of them may be gigabytes."""
+    """Count vectors that are missing or not of unit length."""
     bad = 0
+    # In batches, because all of them may be gigabytes.
     for batch in table.search().select(["vector"]).to_batches():
         column = batch.column("vector")
         vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
-        # A NaN fails the comparison, so that what is not finite counts as bad too.
+        # A NaN fails the comparison, so that vectors that are not finite count as bad too.
         bad += int((~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < _UNIT)).sum()) + column.null_count
     return bad
 
@@ -125,16 +123,13 @@ def _check_model(name: str, table: lancedb.table.Table, encoder: IndexEncoder) -
 def _check_found(
     name: str, table: lancedb.table.Table, key: str, sample: list[str], encoder: IndexEncoder
 ) -> list[Check]:
-    """Encode a sample of rows again, and look for some of them by their own text.
-
-    Rows that repeat a sentence tie with one another, so that the row need not be the first listed: none may
-    lie nearer than the row itself.
-    """
+    """Encode a sample of rows again, and search for some of them by their own text."""
     columns = [key, "vector", "text", *([] if name == NODES else ["name", "description"])]
     rows = table.search().where(f"{key} IN ({quoted(sample)})").select(columns).to_arrow().to_pylist()
     vectors = encoder.encode([_text(name, row) for row in rows])
     pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
     other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
+    # Rows with the same text tie, so a row need not come first: none may be nearer than the row itself.
     found = sum(_is_nearest(table, own, vector) for own, vector in pairs[:_SEARCHED])
     checks = [
         _equal(f"{name}.other_vectors", other, 0),
@@ -149,16 +144,15 @@ def _sample(table: lancedb.table.Table, key: str) -> list[str]:
 
 
 def _check_placed(nodes: lancedb.table.Table, sample: list[str], skills: lancedb.table.Table) -> Check:
-    """Look whether nodes are of the text that would be served with them: the tables are brought up apart."""
+    """Check that nodes stand in the text that would be served with them: the tables are written apart."""
     rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(PLACED).to_arrow()
     return _equal(f"{NODES}.other_text", sum(1 for _ in misplaced(skills, rows.to_batches())), 0)
 
 
 def _check_states(nodes: lancedb.table.Table, sample: list[str], encoder: IndexEncoder) -> Check:
-    """Look whether tokens' states are those that the encoder makes of the nodes' texts."""
+    """Check that the token embeddings are those that the encoder computes from the nodes' texts."""
     rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(["text", "states"]).to_arrow()
-    texts, held = rows.column("text").to_pylist(), rows.column("states").to_pylist()
-    made = encoded(encoder, texts)[1]
+    held, made = rows.column("states").to_pylist(), encoded(encoder, rows.column("text").to_pylist())[1]
     return _equal(f"{NODES}.other_states", sum(not _alike(*two) for two in zip(held, made, strict=True)), 0)
 
 
@@ -169,15 +163,13 @@ def _alike(held: bytes | None, made: bytes) -> bool:
 
 
 def _check_words(table: lancedb.table.Table, rows: list[dict[str, Any]]) -> Check:
-    """Ask the full text alone for rows by words of theirs; the index, not the rows, has to know of them.
-
-    A row whose words all stand everywhere, which no full text takes up, is not asked for.
-    """
+    """Search the full-text index alone for rows by their words; rows of stop words alone are left out."""
     asked = {row["doc_id"]: " ".join(_WORDS.findall(row["text"][:_QUERY])) for row in rows}
     asked = {doc_id: words for doc_id, words in asked.items() if words and has_words(words)}
     found = 0
     for doc_id, words in asked.items():
         query: Any = table.search(words, query_type="fts", fts_columns="text")  # its class has no fast_search
+        # `fast_search` leaves out rows that are not indexed: the index itself must hold them.
         query = query.where(f"doc_id IN ({quoted([doc_id])})").fast_search()
         found += query.limit(1).select(["doc_id", "_score"]).to_arrow().num_rows
     return _equal(f"{table.name}.found_by_own_words", found, len(asked))
@@ -200,13 +192,9 @@ def _is_nearest(table: lancedb.table.Table, own: Vectors, vector: Vectors) -> bo
 
 
 def check_shrink(root: Root, built: Built, *, max_shrink: float, few: int) -> list[Check]:
-    """Compare the rows of the built tables with those of the version served; nothing served, no check.
+    """Compare the number of rows of the built tables with the served version; no check if nothing is served.
 
-    Args:
-        root: Where the tables lie.
-        built: The versions to check.
-        max_shrink: The share of rows that may be lost, 0 to 1.
-        few: Losing no more rows than this is no shrink, whatever their share.
+    At most the share `max_shrink` of the rows, 0 to 1, may be lost. A loss of up to `few` rows always passes.
 
     Raises:
         StorageError: What is served cannot be opened.

@@ -17,20 +17,14 @@ _LISTED = 20  # licences that the printed table names
 
 
 def classify_licences(root: Root, skills: int, policy: LicencePolicy) -> list[dict[str, Any]]:
-    """Write the class of every licence to `state/licences.json`; return the documents by licence.
+    """Write the class of every licence to `state/licences.json`; return the number of documents by licence.
 
-    A change of policy needs this file alone: no text is encoded and no table is written. It covers the
-    version built, the version served meanwhile, and all it covered before: a rollback may serve that again.
-
-    Args:
-        root: Where the tables lie; the caller holds its writer lock.
-        skills: The version of `skills` that was built.
-        policy: The class of each licence when serving.
-
-    Returns:
-        One row per licence of the version built, `{class, licence, documents}`, most documents first.
+    A change of policy needs this file alone: no text is encoded and no table is written. `skills` is the
+    version of that table that was built; the caller holds the root's writer lock. The rows returned,
+    `{class, licence, documents}`, are those of that version, most documents first.
     """
     built, served = _licences_at(root, skills), read_served(root)
+    # Licences of older versions stay, because a rollback may serve them again.
     named = {*built, *_covered(root)}
     if served is not None and served.skills != skills:
         named |= _licences_at(root, served.skills).keys()
@@ -65,8 +59,8 @@ def by_class(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def licence_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of the printed table: a total per class, the 20 most frequent licences, the rest."""
-    totals = [{"class": name, "licence": "all", "documents": n} for name, n in by_class(rows).items()]
-    rest = rows[_LISTED:]
-    named = f"{len(rest)} more licences"
-    more = [{"class": "", "licence": named, "documents": sum(row["documents"] for row in rest)}]
-    return [*totals, *rows[:_LISTED], *(more if rest else [])]
+    table = [{"class": name, "licence": "all", "documents": n} for name, n in by_class(rows).items()]
+    table += rows[:_LISTED]
+    if rest := [row["documents"] for row in rows[_LISTED:]]:
+        table.append({"class": "", "licence": f"{len(rest)} more licences", "documents": sum(rest)})
+    return table

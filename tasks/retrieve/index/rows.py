@@ -1,4 +1,4 @@
-"""Rows of the tables `skills` and `nodes`, out of the corpus."""
+"""Rows of the tables `skills` and `nodes`, made from the corpus."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _COPIED = (
 
 
 def model_identity(card: dict[str, Any]) -> dict[str, Any]:
-    """Return what the index says of its encoder: name, revision, dimension and text template."""
+    """Return what the table `skills` records of its encoder: name, revision, dimension, text template."""
     return {**{k: card[k] for k in ("name", "revision", "dimension")}, "template": TEMPLATE}
 
 
 def nodes_identity(card: dict[str, Any]) -> dict[str, Any]:
-    """Return what `nodes` says of its encoder: that, and how tokens' states are packed."""
+    """Return what the table `nodes` records of its encoder: the same, and how token embeddings are packed."""
     return {**model_identity(card), "states": packing()}
 
 
 def desired_rows(root: Root, model: dict[str, Any]) -> pl.DataFrame:
-    """Return doc_id, stale, wanted (digest its `skills` row should have) and wanted_nodes (of its parse)."""
+    """Return `doc_id`, `stale` and the digests that each document's row (`wanted`) and nodes should have."""
     seen = seen_table(root).read(columns=["doc_id", "source", "stale_since"])
     stale = seen.select("doc_id", "source", stale=pl.col("stale_since").is_not_null())
     documents = documents_table(root).read(columns=_COPIED).join(stale, on=["doc_id", "source"], how="left")
@@ -47,22 +47,14 @@ def desired_rows(root: Root, model: dict[str, Any]) -> pl.DataFrame:
 
 
 def skill_texts(documents: pl.DataFrame) -> list[str]:
-    """Return the text of each document that its row's vector is made of, by TEMPLATE."""
+    """Return the text of each document that its vector is made of, by TEMPLATE."""
     return [TEMPLATE.format(**row) for row in documents.select("name", "description").to_dicts()]
 
 
 def skill_rows(
     documents: pl.DataFrame, state: pl.DataFrame, *, encoder: Encoder, tokenizer: Tokenizer, schema: pa.Schema
 ) -> pa.Table:
-    """Return `skills` rows of documents.
-
-    Args:
-        documents: Rows of the corpus.
-        state: doc_id, stale, digest and nodes_digest of each.
-        encoder: Encodes name and description, by TEMPLATE.
-        tokenizer: Counts the tokens of the body.
-        schema: The table's Arrow schema.
-    """
+    """Return the `skills` rows of documents; `state` has their `stale`, `digest` and `nodes_digest`."""
     head = documents["name"] + "\n" + documents["description"] + "\n"
     rows = documents.select(*_COPIED, "body").with_columns(
         doc_key=pl.Series([d.casefold() for d in documents["doc_id"]], dtype=pl.String),
@@ -71,19 +63,16 @@ def skill_rows(
         n_tokens=pl.Series(tokenizer.count(documents["body"].to_list()), dtype=pl.Int64),
         risks=pl.col("risks").list.eval(pl.element().struct.field("code")),
     )
-    return _arrow(
-        rows.join(state, on="doc_id", how="left", maintain_order="left"),
-        encoder.encode(skill_texts(documents)),
-        schema,
-    )
+    joined = rows.join(state, on="doc_id", how="left", maintain_order="left")
+    return _arrow(joined, encoder.encode(skill_texts(documents)), schema)
 
 
 def node_rows(
-    root: Root, partitions: set[int], doc_ids: set[str], *, encoder: Encoder, schema: pa.Schema
+    root: Root, partitions: list[int], doc_ids: set[str], *, encoder: Encoder, schema: pa.Schema
 ) -> tuple[pa.Table, int]:
-    """Return `nodes` rows of these documents of these partitions, and how many vectors had to be made.
+    """Return the `nodes` rows of these documents in these partitions, and how many vectors were computed.
 
-    Vectors and states that parse left are taken as they are; a text is encoded once.
+    Vectors and token embeddings that parse stored are used as they are.
     """
     nodes = nodes_table(root).read(partitions).filter(pl.col("doc_id").is_in(list(doc_ids)))
     dimension = schema.field("vector").type.list_size

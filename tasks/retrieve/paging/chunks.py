@@ -17,7 +17,7 @@ class Chunks:
 
 
 def chunk_spans(body: str, tokenizer: Tokenizer, *, size: int = 256) -> list[tuple[int, int]]:
-    """Return the character spans of consecutive chunks of `size` tokens (1 or more, the last fewer)."""
+    """Return the character spans of consecutive chunks of `size` tokens, 1 or more; the last has the rest."""
     if size < 1:
         msg = f"size must be at least 1 token, got {size}"
         raise ValueError(msg)

@@ -68,11 +68,7 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
     exactly the body, headings without nodes included, and so does a body without nodes. The context is empty
     if there are nodes and none is selected.
 
-    Args:
-        body: The document's text.
-        spans: `(start, end)` of every node of the document, ordered and disjoint.
-        headings: The document's headings in order; if empty, only headings inside slices are printed.
-        selected: Ordinals of the nodes to print, in any order; repeats count once.
+    `spans` are those of all nodes, ordered and disjoint; `selected` are ordinals of nodes in any order.
 
     Raises:
         ValueError: An ordinal is not below the number of spans.

@@ -30,8 +30,8 @@ ENOUGH = 0.88
 class Scored:
     """A document's units scored for one request: features, shape `(len(features.NAMES), units)`, and logits.
 
-    `logits`, shape `(units,)`, include what a reranker `added` to each node, if there is one; `reranked`
-    tells whether it answered.
+    `logits`, shape `(units,)`, include what a reranker `added` to each node, if there is one; `reranked` says
+    whether it answered.
     """
 
     ready: Ready

@@ -116,11 +116,8 @@ def _values(document: Prepared, matched: Matched, cosine: Floats, vector: Floats
 
 def _shifted(values: Floats, by: int) -> Floats:
     """Return the predecessor (1) or successor (-1) of each value, 0 beyond the ends."""
-    moved = np.zeros_like(values)
-    if by > 0:
-        moved[by:] = values[:-by]
-    else:
-        moved[:by] = values[-by:]
+    moved = np.roll(values, by)
+    moved[0 if by > 0 else -1] = 0
     return moved
 
 

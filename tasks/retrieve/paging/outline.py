@@ -32,19 +32,31 @@ SHAPE = (
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is known of a document before any request."""
+    """What is known of a document before any request.
 
-    units: Units  # the units that a page consists of
+    Args:
+        units: The units that a page consists of.
+        where: The places of the headings among the nodes.
+        section: Index of each unit's section, from 0, ascending; a section has one innermost heading.
+        sections: First unit of each section.
+        above: `above[:, s]`: the headings above section `s`, padded with `len(headings)`.
+        lead: Ordinal of the node that announces each node, or -1.
+        words: The words of the units; `title_words` are those of the headings.
+        shape: The values that `SHAPE` names of each unit, shape `(len(SHAPE), units)`.
+        section_vectors: Unit vector of the mean of each section's nodes.
+    """
+
+    units: Units
     headings: tuple[Heading, ...]
-    where: Outline  # the places of the headings among the nodes
-    section: Integers  # index of each unit's section, from 0, ascending; a section has one innermost heading
-    sections: Integers  # first unit of each section
-    above: Integers  # `above[:, s]`: the headings above section `s`, padded with `len(headings)`
-    lead: Integers  # ordinal of the node that announces each node, or -1
-    words: WordIndex  # the words of the units; `title_words` are those of the headings
+    where: Outline
+    section: Integers
+    sections: Integers
+    above: Integers
+    lead: Integers
+    words: WordIndex
     title_words: WordIndex
-    shape: Floats  # the values that `SHAPE` names of each unit, shape `(len(SHAPE), units)`
-    section_vectors: Vectors  # unit vector of the mean of each section's nodes
+    shape: Floats
+    section_vectors: Vectors
 
 
 def prepare_pages(body: str, nodes: Sequence[Node], vectors: Vectors) -> Prepared:

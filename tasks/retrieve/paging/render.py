@@ -62,16 +62,21 @@ _PLAIN_SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The pieces of a document that may be printed, shortened by `compact`: units, headings, and so on."""
+    """The pieces of a document that may be printed, shortened by `compact`: units, headings, and so on.
+
+    Args:
+        frames: The text before and after the units of each node, mostly empty.
+        glue: The white space between each unit and the one before it if no heading is printed between.
+        indents: The white space before each node on its first line, which carries the nesting of lists.
+        joints: The text around a gap mark inside each node.
+    """
 
     texts: Sequence[str]
     titles: Sequence[str]
-    frames: Sequence[tuple[str, str]]  # the text before and after the units of each node, mostly empty
-    # The white space between each unit and the one before it if no heading is printed between.
+    frames: Sequence[tuple[str, str]]
     glue: Sequence[str]
-    # The white space before each node on its first line, which carries the nesting of lists.
     indents: Sequence[str]
-    joints: Sequence[str]  # the text around a gap mark inside each node
+    joints: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +96,19 @@ def pieces_of(body: str, nodes: Sequence[Node], document: Prepared) -> Pieces:
     # A table's parts have no header of their own, and none of its marks.
     forms = ["row" if node.block == "table" and split[n] else node.block for n, node in enumerate(nodes)]
     spans = list(zip(units.start.tolist(), units.end.tolist(), units.owner.tolist(), strict=True))
-    frames = [frame_of(body, node) if split[n] else ("", "") for n, node in enumerate(nodes)]
     return Pieces(
         [compact(body[start:end], forms[owner]) for start, end, owner in spans],
         [body[h.start : h.end].strip() for h in document.headings],
-        [(compact(before, node.block), after) for (before, after), node in zip(frames, nodes, strict=True)],
+        [_frame(body, node) if split[n] else ("", "") for n, node in enumerate(nodes)],
         ["", *(_glue(body, nodes, *two) for two in pairwise(spans))],
         [_indent(body, node) for node in nodes],
         ["\n" if node.block in ("code", "table") else " " for node in nodes],
     )
+
+
+def _frame(body: str, node: Node) -> tuple[str, str]:
+    before, after = frame_of(body, node)
+    return compact(before, node.block), after
 
 
 def _glue(body: str, nodes: Sequence[Node], before: tuple[int, int, int], unit: tuple[int, int, int]) -> str:
@@ -174,14 +183,15 @@ class _Printer:
         pieces, begun = self._pieces, self._end >= 0
         gap = unit > self._end >= 0
         missing = [h for h in self._above[node] if h not in self._titled]
+        apart = gap or bool(missing)
         if gap and not cut and not self._marked:
             self.parts.append(f"{_PARAGRAPH}{GAP_MARK}{_PARAGRAPH}")
             self.marks += 1
         elif begun:
-            self.parts.append(_PARAGRAPH if gap or missing else pieces.glue[unit])
+            self.parts.append(_PARAGRAPH if apart else pieces.glue[unit])
         self._titled.update(missing)
         self.parts += [f"{pieces.titles[h]}{_PARAGRAPH}" for h in missing]
-        if gap or missing or not begun:
+        if apart or not begun:
             self.parts.append(pieces.indents[node])
 
     def _text(self, node: int, units: list[int], *, cut: bool) -> str:

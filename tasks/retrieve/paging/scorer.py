@@ -31,12 +31,17 @@ GROUPS = (*(group for group, _ in _GROUPS), "shape")
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A logistic regression over `NAMES`, whose weights depend on the number of a request's facets."""
+    """A logistic regression over `NAMES`, whose weights depend on the number of a request's facets.
 
-    mean: Floats  # the mean of each feature, shape `(len(NAMES),)`; the other arrays have the same shape
-    deviation: Floats  # the standard deviation of each feature
-    weight: Floats  # the weight of each standardised feature for a request with the mean number of facets
-    lean: Floats  # the change of that weight for one standard deviation of the logarithm of the facets
+    Features are standardised by `mean` and `deviation`. `weight` is for a request with the mean number of
+    facets; `lean` is its change for one standard deviation of the logarithm of the facets. All four arrays
+    have the shape `(len(NAMES),)`.
+    """
+
+    mean: Floats
+    deviation: Floats
+    weight: Floats
+    lean: Floats
     bias: float
 
     def logits(self, features: Floats) -> Floats:

@@ -32,49 +32,66 @@ def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
 
 @dataclass(frozen=True, slots=True)
 class PagedDocument:
-    """A document for paging; a field that is None is computed for every page."""
+    """A document for paging; a field that is None is computed for every page.
+
+    Args:
+        nodes: All nodes, in order.
+        vectors: The nodes' unit vectors, shape `(n, d)`.
+        states: The nodes' packed token embeddings; None beside vectors means that there are none.
+        n_tokens: Tokens of `body`.
+        ready: The prepared form of the method `facets`.
+    """
 
     doc_id: str
     body: str
-    nodes: Sequence[Node]  # all nodes, in order
-    vectors: Vectors | None = None  # the nodes' unit vectors, shape `(n, d)`
-    n_tokens: int | None = None  # tokens of `body`
+    nodes: Sequence[Node]
+    vectors: Vectors | None = None
+    n_tokens: int | None = None
     chunks: Chunks | None = None
     edges: Sequence[Edge] | None = None
-    ready: Ready | None = None  # the prepared form of the method `facets`
-    # The nodes' packed token embeddings; None beside vectors means that there are none.
+    ready: Ready | None = None
     states: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The units of a body that a method ranked, and their order."""
+    """The units of a body with ordered, disjoint spans; `headings` are to be restored above them.
 
-    spans: Sequence[Span]  # the units' spans in the body, ordered and disjoint
+    `ranked` has `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
+    """
+
+    spans: Sequence[Span]
     tokens: Sequence[int]
-    headings: Sequence[Heading]  # the headings to restore above the units
-    # `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
+    headings: Sequence[Heading]
     ranked: Iterable[Pick]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to a request."""
+    """The answer to a request.
 
-    context: str  # the text to read, in document order
-    nodes: list[tuple[Node, float]]  # the nodes in `context`, in document order, each with its score
-    tokens: int  # tokens of `context`
+    Args:
+        context: The text to read, in document order.
+        nodes: The nodes in `context`, in document order, each with its score.
+        tokens: Tokens of `context`.
+        over_budget: Whether not even the best node fits the budget; it is returned whole.
+        printed: The printed text of nodes that are not printed whole, by node_id.
+        why: The parts of each node's score, by node_id; empty for methods with a single measure.
+        left_out: The nodes that are not printed, best first, each with its score if it has one.
+        reranked: Whether an LLM's answer changed the scores; None if none was asked.
+    """
+
+    context: str
+    nodes: list[tuple[Node, float]]
+    tokens: int
     document_tokens: int
-    over_budget: bool  # whether not even the best node fits the budget; it is returned whole
+    over_budget: bool
     method: str
     budget: float | None
-    # The printed text of nodes that are not printed whole, by node_id.
     printed: Mapping[str, str] = field(default_factory=dict)
-    # The parts of each node's score, by node_id; empty for methods with a single measure.
     why: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    # The nodes that are not printed, best first, each with its score if it has one.
     left_out: Sequence[tuple[Node, float | None]] = ()
-    reranked: bool | None = None  # whether an LLM's answer changed the scores; None if none was asked
+    reranked: bool | None = None
 
 
 class Ranking(Protocol):

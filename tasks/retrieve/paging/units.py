@@ -22,14 +22,21 @@ _FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The units of one document in order, `n` of them; offsets are in the body."""
+    """The units of one document in order, `n` of them; offsets are in the body.
 
-    start: Integers  # the start of each unit, shape `(n,)`; `end` is its end
+    Args:
+        owner: Ordinal of the node of each unit, shape `(n,)`.
+        tokens: Approximate tokens of each unit; the parts of a node sum up to less than the node.
+        first: First unit of each node, and `n` at the end, shape `(nodes + 1,)`.
+        frame: Approximate tokens printed around the parts of each node: fences, a table's header.
+    """
+
+    start: Integers
     end: Integers
-    owner: Integers  # ordinal of the node of each unit
-    tokens: Integers  # approximate tokens of each unit; the parts of a node sum up to less than the node
-    first: Integers  # first unit of each node, and `n` at the end, shape `(nodes + 1,)`
-    frame: Integers  # approximate tokens printed around the parts of each node: fences, a table's header
+    owner: Integers
+    tokens: Integers
+    first: Integers
+    frame: Integers
 
 
 def cut(body: str, nodes: Sequence[Node]) -> Units:

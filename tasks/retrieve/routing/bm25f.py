@@ -121,7 +121,7 @@ class Bm25fSettings:
 
 @dataclass(frozen=True, slots=True)
 class Lexical(_Weighted):
-    """The BM25F index over all fields, impacts in [0, 1); `described` has the descriptions alone."""
+    """The BM25F index over all fields, with impacts in [0, 1); `described` is of the descriptions alone."""
 
     settings: Bm25fSettings
     described: Descriptions

@@ -24,12 +24,7 @@ _SAME_NEED = 0.95
 
 
 class NearIdentical:
-    """Finds near-identical rows by their terms and vectors.
-
-    Args:
-        sketches: MinHash of the rows' terms, shape `(rows, bins)`.
-        vectors: Unit vectors of name and description, shape `(rows, dimension)`.
-    """
+    """Finds near-identical rows by sketches of their terms, `(rows, bins)`, and vectors, `(rows, d)`."""
 
     def __init__(self, sketches: Sketches, vectors: Vectors) -> None:
         self._sketches, self._vectors = sketches, vectors
@@ -90,16 +85,9 @@ class Ranked:
 
 
 class Router:
-    """Ranks the skills of one index.
+    """Ranks the skills of one index, given by row.
 
-    Args:
-        doc_ids: The ids by row.
-        names: The names by row.
-        lexical: The BM25F index of the rows.
-        sketches: MinHash of the rows' terms.
-        vectors: Unit vectors of name and description by row, shape `(rows, dimension)`.
-        encoder: The encoder that made the vectors; it encodes queries.
-        settings: The weights.
+    `vectors`, shape `(rows, dimension)`, are unit vectors of name and description, made by `encoder`.
     """
 
     def __init__(
@@ -141,13 +129,8 @@ class Router:
     ) -> list[Ranked]:
         """Return the `k` best skills for a query, best first; skills of equal score by ascending id.
 
-        A skill whose name or id equals the query comes before all others.
-
-        Args:
-            query: The task; not blank.
-            k: The most skills to return.
-            allowed: The rows that may be found, shape `(rows,)`; None allows all.
-            fold: Whether only the best of near-identical skills takes a rank.
+        A skill whose name or id equals the query comes before all others. `allowed`, shape `(rows,)`, marks
+        the rows that may be found. With `fold` only the best of near-identical skills takes a rank.
         """
         if not self._doc_ids:
             return []

@@ -65,12 +65,7 @@ class Filters:
 
 
 class Searcher:
-    """Ranks the skills of one published version.
-
-    Args:
-        skills: The table at that version.
-        index: The routing index of that version.
-        encoder: The encoder that made both.
+    """Ranks the skills of one published version: its table, its routing index and the encoder of both.
 
     Raises:
         StorageError: The routing index belongs to other skills than the table.

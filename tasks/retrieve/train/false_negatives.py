@@ -21,12 +21,12 @@ _CHAIN = np.uint64(0xD6E8FEB86659FD93)
 
 @dataclass(frozen=True, slots=True)
 class FalseNegativeSettings:
-    """The similarity from which on a negative counts as a second positive, 0 to 1.
+    """The least similarity, 0 to 1, with which a negative counts as a second positive.
 
     `body` is the Jaccard similarity of word trigrams, `embedding` the cosine of name and description.
-    SkillRouter does not give its thresholds; texts that share half of their trigrams are versions of one.
     """
 
+    # SkillRouter does not give its thresholds; texts that share half of their trigrams are versions of one.
     body: float = 0.5
     embedding: float = 0.9
 
@@ -34,7 +34,7 @@ class FalseNegativeSettings:
 class FalseNegatives:
     """SkillRouter's filter of false negatives in three layers (section 4.2).
 
-    `vectors` are unit vectors of name and description of each skill, shape `(n, d)`.
+    `vectors`, shape `(n, d)`, are unit vectors of name and description by row.
     """
 
     def __init__(self, skills: Sequence[Skill], vectors: Vectors, settings: FalseNegativeSettings) -> None:
@@ -42,7 +42,7 @@ class FalseNegatives:
         self._trigrams: dict[int, Hashes] = {}
 
     def layer(self, positive: int, candidate: int) -> Layer | None:
-        """Return the first layer that takes a candidate for a second positive, None for a true negative."""
+        """Return the first layer in which a candidate is a second positive, None for a true negative."""
         if plain_name(self._skills[positive].name) == plain_name(self._skills[candidate].name):
             return "name"
         if jaccard(self._of(positive), self._of(candidate)) >= self._settings.body:
@@ -52,10 +52,9 @@ class FalseNegatives:
         return None
 
     def _of(self, row: int) -> Hashes:
-        known = self._trigrams.get(row)
-        if known is None:
-            known = self._trigrams[row] = trigrams(self._skills[row].body)
-        return known
+        if row not in self._trigrams:
+            self._trigrams[row] = trigrams(self._skills[row].body)
+        return self._trigrams[row]
 
 
 def trigrams(text: str) -> Hashes:

@@ -43,7 +43,7 @@ class Negative(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """The negatives of each query, counted by source; false ones removed, each pair counted once by layer."""
+    """The negatives of each query; the numbers `found` by source, and of pairs `removed` by layer."""
 
     negatives: list[list[Negative]]
     found: Counter[str] = field(default_factory=Counter)
@@ -80,9 +80,10 @@ class _NegativesOfQuery:
                 left -= 1
 
     def fill(self, rows: Rows, most: int, draw: np.random.Generator) -> None:
-        """Take rows at random until there are `most` negatives, as far as there are true ones."""
+        """Take rows at random until there are `most` negatives; add them to the result."""
         drawn = (int(rows[at]) for at in _drawn(len(rows), draw))
         self.take(drawn, most - len(self.taken), "filled")
+        self._mined.negatives.append(list(self.taken.values()))
 
     def _true(self, row: int) -> bool:
         if row not in self._known:
@@ -107,34 +108,25 @@ def mine_negatives(
     category ones share the positive's category, random ones do not. If a source has too few, also because
     false negatives were removed, the rest is drawn from the whole pool.
 
-    Args:
-        queries: Their positives lie in the pool.
-        asked: The queries' unit vectors, shape `(q, d)`.
-        pool: Where negatives are drawn from.
-        false: Tells which of them are false.
-        settings: The numbers of negatives, and the depth.
-        draw: The source of randomness.
-        report: Called with the number of queries done and their total.
+    `asked` has the queries' unit vectors, shape `(q, d)`; their positives lie in the pool. `report` is called
+    with the number of queries done and their total.
     """
     mined = Mined([])
-    by_category: dict[str, Rows] = {
-        name: np.flatnonzero(np.array(pool.categories) == name) for name in sorted(set(pool.categories))
-    }
+    _, categories = np.unique(pool.categories, return_inverse=True)
     place = {row: at for at, row in enumerate(pool.rows.tolist())}
     for done, (query, vector) in enumerate(zip(queries, asked, strict=True), start=1):
         negatives = _NegativesOfQuery(query.row, false, mined)
         near = _nearest(pool.vectors @ vector, settings.depth, place[query.row])
         scores = pool.lexical.scores(query.text)[near]
-        category = pool.categories[place[query.row]]
-        same = by_category[category]
+        category = categories[place[query.row]]
         negatives.take(pool.rows[draw.permutation(near)].tolist(), settings.semantic, "semantic")
         best = near[np.argsort(-scores, kind="stable")][: int((scores > 0).sum())]
         negatives.take(pool.rows[best].tolist(), settings.lexical, "lexical")
-        negatives.take(pool.rows[draw.permutation(same)].tolist(), settings.category, "category")
-        other = (at for at in _drawn(len(pool.rows), draw) if pool.categories[at] != category)
+        same = draw.permutation(np.flatnonzero(categories == category))
+        negatives.take(pool.rows[same].tolist(), settings.category, "category")
+        other = (at for at in _drawn(len(pool.rows), draw) if categories[at] != category)
         negatives.take((int(pool.rows[at]) for at in other), settings.random, "random")
         negatives.fill(pool.rows, settings.total, draw)
-        mined.negatives.append(list(negatives.taken.values()))
         report(done, len(queries))
     return mined
 
@@ -149,25 +141,19 @@ def candidate_lists(
 ) -> Mined:
     """Return for each query the candidates that a reranker learns to rank below its positive (section 4.3).
 
-    Args:
-        queries: One per list.
-        ranked: The rows that the first stage found for each query, best first.
-        among: The rows that fill up lists at random, if false negatives left them too short.
-        false: Tells which candidates are false negatives.
-        most: Candidates per list.
-        draw: The source of randomness.
+    `ranked` has the rows that the first stage found for each query, best first. Rows of `among` fill up lists
+    to `most` candidates at random, if false negatives left them too short.
     """
     mined = Mined([])
     for query, rows in zip(queries, ranked, strict=True):
         negatives = _NegativesOfQuery(query.row, false, mined)
         negatives.take(rows, most, "ranked")
         negatives.fill(among, most, draw)
-        mined.negatives.append(list(negatives.taken.values()))
     return mined
 
 
 def _nearest(cosines: Vectors, depth: int, positive: int) -> Rows:
-    """Return the positions of the `depth` nearest but the positive, nearest first."""
+    """Return the positions of the `depth` nearest skills without the positive, nearest first."""
     cosines = cosines.copy()
     cosines[positive] = -np.inf
     most = min(depth, len(cosines) - 1)
@@ -177,6 +163,6 @@ def _nearest(cosines: Vectors, depth: int, positive: int) -> Rows:
 
 def _drawn(size: int, draw: np.random.Generator) -> Iterator[int]:
     """Yield each position once in random order."""
-    # Mostly one of the first will do, and a permutation of the whole pool costs more than all else.
+    # Mostly one of the first is taken, and a permutation of the whole pool takes longer than all the rest.
     yield from dict.fromkeys(draw.integers(size, size=16).tolist())
     yield from draw.permutation(size).tolist()

@@ -1,4 +1,4 @@
-"""Makes queries from skills without an LLM: of sentences whose content name and description lack."""
+"""Makes queries from skills without an LLM: from sentences that name and description do not repeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import term_sequence
 from tasks.retrieve.train.split import Rows
 
-_READ = 20_000  # characters of a body that are read: later ones seldom say what a skill is for
+_READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
 _MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SIGNS = re.compile(r"[*_`]+")
@@ -25,7 +25,7 @@ _CODE = re.compile(r"https?://|[{}<>|=\\$]|\w/\w|--\w|\w\.\w+\(|\(\)")
 
 
 class Sentence(NamedTuple):
-    """A sentence as a query has it (`text`), and as it stands in the body (`raw`)."""
+    """A sentence without markup (`text`), and as it stands in the body (`raw`)."""
 
     text: str
     raw: str
@@ -41,7 +41,8 @@ class TrainingQuery:
     passages: tuple[str, ...]
 
     def without_passages(self, skill: Skill) -> Skill:
-        """Return its skill without these passages: else an exact match would find the positive."""
+        """Return the skill without these passages."""
+        # With them in the body, an exact match of words would be enough to find the positive.
         body = skill.body
         for passage in self.passages:
             body = body.replace(passage, "")
@@ -50,7 +51,7 @@ class TrainingQuery:
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """A query has 1 to `sentences` sentences of `words` words each, least and most.
+    """The limits of a query: 1 to `sentences` sentences with `words` words each, least and most.
 
     `copied` is the largest share of a sentence's word trigrams, 0 to 1, that name and description may hold.
     """
@@ -82,7 +83,10 @@ def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
 def make_queries(
     skills: Sequence[Skill], rows: Rows, most: int, settings: QuerySettings, draw: np.random.Generator
 ) -> list[TrainingQuery]:
-    """Return a query each of the first `most` of `rows` whose sentences can make one, drawn at random."""
+    """Return one query per skill, for the first `most` of `rows` with sentences that can make one.
+
+    `draw` chooses the sentences and their number.
+    """
     found: list[TrainingQuery] = []
     for row in rows.tolist():
         if len(found) == most:
@@ -91,9 +95,8 @@ def make_queries(
         if pieces:
             wanted = int(draw.integers(1, settings.sentences + 1))
             chosen = np.sort(draw.choice(len(pieces), min(wanted, len(pieces)), replace=False))
-            taken = [pieces[i] for i in chosen.tolist()]
-            text, passages = " ".join(s.text for s in taken), tuple(s.raw for s in taken)
-            found.append(TrainingQuery(skills[row].doc_id, text, row, passages))
+            texts, passages = zip(*(pieces[i] for i in chosen.tolist()), strict=True)
+            found.append(TrainingQuery(skills[row].doc_id, " ".join(texts), row, passages))
     return found
 
 
@@ -109,5 +112,4 @@ def _prose(body: str) -> Iterator[Sentence]:
 def _names(piece: str, skill: Skill) -> bool:
     """Tell whether a sentence holds the name of its skill, word for word."""
     name = plain_name(skill.name)
-    words = "-".join(_NAMED.findall(piece.casefold()))
-    return bool(name) and f"-{name}-" in f"-{words}-"
+    return bool(name) and f"-{name}-" in f"-{'-'.join(_NAMED.findall(piece.casefold()))}-"

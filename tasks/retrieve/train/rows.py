@@ -11,22 +11,24 @@ from scipy.optimize import minimize
 
 from tasks.models.protocols import Tokenizer
 from tasks.retrieve.baselines.skillrouter import flat_text
-from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.hard_negatives import Negative
 from tasks.retrieve.train.queries import TrainingQuery
 
 TextForm = Literal["description", "flat"]
 TextOf = Callable[[Skill], str]
-_DESCRIPTION_SHARE = 0.5  # of the tokens that a flat text has
+Features = npt.NDArray[np.float64]
+_DESCRIPTION_SHARE = 0.5  # of the tokens of a flat text
 
 
 def text_form(form: TextForm, tokens: int, tokenizer: Tokenizer) -> TextOf:
-    """Return how a skill is read: as it is indexed (`description`), or as SkillRouter has it (`flat`).
+    """Return a function that makes the text of a skill.
 
-    A flat text has so many tokens, at most half of them the description's.
+    `description` is name and description as they are indexed. `flat` is SkillRouter's form,
+    `name | description | body`, of so many tokens at most, half of them for the description.
     """
     if form == "description":
-        return lambda skill: TEMPLATE.format(name=skill.name, description=skill.description)
+        return lambda skill: skill.head
     limits = int(_DESCRIPTION_SHARE * tokens), tokens
     return lambda skill: flat_text(skill, limits, tokenizer)
 
@@ -41,10 +43,10 @@ def training_rows(
     epochs: int,
     draw: np.random.Generator,
 ) -> list[tuple[str, ...]]:
-    """Return rows of query, positive and `drawn` of its negatives; each epoch draws and orders anew.
+    """Return rows of query, positive and `drawn` of its negatives; each epoch draws and shuffles again.
 
-    A query without so many negatives has no row. `text` tells how a skill is read; the positive's body is
-    read without what is asked.
+    A query with fewer negatives has no row. `text` makes the text of a skill; the positive's body is read
+    without the passages that the query was made of.
     """
     rows = []
     for _ in range(epochs):
@@ -63,39 +65,29 @@ def list_rows(
     lists: Sequence[Sequence[Negative]],
     text: TextOf,
 ) -> list[tuple[str, ...]]:
-    """Return rows of query, positive and all other candidates; only the longest lists have one."""
+    """Return rows of query, positive and all other candidates, for the lists of the greatest length."""
     longest = max(map(len, lists), default=0)
-    return [
-        (
-            query.text,
-            text(query.without_passages(skills[query.row])),
-            *(text(skills[n.row]) for n in candidates),
-        )
-        for query, candidates in zip(queries, lists, strict=True)
-        if len(candidates) == longest
-    ]
-
-
-Features = npt.NDArray[np.float64]
+    rows = []
+    for query, candidates in zip(queries, lists, strict=True):
+        if len(candidates) == longest:
+            positive = text(query.without_passages(skills[query.row]))
+            rows.append((query.text, positive, *(text(skills[n.row]) for n in candidates)))
+    return rows
 
 
 def listwise_loss(
     weights: Features, lists: Sequence[Features], penalty: float = 0.0
 ) -> tuple[float, Features]:
-    """Return the mean listwise cross-entropy and its gradient, shape `(f,)`, for weights of that shape.
+    """Return the mean listwise cross-entropy and its gradient, shape `(f,)`.
 
-    A list's loss is the negative log-softmax of its first candidate's score among the whole list
-    (SkillRouter, equation 2; the weights include its temperature).
-
-    Args:
-        weights: One for each feature.
-        lists: The features of each list's candidates, shape `(c, f)`; the positive comes first.
-        penalty: The factor of the squared weights, at least 0.
+    A list's loss is the negative log-softmax of its first candidate's score among all of the list
+    (SkillRouter, equation 2, with its temperature in the weights). Each list has the features of its
+    candidates, shape `(c, f)`, the positive first; `penalty` is that of the squared weights.
     """
     loss, gradient = penalty * float(weights @ weights), 2 * penalty * weights
     for features in lists:
         scores = features @ weights
-        scores -= scores.max()
+        scores -= scores.max()  # keeps the exponentials finite, and changes no share
         shares = np.exp(scores)
         total = shares.sum()
         loss += (float(np.log(total)) - float(scores[0])) / len(lists)
@@ -104,9 +96,9 @@ def listwise_loss(
 
 
 def fit_listwise(lists: Sequence[Features], penalty: float = 1e-3) -> Features:
-    """Return the weights of the least listwise loss, shape `(f,)`; it is convex, so they are unique.
+    """Return the weights of least listwise loss, shape `(f,)`; the loss is convex, so they are unique.
 
-    `lists` are as in `listwise_loss`, at least one; a `penalty` above 0 keeps weights finite.
+    There is at least one list. A penalty above 0 keeps weights finite if the features separate all lists.
     """
     start = np.zeros(lists[0].shape[1])
     found = minimize(listwise_loss, start, args=(lists, penalty), jac=True, method="L-BFGS-B")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +19,12 @@ from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
 
 Rows = npt.NDArray[np.int64]
-_SAMPLE = 5000  # vectors that the centres of clusters are found with
+_SAMPLE = 5000  # vectors that the centres of clusters are computed from
+CLUSTERS = 50  # SkillRouter's pool has 51 categories (section 2.2)
 
 
 class Split(NamedTuple):
-    """Rows of the skills to train with, and of those held out: one of each held-out family."""
+    """Rows of the skills to train with, and of those held out: one skill per held-out family."""
 
     train: Rows
     held_out: Rows
@@ -30,8 +33,8 @@ class Split(NamedTuple):
 def families(skills: Sequence[Skill]) -> Rows:
     """Return the family of each skill, shape `(n,)`.
 
-    Skills with the same name or the same body are of one family, and so are those that a chain of equal names
-    and bodies joins: a copy may have changed either.
+    Skills with the same name or the same body are of one family, also through a chain of further skills,
+    because a copy may have changed either.
     """
     keys: dict[tuple[str, str], int] = {}
     ends = [
@@ -39,18 +42,17 @@ def families(skills: Sequence[Skill]) -> Rows:
         for skill in skills
         for key in (("name", plain_name(skill.name)), ("body", " ".join(skill.body.split())))
     ]
-    rows = np.repeat(np.arange(len(skills)), 2)
+    # A graph of skills and keys, in which each skill is joined with its two keys.
+    rows, columns = np.repeat(np.arange(len(skills)), 2), len(skills) + np.array(ends, dtype=np.int64)
     size = len(skills) + len(keys)
-    joined = coo_array(
-        (np.ones(len(rows)), (rows, len(skills) + np.array(ends, dtype=np.int64))), (size, size)
-    )
+    joined = coo_array((np.ones(len(rows)), (rows, columns)), (size, size))
     return np.asarray(connected_components(joined, directed=False)[1][: len(skills)], dtype=np.int64)
 
 
 def split_families(of: Rows, share: float, seed: int) -> Split:
     """Return rows to train with and rows held out, ascending; no family is in both.
 
-    `of` is each row's family, shape `(n,)`; `share` the share of families that is held out, 0 to 1.
+    `of` has each row's family, shape `(n,)`; the share of families held out, 0 to 1, is drawn by seed.
     """
     names, first = np.unique(of, return_index=True)
     drawn = np.random.default_rng(seed).permutation(len(names))[: round(share * len(names))]
@@ -61,39 +63,25 @@ def split_families(of: Rows, share: float, seed: int) -> Split:
 def one_a_family(of: Rows, rows: Rows, draw: np.random.Generator) -> Rows:
     """Return one of the rows of each family, drawn at random, in random order."""
     shuffled = draw.permutation(rows)
-    return np.asarray(
-        shuffled[draw.permutation(np.unique(of[shuffled], return_index=True)[1])], dtype=np.int64
-    )
-
-
-_SAMPLE = 5000  # vectors that centres are found with
-CLUSTERS = 50
-
-"""SkillRouter's pool has 51 categories (section 2.2)."""
+    first = draw.permutation(np.unique(of[shuffled], return_index=True)[1])
+    return np.asarray(shuffled[first], dtype=np.int64)
 
 
 def categories_of(given: Sequence[str | None], vectors: Vectors, clusters: int, seed: int) -> list[str]:
-    """Return a category for each skill: the one given, else the cluster of its vector.
+    """Return the category of each skill: the one given, or the cluster of its vector if that is blank.
 
-    Args:
-        given: None or blank if no listing gives one.
-        vectors: Unit vectors of name and description, shape `(n, d)`.
-        clusters: How many at most; k-means, started by k-means++ (Arthur and Vassilvitskii, 2007).
-        seed: Decides where it starts.
+    `vectors` are unit vectors of name and description, shape `(n, d)`. There are at most so many clusters, by
+    k-means with the start of k-means++ (Arthur and Vassilvitskii, 2007).
     """
     missing = np.array([not (name or "").strip() for name in given], dtype=np.bool_)
-    of = _clusters(vectors[missing], clusters, seed).tolist()
-    numbers = iter(of)
+    numbers = iter(_clusters(vectors[missing], clusters, seed).tolist())
     return [f"cluster {next(numbers)}" if lacks else str(n) for n, lacks in zip(given, missing, strict=True)]
 
 
 def in_turn(rows: Rows, categories: Sequence[str]) -> Rows:
-    """Return rows so that the categories take turns, each in its own order: of a few all have a share."""
-    counts: dict[str, int] = {}
-    turns = [counts.setdefault(categories[row], 0) for row in rows.tolist()]
-    for at, row in enumerate(rows.tolist()):
-        turns[at] = counts[categories[row]]
-        counts[categories[row]] += 1
+    """Return rows so that the categories take turns; each category keeps its order of rows."""
+    seen: defaultdict[str, Iterator[int]] = defaultdict(count)
+    turns = [next(seen[categories[row]]) for row in rows.tolist()]
     return np.asarray(rows[np.argsort(np.array(turns, dtype=np.int64), kind="stable")], dtype=np.int64)
 
 
@@ -104,7 +92,8 @@ def _clusters(vectors: Vectors, clusters: int, seed: int) -> Rows:
     sample = vectors[draw.permutation(len(vectors))[:_SAMPLE]]
     distinct = len(np.unique(sample, axis=0))
     with warnings.catch_warnings():
-        # An empty cluster keeps its old centre, and is no category of anything.
+        # An empty cluster keeps its old centre, and no skill gets it as its category.
         warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
         centres, _ = kmeans2(sample, min(clusters, distinct), minit="++", rng=draw)
+    # The nearest centre by Euclidean distance, of which the vectors' own lengths are no part.
     return np.asarray((vectors @ centres.T - (centres**2).sum(axis=1) / 2).argmax(axis=1), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Compacts the tables that are served and lets go of files that no kept version needs."""
+"""Compacts the served tables and removes files that no published version needs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from datetime import timedelta
 
 import lancedb
 
-from storage.lance import MARGIN, NODES, SKILLS, TableWriter, connect, open_at, prune, size_of, table_names
+from storage.lance import MARGIN, NODES, SKILLS, TableWriter, connect, open_at, size_of
 from storage.root import Root
 from storage.served import published_versions, require_served
 from tasks.retrieve.index.build import INDEXED, Built, nodes_base
 from tasks.retrieve.index.gate import Check
+from tasks.retrieve.versions.retention import prune_tables
 
 _IDS = {SKILLS: "doc_id", NODES: "node_id"}
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Of one table: rows, files that hold them, and bytes, as served and as compacted."""
+    """The rows, data files and bytes of one table, as served and as compacted."""
 
     table: str
     rows: int
@@ -30,18 +31,14 @@ class Compacted:
 
 
 def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
-    """Merge the small files of the served tables into new versions beside them; nothing served is touched.
+    """Merge the small files of the served tables into new versions beside them; the served ones stay.
 
-    Args:
-        root: Where they lie; the caller holds its writer lock.
-
-    Returns:
-        What the compacted tables are (the served ones, not `changed`, where there was nothing to merge), and
-        of each table what came of it.
+    Return the compacted versions (the served ones, not `changed`, if there was nothing to merge), and the
+    sizes of each table.
 
     Raises:
         NotPublished: Nothing is served.
-        StorageError: What is served cannot be opened.
+        StorageError: The served version cannot be opened.
     """
     served, db = require_served(root), connect(root)
     found, changed = [], False
@@ -58,23 +55,14 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
         found.append(Compacted(name, rows[name], files, files_after, size, size_after))
         if files_after < files:
             versions[name], changed = version, True
-    built = Built(
-        skills=versions[SKILLS] or served.skills,
-        nodes=versions[NODES],
-        skills_rows=rows[SKILLS],
-        nodes_rows=rows[NODES],
-        vectors_new=0,
-        changed=changed,
-        nodes_base=versions[NODES] or nodes_base(db, served),
-    )
-    return built, found
+    skills, nodes = versions[SKILLS] or served.skills, versions[NODES]
+    base = nodes or nodes_base(db, served)
+    return Built(skills, nodes, rows[SKILLS], rows[NODES], 0, changed=changed, nodes_base=base), found
 
 
 def check_compacted(root: Root, built: Built) -> list[Check]:
-    """Check that compacted tables hold the same rows as those served, byte for byte, and index all of them.
-
-    Compaction has corrupted tables of others before (LanceDB's issue 3744), so that it is not believed.
-    """
+    """Check that compacted tables hold the same rows as the served ones, and index all of them."""
+    # Compaction has corrupted tables before (LanceDB's issue 3744), so every row is compared.
     served, db, checks = require_served(root), connect(root), []
     for name, base, version in ((SKILLS, served.skills, built.skills), (NODES, served.nodes, built.nodes)):
         if base is None or version is None or version == base:
@@ -103,21 +91,15 @@ def _row_digests(table: lancedb.table.Table) -> dict[str, bytes]:
 
 
 def clean_tables(root: Root, margin: timedelta = MARGIN) -> None:
-    """Remove the files of versions that no published version needs: what refused or killed runs left.
+    """Remove table versions that refused or killed runs left, if they are older than all published ones.
 
-    Args:
-        root: Where they lie; the caller holds its writer lock.
-        margin: How much older than all that are published a version must be to go.
+    They must be older by `margin` at least.
 
     Raises:
         NotPublished: Nothing is served.
         StorageError: A table cannot be read.
     """
-    kept, db = [*published_versions(root), require_served(root)], connect(root)
-    for name in table_names(db):
-        if name in _IDS:
-            at = {v.skills if name == SKILLS else v.nodes for v in kept}
-            prune(db, name, {version for version in at if version is not None}, [], margin)
+    prune_tables(root, [*published_versions(root), require_served(root)], [], margin)
 
 
 def table_files(root: Root) -> int:

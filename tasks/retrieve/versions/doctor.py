@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from storage.errors import StorageError
 from storage.parquet import read_columns
-from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.served import PUBLISHED, SERVED
 from storage.state import documents_table, edges_table, nodes_table, read_sources, write_source
@@ -40,9 +39,6 @@ def examine(root: Root) -> list[Defect]:
       index is removed, so that the next run builds it.
     - What cannot be rebuilt is reported. Raw snapshots stay as they are; aliases, which every run reads, are
       set aside.
-
-    Args:
-        root: Where it lies; the caller holds its writer lock.
     """
     return [*_unfinished(root), *_records(root), *_files(root), *_doubled(root), *examine_served(root)]
 
@@ -112,13 +108,12 @@ def _remove_made(root: Root, base: str, folder: str, name: str) -> None:
 
 
 def _doubled(root: Root) -> Iterator[Defect]:
-    tables: tuple[tuple[Callable[[Root], PartitionedTable], list[str]], ...] = (
-        (documents_table, ["doc_id"]),
-        (nodes_table, ["node_id"]),
-        (edges_table, ["src_id", "dst_id", "edge_type"]),
-    )
-    for table_of, key in tables:
-        table = table_of(root)
+    keys = {
+        documents_table(root): ["doc_id"],
+        nodes_table(root): ["node_id"],
+        edges_table(root): ["src_id", "dst_id", "edge_type"],
+    }
+    for table, key in keys.items():
         for file in root.files(table.folder, ".parquet"):
             rows = read_columns(root, file, key)
             if twice := rows.height - rows.n_unique():

@@ -25,8 +25,7 @@ from tasks.retrieve.routing.store import FOLDER, damaged_routing, drop_routing
 from tasks.retrieve.versions.integrity import require_intact
 
 _LAST = 2**64 - 1
-# A bucket may fail for a moment: how often a version is tried, and the seconds in between.
-_TRIES, _PAUSE = 4, 2.0
+_TRIES, _PAUSE = 4, 2.0  # a bucket may fail for a moment: reads of a version, and the seconds in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,8 @@ def examine_served(root: Root) -> Iterator[Defect]:
         SchemaMismatch: A newer version of this program wrote a table; it is not damaged.
         Unreachable: The bucket does not answer.
     """
-    versions, damaged = _published(root)
-    yield from damaged
-    yield from _manifests(root, versions)
+    yield from _published(root)
+    yield from _manifests(root, published_versions(root))
     versions = published_versions(root)
     try:
         served, why = read_served(root), None
@@ -92,7 +90,7 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
 
 
 def _number(file: str) -> int:
-    """Return the version of a manifest; Lance names it by counting down, so that the newest sorts first."""
+    """Return the version of a manifest, whose name Lance counts down so that the newest sorts first."""
     number = int(PurePosixPath(file).stem)
     return _LAST - number if number > _LAST // 2 else number
 
@@ -105,22 +103,19 @@ def _tags(root: Root) -> Iterator[Defect]:
 
 def _routing(root: Root, served: Served) -> Iterator[Defect]:
     if why := damaged_routing(root, served):
-        folder = drop_routing(root, served)
         done = "removed: each process makes it for itself until the next version is published"
-        yield Defect(why, folder, done, mended=True)
+        yield Defect(why, drop_routing(root, served), done, mended=True)
 
 
-def _published(root: Root) -> tuple[list[Served], list[Defect]]:
-    """Return the published versions, and the defects of those whose record is damaged and removed."""
-    damaged = []
+def _published(root: Root) -> Iterator[Defect]:
+    """Remove damaged records of published versions."""
     for file in root.files(PUBLISHED, ".json"):
         try:
             read_published(root, file)
         except StorageError as error:
             root.delete(file)
             done = "removed: that version can be gone back to no more"
-            damaged.append(Defect(str(error), file, done, mended=True))
-    return published_versions(root), damaged
+            yield Defect(str(error), file, done, mended=True)
 
 
 def _why_unreadable(root: Root, served: Served) -> str | None:

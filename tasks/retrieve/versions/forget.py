@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
+import polars as pl
+
+from storage.errors import StorageError, UnknownDocument
+from storage.lance import SKILLS, connect, open_at
 from storage.locks import writer_lock
+from storage.parquet import read_columns
 from storage.root import Root
 from storage.served import read_served
-from storage.tombstones import Forgotten, add_tombstones, mark_purged
-from tasks.retrieve.versions.forget_targets import find_targets
-from tasks.retrieve.versions.purge import purge
+from storage.state import aliases_table, seen_table
+from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
+from tasks.retrieve.versions.purge import parquet_files, purge
+
+_COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
+_TEXTS = pl.Schema({**dict.fromkeys(_COLUMNS, pl.String), "current": pl.Boolean})
+_SAME_TEXT = ("retired", "renamed")  # kinds of aliases whose id had the text of the document it leads to
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +45,10 @@ class ForgetReport:
 def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
     """Remove every text of `target` from all files and table versions; leave tombstones that hold no text.
 
-    Tombstones are written first: from then on no crawl or backfill brings the text back, and a call that was
-    killed is finished by calling again. Older versions of the tables are removed, and rollback to them with
-    that. Readers that hold one fail, and find the new version when they read `state/served.json` again.
-
-    Args:
-        root: Where it lies; the caller holds its writer lock.
-        target: A doc_id or an alias of one, or a repository: `owner/repo`, `host/owner/repo`, `local/name`.
-        run_id: The version served afterwards is `v-<run_id>`.
-        now: The tombstones' time.
+    A target is a doc_id or an alias of one, or a repository: `owner/repo`, `host/owner/repo`, `local/name`. A
+    call that was killed is finished by calling again. Older versions of the tables are removed, so there is
+    no rollback to them. Readers that use one fail, and find the new version `v-<run_id>` when they read
+    `state/served.json` again.
 
     Raises:
         UnknownDocument: Nothing has or had this id, or lies below it.
@@ -51,17 +57,134 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
     """
     found = find_targets(root, target, Forgotten.load(root))
     with ExitStack() as locks:
+        # Tombstones come first: from then on no crawl or backfill brings the text back.
         forgotten = add_tombstones(root, found.tombstones, now)
         for day in sorted({"/".join(file.split("/")[:2]) for file in root.files("backfill")}):
             locks.enter_context(writer_lock(Root(root.at(day))))
         removed = purge(root, forgotten, run_id=run_id)
         mark_purged(root, now)
+    served, counts = read_served(root), dict(sorted(removed.items()))
+    version = served.version if served else None
+    return ForgetReport(target, found.scope, found.doc_ids, found.copies, counts, version)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The ids that a request names, those of documents with the same text now, and the tombstones of both."""
+
+    scope: str
+    doc_ids: tuple[str, ...]
+    copies: tuple[str, ...]
+    tombstones: tuple[Tombstone, ...]
+
+
+def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
+    """Return what `target` names: an id or alias in any letter case, or a repository and all below it.
+
+    Other documents are forgotten too if they hold a text now that the target holds now. A text that only the
+    target held before is kept from coming back under any id.
+
+    Raises:
+        UnknownDocument: Nothing has or had this id, or lies below it.
+    """
+    rows = _known_texts(root)
+    aliases = aliases_table(root).read().select("doc_id", "survivor", "kind")
+    key = target.strip().strip("/").casefold()
+    before = forgotten.of(key).filter(pl.col("scope") == "document")
+    known = {*rows["doc_id"], *aliases["doc_id"], *before["doc_id"]}
+    was_repository = "repository" in forgotten.of(key)["scope"]
+    scope = "repository" if was_repository else _scope(key, known)
+    if scope == "document":
+        named = {d for d in known if d.casefold() == key}
+    else:
+        in_repository = rows.filter(pl.col("repo").str.to_lowercase() == key)["doc_id"]
+        named = {d for d in known if f"{d.casefold()}/".startswith(f"{key}/")} | set(in_repository)
+    if not named:
+        near = difflib.get_close_matches(key, dict.fromkeys(map(str.casefold, known)), n=3)
+        said = f": near {', '.join(near)}" if near else ""
+        msg = f"no document or repository has the id {target!r}{said}"
+        raise UnknownDocument(msg)
+    ids = _with_aliases(named | set(before.filter(~pl.col("copy"))["doc_id"]), aliases)
+    copies, tombstones = _tombstones(rows, ids, key)
+    if scope == "repository":
+        tombstones.append(Tombstone(key, "repository", key))
+    copies |= set(before.filter("copy")["doc_id"])
+    return Targets(scope, tuple(sorted(ids)), tuple(sorted(copies - ids)), tuple(tombstones))
+
+
+def _known_texts(root: Root) -> pl.DataFrame:
+    """Return `_TEXTS` of every text below the root; `current` tells whether its document holds it now."""
+    held = set(seen_table(root).read(columns=["doc_id", "raw_part"]).iter_rows())
+    return pl.concat([pl.DataFrame(schema=_TEXTS), *_in_files(root, held), _in_served(root)]).unique()
+
+
+def _in_files(root: Root, held: set[tuple[str, str]]) -> Iterator[pl.DataFrame]:
+    for file in parquet_files(root):
+        try:
+            frame = read_columns(root, file, _COLUMNS)
+        except StorageError:
+            continue  # the purge reads it too, and names it after it has cleaned all others
+        if "doc_id" not in frame.columns:
+            continue
+        if file.startswith("raw/"):
+            current = pl.Series([(doc_id, file) in held for doc_id in frame["doc_id"]], dtype=pl.Boolean)
+        else:
+            current = pl.repeat(file.startswith(("documents/", "state/folded/")), frame.height, eager=True)
+        frame = frame.with_columns(current=current)
+        missing = [pl.lit(None, pl.String).alias(c) for c in _COLUMNS if c not in frame.columns]
+        yield frame.with_columns(missing).select(_TEXTS.names()).cast(_TEXTS).unique()
+
+
+def _in_served(root: Root) -> pl.DataFrame:
     served = read_served(root)
-    return ForgetReport(
-        target=target,
-        scope=found.scope,
-        doc_ids=found.doc_ids,
-        copies=found.copies,
-        removed=dict(sorted(removed.items())),
-        served=served.version if served else None,
-    )
+    if served is None:
+        return pl.DataFrame(schema=_TEXTS)
+    table = open_at(connect(root), SKILLS, served.skills)
+    rows = table.search().select(["doc_id", "body_hash", "repo"]).to_arrow().to_pylist()
+    return pl.DataFrame([{**row, "raw_hash": None, "current": True} for row in rows], schema=_TEXTS)
+
+
+def _scope(key: str, known: Collection[str]) -> str:
+    """Tell an id from a repository's name by its form, or, if that may be either, by what lies below it."""
+    parts, folded = key.split("/"), {d.casefold() for d in known}
+    if parts[0] != "mcp" and len(parts) == (3 if "." in parts[0] else 2):
+        return "repository"
+    below = any(d.startswith(f"{key}/") for d in folded)
+    return "repository" if below and key not in folded else "document"
+
+
+def _with_aliases(named: set[str], aliases: pl.DataFrame) -> set[str]:
+    """Return these ids with those that they lead to, and every id that led to one of them."""
+    same = aliases.filter(pl.col("kind").is_in(_SAME_TEXT))
+    ids, size = set(named), 0
+    while len(ids) != size:
+        size, folded = len(ids), {d.casefold() for d in ids}
+        for doc_id, survivor in same.select("doc_id", "survivor").iter_rows():
+            if doc_id.casefold() in folded or survivor.casefold() in folded:
+                ids |= {doc_id, survivor}
+    return ids
+
+
+def _tombstones(rows: pl.DataFrame, ids: set[str], key: str) -> tuple[set[str], list[Tombstone]]:
+    """Return the other documents with a text that these ids hold now, and a tombstone per id and text."""
+    of_target = pl.col("doc_id").is_in(list(ids))
+    own, others = rows.filter(of_target), rows.filter(~of_target)
+    now = _hashes(own.filter("current"))
+    holding = others.filter("current", pl.any_horizontal(pl.col("raw_hash", "body_hash").is_in(list(now))))
+    copies = set(holding["doc_id"])
+    # A text that a document keeps must not be blocked: the next crawl would drop that document.
+    standing = _hashes(others.filter("current", ~pl.col("doc_id").is_in(list(copies))))
+    blocked = now | _hashes(holding) | (_hashes(own) - standing)
+    tombstones = [
+        Tombstone(doc_id, "document", key, copy=doc_id in copies) for doc_id in sorted(ids | copies)
+    ]
+    gone = pl.concat([own, holding]).select("doc_id", "raw_hash", "body_hash").unique(maintain_order=True)
+    for doc_id, raw_hash, body_hash in gone.iter_rows():
+        raw, body = (h if h in blocked else None for h in (raw_hash, body_hash))
+        if raw or body:
+            tombstones.append(Tombstone(doc_id, "document", key, doc_id in copies, raw, body))
+    return copies, tombstones
+
+
+def _hashes(rows: pl.DataFrame) -> set[str]:
+    return {*rows["raw_hash"].drop_nulls(), *rows["body_hash"].drop_nulls()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,8 +60,7 @@ def require_intact(root: Root, version: Served) -> None:
 def _read_rows(name: str, table: lancedb.table.Table, skills: lancedb.table.Table) -> None:
     rows = _checked(name, table)
     if name == SKILLS:
-        for _ in rows:
-            pass
+        deque(rows, maxlen=0)  # reads every row, and keeps none
         return
     # Skills and nodes are written apart: each node must stand in the body that is served with it.
     for node_id in misplaced(skills, rows):

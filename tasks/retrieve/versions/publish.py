@@ -31,13 +31,8 @@ def publish(
 ) -> Served:
     """Tag both tables' versions, make the routing index, replace `state/served.json`; return what is served.
 
-    Args:
-        root: Where the tables lie.
-        built: The versions that passed the gate.
-        card: The card of the encoder they were made with.
-        path: The encoder's export, relative to the root.
-        run_id: The run that publishes; the version is `v-<run_id>`.
-        now: The time of publication.
+    `built` has the versions that passed the gate. `card` and `path`, relative to the root, are those of the
+    encoder that they were made with.
     """
     served, db = candidate(root, built, card=card, path=path, run_id=run_id, now=now), connect(root)
     tag(db, SKILLS, served.version, built.skills)
@@ -49,7 +44,7 @@ def publish(
     if built.anew:
         end_anew(root)
     keep_routing(root)
-    # The vectors that parse left are in the tables now.
+    # The vectors that parse stored are in the tables now.
     root.delete(VECTORS)
     bound_vectors(root, card)
     bound_looks(root)
@@ -59,12 +54,8 @@ def publish(
 def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:
     """Serve an earlier version again; return the version served before, and the one served now.
 
-    Nothing is built or removed: going forward again is the same call with the other name. The next run that
-    changes anything publishes a new version, built on the one served then.
-
-    Args:
-        root: Where it lies; the caller holds its writer lock.
-        version: Its name; None takes the last one published before the version served.
+    Without a name it is the last one published before the served version. Nothing is built or removed, so the
+    same call with the other name goes forward again. The next run builds on the version served then.
 
     Raises:
         NotPublished: Nothing is served.
@@ -72,24 +63,20 @@ def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:
         StorageError: Its tables or its encoder cannot be opened; the served version stays served.
     """
     served, kept = require_served(root), published_versions(root)
-    target = _named(kept, version) if version else _before(kept, served)
+    if version:
+        fitting = [v for v in kept if v.version == version]
+        msg = f"no version {version} is kept; there are {', '.join(v.version for v in kept) or 'none'}"
+    else:
+        fitting = [v for v in kept if _age(v) < _age(served)]
+        msg = f"no version from before {served.version} is kept: there is nothing to go back to"
+    if not fitting:
+        raise WrongInput(msg)
+    target = fitting[0]
     open_tables(root, target)
     prepare_routing(root, target)
     write_served(root, target)
     return served, target
 
 
-def _named(kept: list[Served], version: str) -> Served:
-    for one in kept:
-        if one.version == version:
-            return one
-    msg = f"no version {version} is kept; there are {', '.join(s.version for s in kept) or 'none'}"
-    raise WrongInput(msg)
-
-
-def _before(kept: list[Served], served: Served) -> Served:
-    for one in kept:
-        if (one.order, one.published_at, one.version) < (served.order, served.published_at, served.version):
-            return one
-    msg = f"no version from before {served.version} is kept: there is nothing to go back to"
-    raise WrongInput(msg)
+def _age(served: Served) -> tuple[int, datetime, str]:
+    return served.order, served.published_at, served.version

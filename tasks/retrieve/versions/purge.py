@@ -19,14 +19,14 @@ from storage.lance import NODES, SKILLS, connect, keep_only, open_at, rewrite, t
 from storage.parquet import read_columns, rewrite_rows
 from storage.root import Root
 from storage.served import Served, keep_published, read_served, write_served
-from storage.tombstones import Forgotten
+from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import LOOKS
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
-from tasks.retrieve.versions.forget_targets import parquet_files
 from tasks.retrieve.versions.retention import drop_unused_vectors
 
+_NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")
 # Archives hold other files of a repository too, the sample is unpacked again, second looks are recomputed.
 _CACHES = ("state/crawl/archives", "state/sample", LOOKS)
@@ -36,12 +36,8 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
     """Remove what tombstones cover from files and tables; return the rows removed, by folder.
 
     If any row is covered, the tables are rewritten and every older version is removed, and rollback with it.
-    Otherwise files and tables are only read. A purge that was killed is finished by calling again.
-
-    Args:
-        root: Where it lies; the caller holds its writer lock.
-        forgotten: All tombstones of the root.
-        run_id: The tables' new version is `v-<run_id>`.
+    Otherwise files and tables are only read. A purge that was killed is finished by calling again. The new
+    version of the tables is `v-<run_id>`.
 
     Raises:
         StorageError: A file or table cannot be read; all others have been cleaned.
@@ -85,20 +81,20 @@ def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
         return forgotten.covers(_ORDINAL.sub("", value))
 
     return {
-        "doc_id": forgotten.covers,
-        "survivor": forgotten.covers,
-        "source_id": forgotten.covers,
-        "node_id": node,
-        "src_id": node,
-        "dst_id": node,
-        "repo": forgotten.covers_repository,
-        "repository": forgotten.covers_repository,
+        **dict.fromkeys(("doc_id", "survivor", "source_id"), forgotten.covers),
+        **dict.fromkeys(("node_id", "src_id", "dst_id"), node),
+        **dict.fromkeys(("repo", "repository"), forgotten.covers_repository),
         "raw_hash": lambda value: forgotten.covers("", value),
         "body_hash": lambda value: forgotten.covers("", None, value),
     }
 
 
 KEYS = (*_tests(Forgotten.none()), "url")  # the columns that name a document, in any table
+
+
+def parquet_files(root: Root) -> list[str]:
+    """Return every Parquet file below the root that may hold rows of documents, backfills included."""
+    return [file for file in root.files("", ".parquet") if not file.startswith(_NOT_OURS)]
 
 
 def _purge_files(root: Root, forgotten: Forgotten) -> tuple[Counter[str], list[str]]:
@@ -175,19 +171,19 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
     versions: dict[str, int] = {}
     removed: Counter[str] = Counter()
     gone: set[str] = set()
+    # Skills come first: one may be covered by its text alone, and its nodes are found by its id.
     for name, base in _bases(db, served).items():
         if base is None:
             db.drop_table(name)
             continue
         held = _doc_ids(db, name, base)
-        # A skill may be covered by its text alone: its nodes are found by its id, hence skills come first.
         gone |= set(held.filter(covered_rows(forgotten, held))["doc_id"])
         removed[f"lance/{name}"] = int(held["doc_id"].is_in(list(gone)).sum())
         versions[name] = _rewrite(db, name, base, gone)
         tag(db, name, label, versions[name])
     if served is not None:
         base = versions.get(NODES)
-        nodes = base if served.nodes is not None else None
+        nodes = None if served.nodes is None else base
         now = replace(
             served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base
         )

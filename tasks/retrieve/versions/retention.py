@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-import lancedb
-
 from storage.errors import StorageError
-from storage.lance import NODES, SKILLS, connect, prune, table_names
+from storage.lance import MARGIN, NODES, SKILLS, connect, prune, table_names
 from storage.root import Root
 from storage.served import Served, drop_published, published_versions, require_served
 from storage.state import documents_table, nodes_table, parsed_table
@@ -20,19 +18,15 @@ from tasks.parse.classify.cascade import LOOKS, looks_of
 from tasks.retrieve.index.rows import skill_texts
 
 log = logging.getLogger(__name__)
-# Vectors a text in the corpus, from which on the unused ones are looked for: looking reads every text.
-_MOST_PER_TEXT = 1.25
+_MOST_PER_TEXT = 1.25  # vectors per text of the corpus; only above that are unused ones looked for
+# A reader that has just read the pointer, or a batch of queries, may use a version for so long.
+_IN_USE = timedelta(hours=24)
 
 
 def bound_vectors(root: Root, card: dict[str, Any]) -> int:
-    """Drop other encoders' vectors and states, and unused ones where there are a quarter more than texts.
+    """Drop vectors and token embeddings of encoders without this card, and unused ones if there are too many.
 
-    Args:
-        root: Where they lie; the caller holds its writer lock.
-        card: The card of the encoder in use.
-
-    Returns:
-        How many vectors of this encoder were dropped.
+    Return the number of vectors of this encoder that were dropped.
     """
     vectors, states = vectors_of(root, card), kept_states(root, card)
     for other in (*vector_stores(root), *state_stores(root)):
@@ -40,6 +34,7 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
             other.delete()
     nodes = int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum())
     texts = nodes + documents_table(root).read(columns=["doc_id"]).height
+    # Which ones are in use is known only after reading every text.
     too_many = [s for s, n in ((vectors, texts), (states, nodes)) if len(s) > _MOST_PER_TEXT * n]
     used = texts_in_use(root) if too_many else set()
     dropped = {store.folder: store.keep_only(used) for store in too_many}
@@ -47,11 +42,9 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
 
 
 def bound_looks(root: Root) -> None:
-    """Drop what other context models found, and all where more is kept than the corpus has nodes.
-
-    A quarter of the nodes gets a second look, whose context is nowhere else: which looks are in use is not
-    known. What is dropped is taken again for documents that change.
-    """
+    """Drop the second looks of other context models, and all if there are more than the corpus has nodes."""
+    # Which looks are in use is not known, because their context is stored nowhere. A quarter of the nodes has
+    # one; what is dropped is computed again for documents that change.
     store = looks_of(root)
     for file in root.files(LOOKS):
         if not file.startswith(f"{store.folder}/"):
@@ -61,9 +54,9 @@ def bound_looks(root: Root) -> None:
 
 
 def drop_unused_vectors(root: Root) -> int:
-    """Drop vector and states of texts that neither node nor skill holds; return how many vectors went.
+    """Drop vectors and token embeddings of texts that no node or skill has; return the number of vectors.
 
-    Where the corpus or what is kept cannot be read, all of it goes: it is made anew when needed.
+    If the corpus or the stores cannot be read, all of them are dropped; they are computed again when needed.
     """
     try:
         used = texts_in_use(root)
@@ -88,39 +81,32 @@ def texts_in_use(root: Root) -> set[bytes]:
     return {text_hash(text) for texts in (nodes, skills) for text in texts}
 
 
-# A reader that has just read the pointer, or a batch of questions, may hold a version for so long.
-_IN_USE = timedelta(hours=24)
-
-
 def retain_versions(root: Root, keep: int, *, now: datetime) -> list[str]:
-    """Let go of all published versions but the last ones; return the names of those that went.
+    """Remove all published versions but the last `keep`, 1 or more; return the names of those removed.
 
-    What is served stays, however old; so does what was published within a day, which a reader may hold.
-
-    Args:
-        root: Where they lie; the caller holds its writer lock.
-        keep: How many stay, at least 1.
-        now: The time.
+    The served version stays, however old, and so do versions of the last 24 hours, which a reader may use.
 
     Raises:
         NotPublished: Nothing is served.
-        StorageError: A record or a table cannot be read; nothing that is kept has been touched.
+        StorageError: A record or a table cannot be read; the versions that stay are untouched.
     """
     served, versions = require_served(root), published_versions(root)
     fresh = [v for v in versions[keep:] if now - v.published_at < _IN_USE]
     kept = [*versions[:keep], *fresh, served]
     gone = [v.version for v in versions if v not in kept]
     if gone:
-        db = connect(root)
-        for name in table_names(db):
-            _prune(db, name, kept, gone)
-        # Last: a prune that was killed finds them again.
+        prune_tables(root, kept, gone)
+        # Last, so that a call after a kill finds them again.
         for version in gone:
             drop_published(root, version)
     return gone
 
 
-def _prune(db: lancedb.DBConnection, name: str, kept: Iterable[Served], gone: list[str]) -> None:
-    if name in (SKILLS, NODES):
-        at = {v.skills if name == SKILLS else v.nodes for v in kept}
-        prune(db, name, {version for version in at if version is not None}, gone)
+def prune_tables(
+    root: Root, kept: Collection[Served], gone: Collection[str], margin: timedelta = MARGIN
+) -> None:
+    """Remove the table versions that no kept version needs, and the tags of those that are gone."""
+    db = connect(root)
+    for name in sorted({SKILLS, NODES} & set(table_names(db))):
+        at = (version.skills if name == SKILLS else version.nodes for version in kept)
+        prune(db, name, {version for version in at if version is not None}, gone, margin)

@@ -39,6 +39,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 SPEC = "dir:market"
 _KNOWN: dict[str, tuple[Vectors, bytes]] = {}
 _PUBLISHED: dict[Hashable, tuple[Path, Built, list[str]]] = {}
+_SEEN: Counter[Hashable] = Counter()
 _MODELS = shutil.ignore_patterns("models")
 _FIRST_NIGHT = datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
 
@@ -94,6 +95,8 @@ class SkillRoot:
     def __init__(self, market: Path, root: Path | str, export: Path) -> None:
         self.market, self.root, self.night = market, Root(root), 0
         self.policy = SERVE_POLICY
+        self._nights: tuple[Hashable, ...] = ()  # of this root, as far as all were published here
+        self._left: list[tuple[str, int, int]] = []  # its files after the last of them
         self.source: type[DirectorySource] = MarketSource
         models = self.root.folder / "models"
         models.mkdir(parents=True)
@@ -165,30 +168,41 @@ class SkillRoot:
     def publish(self, *, nodes: bool = True) -> Built:
         """Run a whole night, publish where anything changed, return what was built.
 
-        The first night of a root is copied from an earlier root that held the same skills.
+        A root to which nothing was done but this is copied from an earlier one with the same nights.
         """
         usual = type(self.encoder) is CountingEncoder and self.source is MarketSource
-        local = self.root.uri == str(self.root.folder)
-        if not (usual and local) or self.root.files("raw"):
+        untouched = self._files() == self._left if self._nights else not self.root.files("raw")
+        if not (usual and untouched and self.root.uri == str(self.root.folder)):
             return self._publish(nodes)
-        skills = sorted(
-            (f.relative_to(self.market).as_posix(), f.read_bytes())
-            for f in self.market.rglob("*")
-            if f.is_file()
-        )
-        key = (nodes, self.policy, self.model, tuple(skills))
-        if key not in _PUBLISHED:
+        files = sorted(f for f in self.market.rglob("*") if f.is_file())
+        skills = tuple((f.relative_to(self.market).as_posix(), f.read_bytes()) for f in files)
+        self._nights = key = (*self._nights, (nodes, self.policy, self.model, skills))
+        if key in _PUBLISHED:
+            built = self._copy(*_PUBLISHED[key])
+        else:
             before = len(self.encoder.encoded)
             built = self._publish(nodes)
-            kept = Path(tempfile.mkdtemp(prefix="skillery-published-"))
-            shutil.copytree(self.root.folder, kept, ignore=_MODELS, dirs_exist_ok=True)
-            _PUBLISHED[key] = (kept, built, self.encoder.encoded[before:])
-            return built
-        kept, built, encoded = _PUBLISHED[key]
+            _SEEN[key] += 1
+            if len(key) == 1 or _SEEN[key] == 2:  # most later nights are those of one test alone
+                kept = Path(tempfile.mkdtemp(prefix="skillery-published-"))
+                shutil.copytree(self.root.folder, kept, ignore=_MODELS, dirs_exist_ok=True)
+                _PUBLISHED[key] = (kept, built, self.encoder.encoded[before:])
+        self._left = self._files()
+        return built
+
+    def _copy(self, kept: Path, built: Built, encoded: list[str]) -> Built:
+        for child in self.root.folder.iterdir():
+            if child.name != "models":
+                shutil.rmtree(child) if child.is_dir() else child.unlink()
         shutil.copytree(kept, self.root.folder, dirs_exist_ok=True)
         self.encoder.encoded.extend(encoded)
         self.night += 1
         return built
+
+    def _files(self) -> list[tuple[str, int, int]]:
+        files = (f for f in self.root.folder.rglob("*") if f.is_file() and not f.is_symlink())
+        stats = ((str(f), f.stat()) for f in files)
+        return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
     def _publish(self, nodes: bool) -> Built:
         self.crawl()

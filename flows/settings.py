@@ -34,6 +34,7 @@ class Settings(BaseSettings):
         description="Numbers the encoder computes with: int8 is faster and its vectors are coarser.",
     )
     query_threads: int = Field(1, ge=1, description="Threads that encode one query.")
+    sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."

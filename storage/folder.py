@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -97,11 +98,24 @@ def put_file(path: Path, data: bytes) -> None:
     beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(data)
+        with beside.open("wb") as file:
+            file.write(data)
+            _sync(file.fileno())
         beside.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            _sync(folder)
+        finally:
+            os.close(folder)
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def _sync(descriptor: int) -> None:
+    """Wait until the disk holds a file, or the names in a folder, unless `SKILLERY_SYNC_FILES` is false."""
+    if os.environ.get("SKILLERY_SYNC_FILES", "true").lower() not in {"false", "0", "no", "off"}:
+        os.fsync(descriptor)
 
 
 def delete_path(path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, TypeAlias, get_args
 
 from storage.errors import NotPublished, StorageError
-from storage.lance import connect, table_names, tagged, untag, versions_of
+from storage.lance import SKILLS, connect, table_names, tag, tagged, untag, versions_of
 from storage.root import Root
 
 _UNDER_WAY = "state/anew.json"
@@ -30,6 +30,30 @@ def is_anew(root: Root) -> bool:
 def end_anew(root: Root) -> None:
     """Note that a version made of nothing that was served before is served."""
     root.delete(_UNDER_WAY)
+
+
+def mend_tags(root: Root) -> list[tuple[str, str]]:
+    """Tag again the published versions whose tags are missing, damaged or on another version; return them.
+
+    The caller holds the root's writer lock.
+    """
+    served, db, mended = read_served(root), connect(root), []
+    kept = {v.version: v for v in [*published_versions(root), *([served] if served else [])]}
+    for name in table_names(db):
+        try:
+            tags = tagged(db, name)
+        except (RuntimeError, OSError, ValueError):
+            # Lance reads all tags or none, so that it names no damaged one: all are made again.
+            for file in root.files(f"lance/{name}.lance/_refs/tags", ".json"):
+                root.delete(file)
+            tags = {}
+        there = versions_of(db, name)
+        for label, version in kept.items():
+            wanted = version.skills if name == SKILLS else version.nodes_base or version.nodes
+            if wanted in there and tags.get(label) != wanted:
+                tag(db, name, label, wanted)
+                mended.append((name, label))
+    return mended
 
 
 def drop_stray_tags(root: Root) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from storage.errors import StorageError
 from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable, partition_of
 from storage.root import Root
@@ -87,8 +88,11 @@ def append_dropped(root: Root, run_id: str, rows: pl.DataFrame) -> None:
 
 def read_sources(root: Root) -> dict[str, dict[str, Any]]:
     """Return what is remembered of each source, by spec."""
-    record = root.read_json("state/sources.json") or {}
-    return dict(record.get("sources", {}))
+    sources = (root.read_json("state/sources.json") or {}).get("sources", {})
+    if not isinstance(sources, dict) or not all(isinstance(record, dict) for record in sources.values()):
+        msg = f"{root.at('state/sources.json')} is damaged: `skillery doctor --root {root.uri}` removes it"
+        raise StorageError(msg)
+    return dict(sources)
 
 
 def write_source(root: Root, spec: str, record: dict[str, Any]) -> None:
@@ -101,8 +105,14 @@ def read_runs(root: Root, last: int = 10) -> list[dict[str, Any]]:
     files = sorted(root.files("state/runs", ".json"), reverse=True)
     timed = [f for f in files if _BY_TIME.search(f)][:last]
     records = root.each(root.read_json, [*timed, *(f for f in files if not _BY_TIME.search(f))])
-    known = [record for record in records if record is not None]
+    known = [record for record in records if record is not None and is_run(record)]
     return sorted(known, key=lambda r: (r.get("started_at") or "", r["run_id"]), reverse=True)[:last]
+
+
+def is_run(record: dict[str, Any]) -> bool:
+    """Tell whether a JSON object has what readers of a run's record read."""
+    kinds = {"run_id": str, "state": str, "specs": list, "sources": list}
+    return all(isinstance(record.get(key), kind) for key, kind in kinds.items())
 
 
 def read_run(root: Root, run_id: str) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -16,6 +17,8 @@ from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, Export, SkillRoot
 from tests.support.s3_server import BUCKET, s3_server
 
+# No test is about a machine that loses its power, and waiting for the disk takes a fifth of their time.
+os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
 _EXPORT = """
 import sys
 from pathlib import Path

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from flows.run_record import new_run_id
+from flows.settings import load_settings
 from storage.errors import StorageError
 from storage.locks import writer_lock
 from storage.root import Root
@@ -73,8 +74,9 @@ def examine_root(root: Root) -> dict[str, Any]:
 
     Another run that writes to the root raises `Locked`: its unfinished work must not be repaired.
     """
+    policy = LicencePolicy(**load_settings().licence_policies()["serve"])
     with writer_lock(root):
-        findings = examine(root)
+        findings = examine(root, policy)
         served = _served(root)
     return {
         "findings": [asdict(finding) for finding in findings],

@@ -21,7 +21,7 @@ from storage.lance import (
 )
 from storage.partitions import partition_of
 from storage.root import Root
-from storage.served import Served, begin_anew, drop_stray_tags, is_anew, read_served
+from storage.served import Served, begin_anew, drop_stray_tags, is_anew, mend_tags, read_served
 from storage.state import documents_table, parsed_table, refined_table
 from storage.vectors import FOLDER as VECTORS
 from storage.vectors import STATES
@@ -77,6 +77,7 @@ def build(
         corpus: The root of the documents, if it is not `root`.
     """
     model, db, source = model_identity(encoder.card), connect(root), corpus or root
+    mend_tags(root)
     drop_stray_tags(root)
     if anew:
         begin_anew(root)

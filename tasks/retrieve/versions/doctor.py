@@ -8,9 +8,11 @@ from pathlib import PurePosixPath
 from storage.errors import StorageError
 from storage.parquet import read_columns
 from storage.root import Root
-from storage.served import PUBLISHED, SERVED
-from storage.state import documents_table, edges_table, nodes_table, read_sources, write_source
+from storage.served import LICENCES, PUBLISHED, SERVED, read_served, require_licences
+from storage.state import documents_table, edges_table, is_run, nodes_table, read_sources, write_source
 from tasks.crawl.backfill import recover_seen
+from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
+from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.doctor_served import Defect, examine_served
 
 # A partition of these is rebuilt by the next run, once the record is removed that says it is done.
@@ -28,7 +30,7 @@ _IN_THE_WAY = ("state/aliases/", "reports/")
 _NOT_OURS = ("models/", "lance/", "prefect/")
 
 
-def examine(root: Root) -> list[Defect]:
+def examine(root: Root, policy: LicencePolicy = SERVE_POLICY) -> list[Defect]:
     """Read every file and what is served, mend what can be mended, and return the defects found, in order.
 
     - Files of unfinished writes are removed.
@@ -40,7 +42,8 @@ def examine(root: Root) -> list[Defect]:
     - What cannot be rebuilt is reported. Raw snapshots stay as they are; aliases, which every run reads, are
       set aside.
     """
-    return [*_unfinished(root), *_records(root), *_files(root), *_doubled(root), *examine_served(root)]
+    found = [*_unfinished(root), *_records(root), *_files(root), *_doubled(root), *examine_served(root)]
+    return [*found, *_licences(root, policy)]
 
 
 def _unfinished(root: Root) -> Iterator[Defect]:
@@ -52,13 +55,33 @@ def _unfinished(root: Root) -> Iterator[Defect]:
 def _records(root: Root) -> Iterator[Defect]:
     """Remove damaged JSON files of the state; `examine_served` reads those of published versions."""
     for file in root.files("state", ".json"):
-        if file == SERVED or file.startswith(f"{PUBLISHED}/"):
+        if file in (SERVED, LICENCES) or file.startswith(f"{PUBLISHED}/"):
             continue
         try:
-            root.read_json(file)
+            record = root.read_json(file)
+            if file == "state/sources.json":
+                read_sources(root)
+            shaped = not file.startswith("state/runs/") or is_run(record or {})
+            why = "" if shaped else f"{root.at(file)} is no record of a run"
         except (StorageError, UnicodeDecodeError) as error:
+            why = str(error)
+        if why:
             root.delete(file)
-            yield Defect(str(error), file, "removed: the next run notes it anew", mended=True)
+            yield Defect(why, file, "removed: the next run notes it anew", mended=True)
+
+
+def _licences(root: Root, policy: LicencePolicy) -> Iterator[Defect]:
+    """Work out the classes of licences again, without which nothing that is served may be shown."""
+    try:
+        served = read_served(root)
+        if served is None:
+            return
+        require_licences(root)
+    except (StorageError, UnicodeDecodeError) as error:
+        root.delete(LICENCES)
+        if served := read_served(root):
+            classify_licences(root, served.skills, policy)
+            yield Defect(str(error), LICENCES, "worked out again, by the settings of now", mended=True)
 
 
 def _files(root: Root) -> Iterator[Defect]:

@@ -16,6 +16,7 @@ from storage.served import (
     Served,
     drop_published,
     drop_stray_tags,
+    mend_tags,
     published_versions,
     read_published,
     read_served,
@@ -96,6 +97,9 @@ def _number(file: str) -> int:
 
 
 def _tags(root: Root) -> Iterator[Defect]:
+    for name, label in mend_tags(root):
+        found = f"the tag of {label} was missing, damaged or on another version"
+        yield Defect(found, f"lance/{name}.lance", "it was made again", mended=True)
     for name, label in drop_stray_tags(root):
         found = f"version {label} is tagged, and was never published or is gone"
         yield Defect(found, f"lance/{name}.lance", "its tag was taken off", mended=True)

@@ -17,6 +17,7 @@ from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import Served
 from tasks.models.token_states import require_packed
+from tasks.refine.document import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
 
@@ -84,9 +85,12 @@ def _checked(name: str, table: lancedb.table.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _require_bodies(skills: pa.RecordBatch) -> None:
-    columns = (skills.column(c).to_pylist() for c in ("doc_id", "text", "body_start", "body_hash"))
-    for doc_id, text, start, body_hash in zip(*columns, strict=True):
-        if hashlib.sha256(text[start:].encode("utf-8", "surrogatepass")).hexdigest() != body_hash:
+    names = ("doc_id", "name", "description", "text", "body_start", "body_hash", "content_hash")
+    columns = (skills.column(name).to_pylist() for name in names)
+    for doc_id, name, description, text, start, body_hash, content in zip(*columns, strict=True):
+        body = text[start:]
+        held = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+        if held != body_hash or content_hash(name, description, body) != content:
             msg = f"the text of {doc_id} is not what its hash says"
             raise ValueError(msg)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +12,12 @@ from storage.errors import StorageError
 from storage.parquet import write_frame
 from storage.partitions import partition_of
 from storage.schemas import NODES as NODE_COLUMNS
-from storage.state import documents_table, edges_table, nodes_table, seen_table
+from storage.state import documents_table, edges_table, nodes_table, read_runs, seen_table
 from tasks.parse.classify.cascade import KeptLook
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.doctor_served import Defect
-from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.hand_written import SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -224,3 +225,59 @@ def test_damage_is_damage_to_the_readers_too(root: SkillRoot) -> None:
 
     with pytest.raises(StorageError, match="cannot be read as Parquet"):
         documents_table(root.root).of(BEES)
+
+
+TAGS = "lance/{}.lance/_refs/tags"
+
+
+@pytest.mark.parametrize("table", ["skills", "nodes"])
+@pytest.mark.parametrize(
+    "torn", [b"", b"{", b'{"version": "x"}', b'{"branch":null,"version":1,"manifestSize":9}']
+)
+def test_a_torn_tag_is_made_again_by_the_doctor_and_by_the_next_night(
+    root: SkillRoot, table: str, torn: bytes
+) -> None:
+    tags = {
+        file.name: json.loads(file.read_text())["version"]
+        for file in path(root, TAGS.format(table)).iterdir()
+    }
+    label = f"{root.served().version}.json"
+    path(root, f"{TAGS.format(table)}/{label}").write_bytes(torn)
+
+    found = examine(root.root)
+
+    assert [defect.where for defect in found if defect.mended] == [defect.where for defect in found]
+    assert {defect.where for defect in found} == {f"lance/{table}.lance"}
+    assert {
+        file.name: json.loads(file.read_text())["version"]
+        for file in path(root, TAGS.format(table)).iterdir()
+    } == tags
+    path(root, f"{TAGS.format(table)}/{label}").write_bytes(torn)
+    root.write("bike", skill("bike", "Mends bicycles", "Patch the tube."))
+    assert root.publish().changed
+    assert examine(root.root) == []
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{}", b"[]", b'{"classes": 3}'])
+def test_classes_of_licences_that_are_gone_or_damaged_are_worked_out_again(
+    root: SkillRoot, data: bytes | None
+) -> None:
+    file = path(root, "state/licences.json")
+    before = file.read_text()
+    file.unlink() if data is None else file.write_bytes(data)
+
+    found = only(examine(root.root))
+
+    assert (found.where, found.mended) == ("state/licences.json", True)
+    assert file.read_text() == before
+    assert root.ask().search("bees")["results"]
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"run_id": 3}', b'{"run_id": "x", "sources": {}}'])
+def test_a_record_of_a_run_of_another_shape_is_left_out_and_removed(root: SkillRoot, data: bytes) -> None:
+    path(root, "state/runs").mkdir(exist_ok=True)
+    path(root, "state/runs/20250301T000000-abcdef.json").write_bytes(data)
+
+    assert read_runs(root.root) == []
+    assert only(examine(root.root)).where == "state/runs/20250301T000000-abcdef.json"
+    assert examine(root.root) == []

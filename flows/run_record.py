@@ -15,6 +15,7 @@ from storage.errors import GateRefused, NothingReadable, StorageError, WrongInpu
 from storage.root import Root
 from storage.served import read_served
 from storage.state import corpus_counts, write_run
+from tasks.retrieve.versions.doctor import mend_missing
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -44,8 +45,9 @@ class RunRecord:
 
     `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count what the root holds now;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
-    that cost, and is null without one. `published` says whether `served` names this run's version. `seconds`
-    holds the duration of each stage.
+    that cost, and is null without one. `mended` names the files that were missing when the run began, and
+    what was done about each. `published` says whether `served` names this run's version. `seconds` holds the
+    duration of each stage.
     """
 
     run_id: str
@@ -56,6 +58,7 @@ class RunRecord:
     message: str | None = None
     published: bool = False
     served: str | None = None
+    mended: list[str] = field(default_factory=list)
     sources: list[dict[str, Any]] = field(default_factory=list)
     documents: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -85,6 +88,7 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
     """Write a run's record with its state below the root, also if the run fails or is interrupted."""
     record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
     try:
+        record.mended = [f"{defect.found}: {defect.done}" for defect in mend_missing(root)]
         yield record
     except BaseException as error:
         record.state = "refused" if isinstance(error, GateRefused) else "failed"

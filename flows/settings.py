@@ -34,6 +34,9 @@ class Settings(BaseSettings):
         description="Numbers the encoder computes with: int8 is faster and its vectors are coarser.",
     )
     query_threads: int = Field(1, ge=1, description="Threads that encode one query.")
+    page_seconds: float = Field(
+        5, gt=0, description="Seconds that `page` may encode a document; then it goes by words alone."
+    )
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
     max_control_share: float = Field(

@@ -67,6 +67,10 @@ class ModelMismatch(TerminalError):
     """The index was built with another encoder than the one configured."""
 
 
+class EncodingTooLong(TransientError):
+    """Texts could not be encoded in the time that a query may take."""
+
+
 class Locked(TransientError):
     """Another process holds the root's writer lock."""
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.errors import SchemaMismatch, StorageError
+from storage.manifest import renew_entry
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
@@ -61,8 +62,8 @@ def _entry(data: bytes | bytearray) -> re.Match[bytes] | None:
 _OLDEST = pl.CompatLevel.oldest()
 
 
-def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schema) -> None:
-    """Write `frame` to a Parquet file in one step.
+def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schema) -> bytes:
+    """Write `frame` to a Parquet file in one step, and return the file's bytes.
 
     Raises:
         SchemaMismatch: The frame's columns or types are not `schema`'s.
@@ -72,7 +73,9 @@ def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schem
         {"schema_version": str(SCHEMA_VERSION)}
     )
     # Arrow rather than Polars writes and reads: flipped bits in a page, unchecked, abort Polars' process.
-    root.write(relative, sealed_parquet(table))
+    data = sealed_parquet(table)
+    root.write(relative, data)
+    return data
 
 
 def read_frame(
@@ -155,7 +158,9 @@ def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Tabl
     with _open(root, relative) as file:
         table = _read(root, relative, file, None)
     changed = change(table).cast(table.schema)
-    root.write(relative, sealed_parquet(changed))
+    data = sealed_parquet(changed)
+    root.write(relative, data)
+    renew_entry(root, relative, changed.num_rows, data)
 
 
 def _open(root: Root, relative: str) -> pq.ParquetFile:

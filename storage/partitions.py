@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import polars as pl
 
+from storage.errors import StorageError
+from storage.manifest import Manifest
 from storage.parquet import check_schema, read_frame, write_frame
 from storage.root import Root
 
@@ -27,12 +29,21 @@ class PartitionedTable:
         schema: Its columns.
         key: The column that names the document; `node_key` columns hold `doc_id#ordinal`.
         node_key: Whether `key` holds node ids.
+        listed: Whether a manifest lists the files, so that a lost one is not taken for an empty one.
     """
 
     def __init__(
-        self, root: Root, folder: str, schema: pl.Schema, *, key: str = "doc_id", node_key: bool = False
+        self,
+        root: Root,
+        folder: str,
+        schema: pl.Schema,
+        *,
+        key: str = "doc_id",
+        node_key: bool = False,
+        listed: bool = False,
     ) -> None:
         self.root, self.folder, self.schema = root, folder, schema
+        self.manifest = Manifest(root, folder) if listed else None
         column = pl.col(key)
         self._document = column.str.replace(r"#\d+$", "") if node_key else column
 
@@ -43,14 +54,24 @@ class PartitionedTable:
     def read(
         self, partitions: Iterable[int] | None = None, columns: Sequence[str] | None = None
     ) -> pl.DataFrame:
-        """Return the rows of the partitions named (None: all), in partition order."""
+        """Return the rows of the partitions named (None: all), in partition order.
+
+        Raises:
+            StorageError: A file is damaged, or it is missing although the manifest lists it.
+        """
         if partitions is None:
             present = set(self.root.files(self.folder, ".parquet"))
             files = [f for p in range(PARTITIONS) if (f := self.file(p)) in present]
+            lost = self.manifest.missing() if self.manifest else []
         else:
             wanted = [self.file(p) for p in sorted(set(partitions))]
             there = self.root.each(self.root.exists, wanted)
             files = [file for file, is_there in zip(wanted, there, strict=True) if is_there]
+            absent = [file for file, is_there in zip(wanted, there, strict=True) if not is_there]
+            lost = [file for file in absent if self.manifest and self.manifest.is_missing(file)]
+        if lost:
+            msg = f"{self.root.at(lost[0])} is missing: run `skillery doctor --root {self.root.uri}`"
+            raise StorageError(msg)
         frames = self.root.each(lambda file: read_frame(self.root, file, self.schema, columns), files)
         names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
         return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *frames])
@@ -92,4 +113,10 @@ class PartitionedTable:
         kept = old.filter(~self._document.is_in(doc_ids.implode()))
         if kept.height == old.height and new.is_empty():
             return
-        write_frame(self.root, self.file(partition), pl.concat([kept, new]), self.schema)
+        self.put(partition, pl.concat([kept, new]))
+
+    def put(self, partition: int, rows: pl.DataFrame) -> None:
+        """Write a partition's rows in place of those that it has, and list the file in the manifest."""
+        data = write_frame(self.root, self.file(partition), rows, self.schema)
+        if self.manifest is not None:
+            self.manifest.note(self.file(partition), rows.height, data)

@@ -38,42 +38,42 @@ _BY_TIME = re.compile(r"/\d{8}T\d{6}-[0-9a-f]{6}\.json$")
 
 def seen_table(root: Root) -> PartitionedTable:
     """Return the table of documents seen, by source."""
-    return PartitionedTable(root, "state/seen", SEEN)
+    return PartitionedTable(root, "state/seen", SEEN, listed=True)
 
 
 def refined_table(root: Root) -> PartitionedTable:
     """Return the table of refine's verdicts."""
-    return PartitionedTable(root, "state/refined", REFINED)
+    return PartitionedTable(root, "state/refined", REFINED, listed=True)
 
 
 def documents_table(root: Root) -> PartitionedTable:
     """Return the corpus: one row a document that survived."""
-    return PartitionedTable(root, "documents", DOCUMENTS)
+    return PartitionedTable(root, "documents", DOCUMENTS, listed=True)
 
 
 def folded_table(root: Root) -> PartitionedTable:
     """Return the documents that are copies of another: they come back when their survivor goes."""
-    return PartitionedTable(root, "state/folded", DOCUMENTS)
+    return PartitionedTable(root, "state/folded", DOCUMENTS, listed=True)
 
 
 def parsed_table(root: Root) -> PartitionedTable:
     """Return the table of what has been parsed, by digest."""
-    return PartitionedTable(root, "state/parsed", PARSED)
+    return PartitionedTable(root, "state/parsed", PARSED, listed=True)
 
 
 def nodes_table(root: Root) -> PartitionedTable:
     """Return the nodes of the corpus."""
-    return PartitionedTable(root, "nodes", NODES)
+    return PartitionedTable(root, "nodes", NODES, listed=True)
 
 
 def edges_table(root: Root) -> PartitionedTable:
     """Return the edges of the corpus."""
-    return PartitionedTable(root, "edges", EDGES, key="src_id", node_key=True)
+    return PartitionedTable(root, "edges", EDGES, key="src_id", node_key=True, listed=True)
 
 
 def aliases_table(root: Root) -> PartitionedTable:
     """Return folded, renamed and retired ids with the document that stands for them."""
-    return PartitionedTable(root, "state/aliases", ALIASES)
+    return PartitionedTable(root, "state/aliases", ALIASES, listed=True)
 
 
 def append_dropped(root: Root, run_id: str, rows: pl.DataFrame) -> None:

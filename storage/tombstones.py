@@ -91,7 +91,7 @@ class Forgotten:
 
 def forgotten_table(root: Root) -> PartitionedTable:
     """Return the table of tombstones."""
-    return PartitionedTable(root, FOLDER, FORGOTTEN, key="key")
+    return PartitionedTable(root, FOLDER, FORGOTTEN, key="key", listed=True)
 
 
 def add_tombstones(root: Root, tombstones: Collection[Tombstone], now: datetime) -> Forgotten:

@@ -16,6 +16,8 @@ def print_run(record: dict[str, Any]) -> None:
     """Print what a run did."""
     if record["sources"]:
         _sources(f"run {record['run_id']}: {record['state']}", record["sources"])
+    for mended in record["mended"]:
+        _say(f"found at the start: {mended}", style="red")
     _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
     _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
     if record["llm"]:
@@ -150,6 +152,8 @@ def print_page(answer: dict[str, Any]) -> None:
     share = answer["tokens"] / max(answer["document_tokens"], 1)
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
     how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
+    if answer.get("by_words"):
+        how += ", by words alone: to encode this document took too long"
     _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
     origin = answer["url"] or answer["source"]
     licence = answer["licence"] or "unknown"

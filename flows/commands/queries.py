@@ -31,7 +31,10 @@ _KINDS = ("skill", "mcp-server")
 
 def open_index(root: Root, settings: Settings) -> ServedIndex:
     """Return the index that the root serves; it is opened by the first query."""
-    return ServedIndex(root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads)
+    return ServedIndex(
+        root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads,
+        page_seconds=settings.page_seconds,
+    )  # fmt: skip
 
 
 def _local() -> Classifier:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from storage.errors import WrongInput
-from storage.parquet import read_frame, write_frame
+from storage.parquet import read_frame
 from storage.partitions import partition_of
 from storage.root import Root
 from storage.schemas import DROPPED, RAW_DOCUMENTS
@@ -92,7 +92,7 @@ def recover_seen(root: Root, file: str) -> int:
         held = refined.read([partition], _KEY).with_columns(held=True)
         rows = rows.join(held, on=_KEY, how="left", maintain_order="left")
         rows = rows.with_columns(retired_at=pl.when("held").then(None).otherwise("last_seen_at")).drop("held")
-    write_frame(root, table.file(partition), rows, SEEN)
+    table.put(partition, rows)
     return rows.height
 
 

@@ -18,7 +18,7 @@ import onnxruntime
 from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer as FastTokenizer
 
-from storage.errors import ModelMismatch
+from storage.errors import EncodingTooLong, ModelMismatch
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
 
@@ -66,10 +66,11 @@ class OnnxEncoder:
     Args:
         folder: An export as `tasks.models.onnx_export` writes it, else `ModelMismatch`.
         threads: Batches encoded at a time, each on its own thread; None means as many as cores.
+        seconds: The longest that one call may encode, else `EncodingTooLong`; None means no limit.
     """
 
-    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
-        self.card = card_of(folder)
+    def __init__(self, folder: Path, *, threads: int | None = None, seconds: float | None = None) -> None:
+        self.card, self.seconds = card_of(folder), seconds
         self._folder, self._threads = folder, threads or os.cpu_count() or 1
 
     # Tokenizer and session are loaded when first used: a night with nothing new needs neither.
@@ -112,13 +113,17 @@ class OnnxEncoder:
         windows = list(self._windows(texts))
         numbered = sorted(((n, ids) for n, (_, ids) in enumerate(windows)), key=lambda w: len(w[1]))
         packed = [b""] * len(windows)
-        done, reported = 0, time.monotonic()
+        done, started = 0, time.monotonic()
+        reported = started
         # The longest first, so that at the end no thread waits long for another.
         for batch, (vectors, states) in self._read(list(token_batches(numbered))[::-1], read):
             np.add.at(sums, [windows[n][0] for n, _ in batch], vectors)
             for (n, _), of_window in zip(batch, states, strict=True):
                 packed[n] = of_window
             done += len(batch)
+            if self.seconds is not None and time.monotonic() - started > self.seconds and done < len(windows):
+                msg = f"{done} of {len(windows)} windows were encoded in {self.seconds:g} seconds"
+                raise EncodingTooLong(msg)
             if time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
                 reported = time.monotonic()
                 log.info("encoded %d of %d windows", done, len(windows))
@@ -158,7 +163,10 @@ class OnnxEncoder:
         _ = self._session, self._special_tokens  # made once, before threads ask for them
         # Nor are there cores left for the linear algebra to take several for a product.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self._threads) as pool:
-            yield from zip(batches, pool.map(infer, windows), strict=True)
+            try:
+                yield from zip(batches, pool.map(infer, windows), strict=True)
+            finally:  # batches that nobody waits for any more
+                pool.shutdown(cancel_futures=True)
 
     def _pooled(self, states: Vectors, mask: npt.NDArray[np.int64]) -> _Found:
         return unit(_pool(states, mask, self.card["pooling"])), [b""] * len(states)

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 import lancedb
 
-from storage.errors import ModelMismatch, StorageError, UnknownDocument, Withheld, WrongInput
+from storage.errors import EncodingTooLong, ModelMismatch, StorageError, UnknownDocument, Withheld, WrongInput
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import Licences, Served, require_licences, require_served
 from storage.state import aliases_table, read_sources
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_document
 from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
@@ -25,6 +26,7 @@ from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
+from tasks.retrieve.paging.word_vectors import WordVectors
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters
 
@@ -44,15 +46,17 @@ class ServedIndex:
         encoder: The encoder's name in the settings; another one in the index is refused.
         classifier: Types the nodes of documents whose nodes are not indexed.
         threads: Threads of one query encoding.
+        page_seconds: The longest that the nodes of a document without vectors are encoded for a page; then it
+            is read by its words alone. None means no limit.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
     """
 
     def __init__(
         self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int = 1,
-        pinned: Served | None = None,
+        page_seconds: float | None = None, pinned: Served | None = None,
     ) -> None:  # fmt: skip
         self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
-        self._pinned = pinned
+        self._pinned, self._page_seconds = pinned, page_seconds
         self._last: OpenVersion | None = None
         self._opening = threading.Lock()
 
@@ -95,7 +99,8 @@ class ServedIndex:
     ) -> dict[str, Any]:
         """Return the parts of a document that a query needs, as the command prints them.
 
-        With a reranker, `reranked` tells whether it answered.
+        With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if encoding the
+        document would take longer than `page_seconds`, so that it was read by its words alone.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -108,15 +113,28 @@ class ServedIndex:
         _require_text("query", query)
         _require_text("id", doc_id)
         now, (document, row, alias_of) = self._read(lambda now: self._found(now, doc_id))
-        document = self._readied(now, document) if method == DEFAULT_METHOD else self._joined(document, row)
-        found = page(
-            document, query, encoder=now.encoder, tokenizer=now.encoder, method=method, budget=budget,
-            reranker=reranker,
-        )  # fmt: skip
+
+        def paged(document: PagedDocument) -> Page:
+            encoder: Encoder = WordVectors() if document.by_words else now.encoder
+            if method == DEFAULT_METHOD:
+                document = self._readied(now, document, encoder)
+            else:
+                document = self._joined(document, row)
+            return page(
+                document, query, encoder=encoder, tokenizer=now.encoder, method=method, budget=budget,
+                reranker=reranker,
+            )  # fmt: skip
+
+        try:
+            found = paged(document)
+        except EncodingTooLong:
+            document = replace(document, by_words=True)
+            found = paged(document)
         named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
         provenance = _provenance(row, self._failed_sources()) | {"index_version": now.served.version}
         return {
-            **named, "query": query, **_printed(found), "took_ms": _since(started), **provenance,
+            **named, "query": query, **_printed(found), **({"by_words": True} if document.by_words else {}),
+            "took_ms": _since(started), **provenance,
         }  # fmt: skip
 
     def document(self, doc_id: str) -> PagedDocument:
@@ -180,7 +198,7 @@ class ServedIndex:
         db = connect(self._root)
         encoder = None if last is None else last.encoder
         if encoder is None or encoder.card["revision"] != served.model["revision"]:
-            encoder = OnnxEncoder(self._local(served), threads=self._threads)
+            encoder = OnnxEncoder(self._local(served), threads=self._threads, seconds=self._page_seconds)
         if encoder.card["revision"] != served.model["revision"]:
             msg = (
                 f"{self._local(served)} holds revision {encoder.card['revision'][:12]} of {self._name}, "
@@ -231,10 +249,10 @@ class ServedIndex:
         row, alias_of = self._shown(now, doc_id)
         return self._document(now, row), row, alias_of
 
-    def _readied(self, now: OpenVersion, document: PagedDocument) -> PagedDocument:
+    def _readied(self, now: OpenVersion, document: PagedDocument, encoder: Encoder) -> PagedDocument:
         """Return a document ready for the default method, kept for the next request."""
         if document.nodes and document.ready is None:
-            ready = ready_for(document, encoder=now.encoder, tokenizer=now.encoder)
+            ready = ready_for(document, encoder=encoder, tokenizer=now.encoder)
             document = replace(document, ready=ready)
             now.keep(document)
         return document

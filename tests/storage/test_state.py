@@ -34,19 +34,22 @@ def test_sources_are_remembered_each_for_itself(tmp_path: Path) -> None:
     assert read_sources(root) == {"dir:a": {"state": "complete"}, "dir:b": {"state": "complete"}}
 
 
+RUN = {"state": "complete", "specs": [], "sources": []}
+
+
 def test_the_last_runs_come_newest_first(tmp_path: Path) -> None:
     root = Root(tmp_path)
     for number in range(5):
-        write_run(root, {"run_id": f"2026010{number}"})
+        write_run(root, {**RUN, "run_id": f"2026010{number}"})
     assert [r["run_id"] for r in read_runs(root, last=2)] == ["20260104", "20260103"]
 
 
 def test_a_run_that_was_given_a_name_stands_where_it_began(tmp_path: Path) -> None:
     root = Root(tmp_path)
-    write_run(root, {"run_id": "manual", "started_at": "2026-01-02T12:00:00+00:00"})
+    write_run(root, {**RUN, "run_id": "manual", "started_at": "2026-01-02T12:00:00+00:00"})
     for day in range(1, 5):
         name = f"2026010{day}T021500-a0b1c{day}"
-        write_run(root, {"run_id": name, "started_at": f"2026-01-0{day}T02:15:00+00:00"})
+        write_run(root, {**RUN, "run_id": name, "started_at": f"2026-01-0{day}T02:15:00+00:00"})
 
     assert [r["run_id"] for r in read_runs(root, last=3)] == [
         "20260104T021500-a0b1c4", "20260103T021500-a0b1c3", "manual",

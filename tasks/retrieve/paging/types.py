@@ -40,6 +40,7 @@ class PagedDocument:
         states: The nodes' packed token embeddings; None beside vectors means that there are none.
         n_tokens: Tokens of `body`.
         ready: The prepared form of the method `facets`.
+        by_words: Whether word vectors stand for those of an encoder, which would take too long.
     """
 
     doc_id: str
@@ -51,6 +52,7 @@ class PagedDocument:
     edges: Sequence[Edge] | None = None
     ready: Ready | None = None
     states: Sequence[bytes] | None = None
+    by_words: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from storage.errors import StorageError
+from storage.manifest import Manifest, forget_entry, missing_files
 from storage.parquet import read_columns
 from storage.root import Root
 from storage.served import LICENCES, PUBLISHED, SERVED, read_served, require_licences
@@ -27,6 +28,7 @@ _SPARE = (
 )  # fmt: skip
 # No run can do without these, and no run can rebuild them.
 _IN_THE_WAY = ("state/aliases/", "reports/")
+_FORGOTTEN = "state/forgotten"
 _NOT_OURS = ("models/", "lance/", "prefect/")
 
 
@@ -34,6 +36,7 @@ def examine(root: Root, policy: LicencePolicy = SERVE_POLICY) -> list[Defect]:
     """Read every file and what is served, mend what can be mended, and return the defects found, in order.
 
     - Files of unfinished writes are removed.
+    - What a manifest lists and is not there is treated as if it could not be read.
     - Current tables that cannot be read, or hold a row twice, are removed with the records that say they are
       done, so that the next run rebuilds them.
     - `state/seen` is rebuilt from raw snapshots.
@@ -42,8 +45,16 @@ def examine(root: Root, policy: LicencePolicy = SERVE_POLICY) -> list[Defect]:
     - What cannot be rebuilt is reported. Raw snapshots stay as they are; aliases, which every run reads, are
       set aside.
     """
-    found = [*_unfinished(root), *_records(root), *_files(root), *_doubled(root), *examine_served(root)]
-    return [*found, *_licences(root, policy)]
+    found = [*_unfinished(root), *_records(root), *mend_missing(root), *_files(root), *_doubled(root)]
+    return [*found, *examine_served(root), *_licences(root, policy)]
+
+
+def mend_missing(root: Root) -> list[Defect]:
+    """Arrange that the next run makes again each table file that is missing, and return the defects.
+
+    A run does this before it crawls: what it took for absent, it would retire.
+    """
+    return [_mend(root, file, f"{root.at(file)} is missing") for file in missing_files(root)]
 
 
 def _unfinished(root: Root) -> Iterator[Defect]:
@@ -90,14 +101,26 @@ def _files(root: Root) -> Iterator[Defect]:
         if file.startswith(_NOT_OURS) or not root.exists(file):
             continue
         try:
-            read_columns(root, file, None)
+            rows = read_columns(root, file, None).height
         except StorageError as error:
             yield _mend(root, file, str(error))
+            continue
+        if differs := _differs_from_entry(root, file, rows):
+            yield _mend(root, file, differs)
+
+
+def _differs_from_entry(root: Root, file: str, rows: int) -> str | None:
+    """Compare a table's file with the manifest; return what differs if the file can be made again."""
+    folder = str(PurePosixPath(_split(file)[1]).parent)
+    if folder not in (*_MADE_BY, "state/seen", "state/aliases", _FORGOTTEN):
+        return None
+    differs = Manifest(root, folder).adopt(file, rows)
+    return differs if folder in (*_MADE_BY, "state/seen") else None
 
 
 def _mend(root: Root, file: str, why: str) -> Defect:
-    below = file.rpartition("backfill/")[2].partition("/")[2] if file.startswith("backfill/") else file
-    base, folder = file.removesuffix(below), str(PurePosixPath(below).parent)
+    base, below = _split(file)
+    folder = str(PurePosixPath(below).parent)
     if below.startswith(_SPARE):
         root.delete(file)
         return Defect(why, file, "removed: it is worked out anew when needed", mended=True)
@@ -106,7 +129,12 @@ def _mend(root: Root, file: str, why: str) -> Defect:
         return Defect(why, file, "removed: the next run makes it anew", mended=True)
     if folder == "state/seen":
         return Defect(why, file, _rebuild_seen(root, base, file), mended=True)
+    if below.startswith(_IN_THE_WAY) and not root.exists(file):
+        forget_entry(root, file)
+        done = "lost: runs go on without it; put a copy of it back, or the ids in it are unknown"
+        return Defect(why, file, done, mended=False)
     if below.startswith(_IN_THE_WAY):
+        forget_entry(root, file)
         root.write(f"{file}.damaged", root.read(file))
         root.delete(file)
         done = f"set aside as {file}.damaged, so that runs go on: put a copy of it back, or delete it"
@@ -116,6 +144,7 @@ def _mend(root: Root, file: str, why: str) -> Defect:
 
 def _rebuild_seen(root: Root, base: str, file: str) -> str:
     if base:  # a backfill rebuilds all of it at its start
+        forget_entry(root, file)
         root.delete(file)
         return "removed: the next backfill of that day makes it anew"
     count = recover_seen(root, file)
@@ -126,8 +155,17 @@ def _rebuild_seen(root: Root, base: str, file: str) -> str:
 
 def _remove_made(root: Root, base: str, folder: str, name: str) -> None:
     # The record first: a doctor that is killed in between must not leave a record of rows that are gone.
-    root.delete(f"{base}{_MADE_BY[folder]}/{name}")
-    root.delete(f"{base}{folder}/{name}")
+    for file in (f"{base}{_MADE_BY[folder]}/{name}", f"{base}{folder}/{name}"):
+        forget_entry(root, file)
+        root.delete(file)
+
+
+def _split(file: str) -> tuple[str, str]:
+    """Return the prefix of the backfill that a file belongs to (empty: none), and the rest of its path."""
+    if not file.startswith("backfill/"):
+        return "", file
+    base, day, below = file.split("/", 2)
+    return f"{base}/{day}/", below
 
 
 def _doubled(root: Root) -> Iterator[Defect]:

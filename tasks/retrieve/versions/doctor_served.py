@@ -141,9 +141,14 @@ def _why_unreadable(root: Root, served: Served) -> str | None:
 
 
 def _serve_another(root: Root, why: str, others: list[Served]) -> Defect:
+    known = {version.version for version in published_versions(root)}
     for other in others:
         if _why_unreadable(root, other) is None:
             write_served(root, other)
+            # Where the way back was dropped, publishing must not record it again: its table is gone, and a
+            # later version of the table will have its number.
+            for version in {v.version for v in published_versions(root)} - known:
+                drop_published(root, version)
             return Defect(why, SERVED, f"{other.version} is served again", mended=True)
     # The next run rebuilds all of it from the corpus and from cached vectors.
     for place in (SERVED, PUBLISHED, FOLDER, "lance"):

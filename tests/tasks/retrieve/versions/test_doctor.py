@@ -9,9 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage.errors import StorageError
-from storage.parquet import write_frame
 from storage.partitions import partition_of
-from storage.schemas import NODES as NODE_COLUMNS
 from storage.state import documents_table, edges_table, nodes_table, read_runs, seen_table
 from tasks.parse.classify.cascade import KeptLook
 from tasks.parse.classify.protocol import FragmentInContext
@@ -121,7 +119,7 @@ def test_a_damaged_table_is_made_anew_as_it_was_by_the_next_run(
 def test_a_node_that_stands_there_twice_is_found_and_made_anew_once(root: SkillRoot) -> None:
     before = corpus(root)
     rows = nodes_table(root.root).of(BEES)
-    write_frame(root.root, f"nodes/{PART}", pl.concat([rows, rows.head(1)]), NODE_COLUMNS)
+    nodes_table(root.root).put(partition_of(BEES), pl.concat([rows, rows.head(1)]))
 
     found = only(examine(root.root))
     root.publish()

@@ -143,11 +143,11 @@ class Http:
         return answer
 
     def quota_left(self, url: str) -> int | None:
-        """Return how many requests the URL's host still allows; None: it has set no limit.
+        """Return how many requests the URL's service still allows; None: it has set no limit.
 
-        If a host was asked both with and without a token, the last kind of request counts.
+        If it was asked both with and without a token, the last kind of request counts.
         """
-        return self._sender.left(host_of(web_url(url)))
+        return self._sender.left(web_url(url))
 
     async def _fetch(self, call: Call) -> Answer:
         return await self._retrying(self._follow, call)

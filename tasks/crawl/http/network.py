@@ -8,7 +8,7 @@ from yarl import URL
 
 from storage.root import Root
 from tasks.crawl.http.client import Http
-from tasks.crawl.http.politeness import Politeness, QuotaBook
+from tasks.crawl.http.politeness import Politeness, QuotaBook, service_of
 from tasks.crawl.http.quota import Quota
 from tasks.crawl.http.redirects import host_of
 from tasks.models.retry import RetryPolicy
@@ -37,12 +37,14 @@ class Network:
     def open(self, root: Root) -> Http:
         """Return a client, to be used in an `async with`; its quota book is kept below `root`."""
         forge = (self.github_api_url, self.github_archive_url, self.github_raw_url)
+        services = (*forge, self.skillsmp_url, self.mcp_registry_url)
         politeness = Politeness(
             delay=self.request_delay,
             concurrency=self.concurrency,
             retry=RetryPolicy(wait_min=min(1.0, self.retry_wait_max), wait_max=self.retry_wait_max),
             redirect_hosts=frozenset(host_of(URL(url)) for url in forge),
-            token_quotas={host_of(URL(self.skillsmp_url)): _SKILLSMP_QUOTA},
+            token_quotas={service_of(URL(self.skillsmp_url)): _SKILLSMP_QUOTA},
+            services=frozenset(service_of(URL(url)) for url in services),
             timeout=self.request_timeout,
         )
         return Http(politeness, QuotaBook(root))

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from yarl import URL
+
 from storage.errors import StorageError, WrongInput
 from storage.root import Root
 from tasks.crawl.http.quota import Client, Hold, Quota, QuotaFile, midnight_after
+from tasks.crawl.http.redirects import host_of
 from tasks.crawl.http.responses import RateLimits
 from tasks.models.retry import RetryPolicy
 
@@ -29,8 +32,10 @@ class Politeness:
     # Other hosts (`host`, or `host:port` if the port is not the usual one) that a redirect may lead to; they
     # never see credentials.
     redirect_hosts: frozenset[str] = frozenset()
-    quotas: Mapping[str, Quota] = field(default_factory=dict)  # of clients without a token, by host
-    token_quotas: Mapping[str, Quota] = field(default_factory=dict)  # of clients with a token, by host
+    quotas: Mapping[str, Quota] = field(default_factory=dict)  # of clients without a token, by service
+    token_quotas: Mapping[str, Quota] = field(default_factory=dict)  # of clients with a token, by service
+    # Services that share a host (`host/prefix`, see `service_of`): each has quotas and pauses of its own.
+    services: frozenset[str] = frozenset()
     connect_timeout: float = 15.0  # longest time of connecting, above 0
     timeout: float = 120.0  # longest time of a request with its body, above 0
 
@@ -41,10 +46,18 @@ class Politeness:
                 f"time-outs {self.connect_timeout} and {self.timeout} above 0"
             )
 
-    def client(self, host: str, fingerprint: str | None) -> Client:
-        """Return the client of `host` that uses the token with that fingerprint, or no token."""
+    def client(self, url: URL, fingerprint: str | None) -> Client:
+        """Return the client of a URL's service that uses the token with that fingerprint, or no token."""
+        host, asked = host_of(url), f"{service_of(url)}/"
+        within = (name for name in self.services if asked.startswith(f"{name}/"))
+        service = max(within, key=len, default=host)
         quotas = self.token_quotas if fingerprint else self.quotas
-        return Client(host, fingerprint or "anonymous", quotas.get(host, _NO_QUOTA))
+        return Client(host, fingerprint or "anonymous", quotas.get(service, _NO_QUOTA), service)
+
+
+def service_of(url: URL) -> str:
+    """Return the name of the service whose base URL is `url`: `host[:port]`, and its path if it has one."""
+    return f"{host_of(url)}{url.path.rstrip('/')}"
 
 
 class QuotaBook:
@@ -83,7 +96,7 @@ class QuotaBook:
     def pause(self, key: str, until: datetime, now: datetime, reason: str) -> None:
         """Admit no request before `until`; an end earlier than the known one changes nothing.
 
-        `key` is a host, or the key of one of its clients; `reason` is `quota`, `rate-limited` or `minute`.
+        `key` is a service, or the key of one of its clients; `reason` is `quota`, `rate-limited` or `minute`.
         """
         with self._open() as book:
             known = book.pauses.get(key)

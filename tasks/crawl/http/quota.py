@@ -1,4 +1,4 @@
-"""The quota of a host: its requests a minute and a day, and the count of those sent."""
+"""The quota of a service: its requests a minute and a day, and the count of those sent."""
 
 from __future__ import annotations
 
@@ -114,16 +114,20 @@ def midnight_after(now: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client of a host, whose requests the host counts."""
+    """A client of a service, whose requests the service counts.
+
+    `service` is the host, or `host/prefix` for one of several services on a host, as on a mirror.
+    """
 
     host: str
     name: str  # the token's fingerprint, or `anonymous`
     quota: Quota
+    service: str
 
     @property
     def key(self) -> str:
         """The key of this client in the quota book."""
-        return f"{self.host} {self.name}"
+        return f"{self.service} {self.name}"
 
 
 class QuotaFile:
@@ -151,19 +155,19 @@ class QuotaFile:
         return self._buckets.get(client.key, TokenBucket())
 
     def keep(self, client: Client, bucket: TokenBucket) -> None:
-        """Store the client's bucket, if the host sets the client a limit."""
+        """Store the client's bucket, if the service sets the client a limit."""
         if client.quota != Quota():
             self._buckets[client.key] = bucket
 
     def pause(self, client: Client, now: datetime) -> Hold | None:
-        """Return the longest pause that the host asked of all clients, or of this one."""
+        """Return the longest pause that the service asked of all clients, or of this one."""
         at = now.timestamp()
         for key, pause in list(self.pauses.items()):
             if at < pause["since"]:  # the clock was moved back: the pause keeps its length
                 pause |= {"since": at, "until": at + pause["until"] - pause["since"]}
             if pause["until"] <= at:
                 del self.pauses[key]
-        ours = [self.pauses[key] for key in (client.host, client.key) if key in self.pauses]
+        ours = [self.pauses[key] for key in (client.service, client.key) if key in self.pauses]
         if not ours:
             return None
         longest = max(ours, key=lambda pause: float(pause["until"]))

@@ -124,8 +124,8 @@ class Sender:
         if session is None:
             raise RuntimeError("Http is used within `async with` only")
         host, token = host_of(url), call.token if home else Secret()
-        client = self._limits.client(host, token.fingerprint() if token else None)
-        self._clients[host] = client
+        client = self._limits.client(url, token.fingerprint() if token else None)
+        self._clients[client.service] = client
         slots = self._slots.setdefault(host, asyncio.Semaphore(self._limits.concurrency))
         async with slots:
             await self._admit(client, url)
@@ -140,9 +140,10 @@ class Sender:
         # Raised outside `except`, since aiohttp's own error holds the request's headers.
         raise failure
 
-    def left(self, host: str) -> int | None:
-        """Return how many requests a host allows the client that asked it last; None: any number."""
-        client = self._clients.get(host) or self._limits.client(host, None)
+    def left(self, url: URL) -> int | None:
+        """Return how many requests a URL's service allows the client that asked last; None: any number."""
+        anonymous = self._limits.client(url, None)
+        client = self._clients.get(anonymous.service, anonymous)
         return self._book.left(client, self._clock())
 
     async def _admit(self, client: Client, url: URL) -> None:
@@ -188,7 +189,7 @@ class Sender:
                 return QuotaExhausted(url, limits.reset, failed=failure)
         if limits.retry_after is not None:
             failure.wait = max(limits.retry_after, failure.wait or 0.0)
-            self._book.pause(client.host, now + timedelta(seconds=limits.retry_after), now, "rate-limited")
+            self._book.pause(client.service, now + timedelta(seconds=limits.retry_after), now, "rate-limited")
         return failure
 
 

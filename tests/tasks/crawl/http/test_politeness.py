@@ -163,6 +163,24 @@ async def test_failed_tries_count_against_the_quota(root: Root) -> None:
 
 
 @in_loop
+async def test_two_services_on_one_host_have_quotas_and_pauses_of_their_own(root: Root) -> None:
+    replies = {"/skills/a": FINE, "/skills/b": says("", 429, **{"Retry-After": "900"}), "/forge/a": FINE}
+    async with Host(replies) as host:
+        skills, forge = f"{host.name}/skills", f"{host.name}/forge"
+        limits = impatient(quotas={skills: Quota(per_day=3)}, services=frozenset({skills, forge}))
+        async with host.http(root, limits) as http:
+            await http.get(f"{host.url}/skills/a")
+            with pytest.raises(HttpTransient, match="HTTP 429"):
+                await http.get(f"{host.url}/skills/b")
+            started = host.time.now
+            await http.get(f"{host.url}/forge/a")
+            assert host.time.now - started < timedelta(seconds=900)
+            assert http.quota_left(f"{host.url}/forge/a") is None
+            assert http.quota_left(f"{host.url}/skills/a") == 1
+            assert http.quota_left(f"{host.url}/skillset") is None  # a folder's name is no prefix of another
+
+
+@in_loop
 async def test_tokens_and_nobody_have_quotas_of_their_own(root: Root) -> None:
     async with Host({"/a": FINE}) as host:
         limits = impatient(quotas={host.name: Quota(per_day=1)}, token_quotas={host.name: Quota(per_day=2)})

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from storage.errors import StorageError
 from storage.root import Root
@@ -25,9 +26,9 @@ def root(tmp_path: Path) -> Root:
 LIMITS = Politeness(
     quotas={"hive.example": Quota(per_day=3)}, token_quotas={"hive.example": Quota(per_day=9)}
 )
-NOBODY = LIMITS.client("hive.example", None)
-SOMEBODY = LIMITS.client("hive.example", "abc123")
-ELSEWHERE = LIMITS.client("moor.example", None)
+NOBODY = LIMITS.client(URL("https://hive.example"), None)
+SOMEBODY = LIMITS.client(URL("https://hive.example"), "abc123")
+ELSEWHERE = LIMITS.client(URL("https://moor.example"), None)
 
 
 def test_clients_have_the_quota_of_their_host_and_kind() -> None:

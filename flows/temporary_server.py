@@ -55,7 +55,10 @@ def temporary_server(root: Root) -> Iterator[None]:
         _await_health(process, port, log)
         url = f"http://127.0.0.1:{port}/api"
         with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: password}):
-            yield
+            try:
+                yield
+            finally:
+                _send_what_waits()
     finally:
         _end(process)
         record.delete(_RECORD)
@@ -83,6 +86,15 @@ def _await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> Non
         time.sleep(0.1)
     msg = f"Prefect's temporary server did not start; see {log}, and run again"
     raise TransientError(msg)
+
+
+def _send_what_waits() -> None:
+    """Send the server what Prefect keeps for it: at exit, without the server, it tries for a minute."""
+    from prefect.events.worker import EventsWorker  # noqa: PLC0415 (reads the environment when imported)
+    from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=_END / 2)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from yarl import URL
 
 from storage.root import Root
 from tasks.crawl.http.client import Http
+from tasks.crawl.http.errors import HttpTerminal
 from tasks.crawl.http.politeness import Politeness, QuotaBook, service_of
 from tasks.crawl.http.quota import Quota
-from tasks.crawl.http.redirects import host_of
+from tasks.crawl.http.redirects import host_of, web_url
 from tasks.models.retry import RetryPolicy
 
 # The marketplace's quota of a key. It states the quota of anonymous clients with each answer.
@@ -37,14 +39,23 @@ class Network:
     def open(self, root: Root) -> Http:
         """Return a client, to be used in an `async with`; its quota book is kept below `root`."""
         forge = (self.github_api_url, self.github_archive_url, self.github_raw_url)
-        services = (*forge, self.skillsmp_url, self.mcp_registry_url)
+        services = _usable(*forge, self.skillsmp_url, self.mcp_registry_url)
         politeness = Politeness(
             delay=self.request_delay,
             concurrency=self.concurrency,
             retry=RetryPolicy(wait_min=min(1.0, self.retry_wait_max), wait_max=self.retry_wait_max),
-            redirect_hosts=frozenset(host_of(URL(url)) for url in forge),
-            token_quotas={service_of(URL(self.skillsmp_url)): _SKILLSMP_QUOTA},
-            services=frozenset(service_of(URL(url)) for url in services),
+            redirect_hosts=frozenset(map(host_of, _usable(*forge))),
+            token_quotas={service_of(url): _SKILLSMP_QUOTA for url in _usable(self.skillsmp_url)},
+            services=frozenset(map(service_of, services)),
             timeout=self.request_timeout,
         )
         return Http(politeness, QuotaBook(root))
+
+
+def _usable(*urls: str) -> list[URL]:
+    """Return the URLs that requests can be sent to; a source with another one fails by itself."""
+    found = []
+    for url in urls:
+        with contextlib.suppress(HttpTerminal):
+            found.append(web_url(url))
+    return found

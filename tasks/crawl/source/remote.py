@@ -15,6 +15,7 @@ from storage.state import seen_table
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.http.network import Network
+from tasks.crawl.http.redirects import web_url
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import RequestUsage
 
@@ -56,7 +57,15 @@ class RemoteSource:
 
     @asynccontextmanager
     async def _client(self, url: str) -> AsyncGenerator[Http, None]:
-        """Open a client; at its end record its requests and the quota left at `url`."""
+        """Open a client; at its end record its requests and the quota left at `url`, the operator's setting.
+
+        Raises:
+            SourceError: No request can be sent to `url`.
+        """
+        try:
+            web_url(url)
+        except HttpTerminal as error:
+            raise self._error(error) from error
         async with self._network.open(self._root) as http:
             try:
                 yield http

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import unicodedata
@@ -24,6 +25,8 @@ _RESERVED = re.compile(
     r"(?:con|prn|aux|nul|com\d|lpt\d|skill\.md|license|provenance\.json)(?:\..*)?", re.IGNORECASE
 )
 _MAX_PART_BYTES = 80
+# Systems take paths of 4,096 bytes, the export's own folder and the files' names included.
+_MAX_PATH_BYTES = 1_000
 _OLDEST = pl.CompatLevel.oldest()
 
 
@@ -100,11 +103,16 @@ def safe_path(doc_id: str) -> str:
     """Return a relative path, made of a document's id, that is safe on any file system.
 
     Each part keeps letters, digits and `.@+-_`. No part is hidden, reserved, longer than 80 bytes, or `..`.
+    A path of more than 1,000 bytes is cut, and ends in 12 hexadecimal digits of the id's SHA-256.
     """
     whole = unicodedata.normalize("NFC", doc_id.replace("\\", "/"))
     parts = [_UNSAFE.sub("_", part.strip(". ")).strip(". ") for part in whole.split("/")]
     kept = [part.encode()[:_MAX_PART_BYTES].decode(errors="ignore").rstrip(". ") for part in parts]
-    return "/".join(f"_{part}" if _RESERVED.fullmatch(part) else part for part in kept if part) or "_"
+    path = "/".join(f"_{part}" if _RESERVED.fullmatch(part) else part for part in kept if part) or "_"
+    if len(path.encode()) <= _MAX_PATH_BYTES:
+        return path
+    cut = path.encode()[:_MAX_PATH_BYTES].decode(errors="ignore").rpartition("/")[0]
+    return f"{cut}/{hashlib.sha256(doc_id.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def skill_text(name: str, description: str | None, body: str, licence: str | None) -> str:

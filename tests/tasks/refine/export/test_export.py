@@ -222,10 +222,21 @@ def test_a_path_made_of_an_id_is_safe(doc_id: str, path: str) -> None:
     assert safe_path(doc_id) == path
 
 
-@given(st.text())
+@given(st.text() | st.lists(st.text(max_size=40), max_size=400).map("/".join))
 def test_no_id_leads_out_of_the_folder(doc_id: str) -> None:
     parts = safe_path(doc_id).split("/")
     assert all(part and part.strip(". ") == part and len(part.encode()) <= 90 for part in parts)
+    assert len(safe_path(doc_id).encode()) <= 1_013
+
+
+def test_a_path_of_six_thousand_bytes_is_cut_so_that_it_can_be_exported(tmp_path: Path) -> None:
+    nights, deep = Nights(tmp_path / "root"), "o/r/" + "folder/" * 850
+    text = "---\nname: x\ndescription: y\nlicense: MIT\n---\nStir {} well.\n"
+    nights.run(HandSource("dir:d", *(raw(f"{deep}{i}", text.format(i).encode()) for i in "ab")))
+    export(nights, tmp_path / "out", "folder")
+    taken = [row["exported_to"] for row in lines(tmp_path / "out/documents.jsonl").values()]
+    assert len({*taken}) == 2
+    assert all((tmp_path / "out" / folder / "SKILL.md").is_file() for folder in taken)
 
 
 def test_ids_that_differ_in_letter_case_alone_get_folders_of_their_own(tmp_path: Path) -> None:

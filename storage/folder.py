@@ -17,6 +17,8 @@ from storage.errors import Missing, StorageError, WrongInput
 T = TypeVar("T")
 R = TypeVar("R")
 UNFINISHED = ".tmp"
+# What was fetched, whatever its licence and whatever it holds: other users of the machine have no part in it.
+_RAW = "raw"
 
 
 class Folder:
@@ -61,6 +63,8 @@ class Folder:
     def write(self, relative: str, data: bytes) -> None:
         """Put a file in place in one step."""
         try:
+            if relative.startswith(f"{_RAW}/"):
+                make_private(self.folder / _RAW)
             put_file(self.folder / relative, data)
         except OSError as error:
             msg = f"{self.uri}/{relative} cannot be written ({error.strerror})"
@@ -91,6 +95,13 @@ class Folder:
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """Do the items one after another: a disk answers sooner than threads start."""
         return [work(item) for item in items]
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its owner alone can read, if it is not there, or take others' rights away."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
 
 
 def put_file(path: Path, data: bytes) -> None:

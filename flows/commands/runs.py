@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from flows.run_record import new_run_id
 from storage.errors import EvaluationFell, WrongInput
+from storage.folder import make_private
 from storage.root import Root
 from storage.served import require_served
 from storage.state import read_run
@@ -31,7 +32,9 @@ def prefect_for(root: Root) -> Iterator[None]:
 
     Settings that the user has made stay.
     """
-    os.environ.setdefault("PREFECT_HOME", str(root.folder / "prefect"))
+    home = root.folder / "prefect"
+    make_private(home)  # its database holds the parameters of runs
+    os.environ.setdefault("PREFECT_HOME", str(home))
     # Prefect makes only the last folder of the path, and its server does not start without it.
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     for name, value in _DEFAULTS.items():

@@ -51,6 +51,19 @@ def compact(root: RootOption = None, as_json: JsonOption = False) -> None:
     print_json(found) if as_json else printing.print_compaction(found)
 
 
+def up(
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of Prefect's page.")] = 4200,
+    root: RootOption = None,
+) -> None:
+    """Run Prefect's server, the deployments and a worker here, until Ctrl-C stops all of it."""
+    from flows.server.up import serve_flows  # noqa: PLC0415
+
+    try:
+        serve_flows(root_of(load_settings(), root), port, typer.echo)
+    except KeyboardInterrupt:
+        typer.echo("stopped")
+
+
 def alert(
     block: Annotated[str, typer.Argument(help="A notification block of your server: TYPE/NAME.")],
     as_json: JsonOption = False,
@@ -79,4 +92,4 @@ def settings(
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
 
 
-COMMANDS = (refresh, rebuild, compact, alert, settings)
+COMMANDS = (up, refresh, rebuild, compact, alert, settings)

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from flows.run_record import new_run_id
+from flows.server.home import prepare_home
 from storage.errors import EvaluationFell, WrongInput
-from storage.folder import make_private
 from storage.root import Root
 from storage.served import require_served
 from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import Target, sources_of
 from tasks.crawl.sources import normal_spec
-
-_DEFAULTS = {
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks",
-    "PREFECT_CLI_PROMPT": "false",
-}
 
 
 @contextmanager
@@ -32,14 +24,8 @@ def prefect_for(root: Root) -> Iterator[None]:
 
     Settings that the user has made stay.
     """
-    home = root.folder / "prefect"
-    make_private(home)  # its database holds the parameters of runs
-    os.environ.setdefault("PREFECT_HOME", str(home))
-    # Prefect makes only the last folder of the path, and its server does not start without it.
-    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
-    for name, value in _DEFAULTS.items():
-        os.environ.setdefault(name, value)
-    from flows.temporary_server import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
+    prepare_home(root)
+    from flows.server.temporary import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
 
     with temporary_server(root):
         yield

@@ -1,4 +1,4 @@
-"""The temporary server of Prefect for one command, which ends with the command, however that ends."""
+"""The temporary server of Prefect for one command, which ends with the command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +16,19 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+from flows.server.child import end_child, start_child
 from storage.errors import TransientError
 from storage.root import Root
 
 _RECORD = "prefect/server.json"  # below the folder of the root on this machine
-_START, _END = 120.0, 5.0  # seconds to start on a busy machine; to end before it is killed
+_MODULE = "flows.server.temporary"
+_ENVIRONMENT = {
+    "PREFECT_SERVER_UI_ENABLED": "false",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+}
+# Seconds: to start on a busy machine; to take what Prefect still has for it.
+_START, _LAST_WORDS = 120.0, 2.5
 
 
 @contextmanager
@@ -49,10 +56,11 @@ def temporary_server(root: Root) -> Iterator[None]:
     port, password = _free_port(), f"skillery:{secrets.token_urlsafe(24)}"
     log = Path(record.at("prefect/server.log"))
     log.parent.mkdir(parents=True, exist_ok=True)
-    process = _started(port, password, log)
+    environment = {**_ENVIRONMENT, "PREFECT_SERVER_API_AUTH_STRING": password}
+    process = start_child(_MODULE, [str(port)], environment, log)
     record.write_json(_RECORD, {"pid": process.pid, "command": os.getpid()})
     try:
-        _await_health(process, port, log)
+        await_health(process, port, log)
         url = f"http://127.0.0.1:{port}/api"
         with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: password}):
             try:
@@ -60,22 +68,16 @@ def temporary_server(root: Root) -> Iterator[None]:
             finally:
                 _send_what_waits()
     finally:
-        _end(process)
+        end_child(process)
         record.delete(_RECORD)
 
 
-def _started(port: int, password: str, log: Path) -> subprocess.Popen[bytes]:
-    environment = {
-        **os.environ, "PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1",
-        "PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_API_AUTH_STRING": password,
-    }  # fmt: skip
-    command = [sys.executable, "-m", "flows.temporary_server", str(port)]
-    with log.open("wb") as words:
-        pipes = {"stdin": subprocess.PIPE, "stdout": words, "stderr": words}
-        return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
+def await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Wait until a server answers on a port of this machine.
 
-
-def _await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    Raises:
+        TransientError: It ended, or did not answer in 120 seconds; the message names the file with its words.
+    """
     until = time.monotonic() + _START
     while time.monotonic() < until and process.poll() is None:
         connection = HTTPConnection("127.0.0.1", port, timeout=5)
@@ -84,7 +86,7 @@ def _await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> Non
             if connection.getresponse().status == 200:
                 return
         time.sleep(0.1)
-    msg = f"Prefect's temporary server did not start; see {log}, and run again"
+    msg = f"Prefect's server did not start; see {log}, and run again"
     raise TransientError(msg)
 
 
@@ -94,18 +96,7 @@ def _send_what_waits() -> None:
     from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
 
     for worker in (APILogWorker, EventsWorker):
-        worker.drain_all(timeout=_END / 2)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None  # noqa: S101 (a pipe was asked for)
-    process.stdin.close()
-    process.terminate()
-    try:
-        process.wait(_END)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        worker.drain_all(timeout=_LAST_WORDS)
 
 
 def _sweep(record: Root) -> None:
@@ -115,7 +106,7 @@ def _sweep(record: Root) -> None:
         left = record.read_json(_RECORD) or {}
     pid, command = left.get("pid"), left.get("command")
     if isinstance(pid, int) and isinstance(command, int) and not _runs(command, ""):
-        if _runs(pid, "flows.temporary_server"):
+        if _runs(pid, _MODULE):
             os.kill(pid, signal.SIGTERM)
         record.delete(_RECORD)
 
@@ -134,18 +125,10 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _end_with_command() -> None:
-    sys.stdin.buffer.read()  # until the command closes it, or is gone
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_END)
-    os._exit(1)
-
-
 def main() -> None:
     """Serve on the port that the command line names."""
     import uvicorn  # noqa: PLC0415 (comes with Prefect)
 
-    threading.Thread(target=_end_with_command, daemon=True).start()
     uvicorn.run(
         "prefect.server.api.server:create_app", factory=True, host="127.0.0.1", port=int(sys.argv[1]),
         log_level="error", lifespan="on",

@@ -64,7 +64,7 @@ def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_kill
 
 @pytest.mark.prefect
 def test_one_that_was_left_behind_is_ended_by_the_next_command(tmp_path: Path) -> None:
-    stuck = [sys.executable, "-c", "import time; time.sleep(600)", "flows.temporary_server"]
+    stuck = [sys.executable, "-c", "import time; time.sleep(600)", "flows.server.temporary"]
     with subprocess.Popen(stuck) as left, subprocess.Popen(["true"]) as gone:
         gone.wait()
         record = tmp_path / "prefect/server.json"

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.manifest import renew_entry
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
@@ -149,8 +148,11 @@ def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> p
         raise _damaged(root, relative, error) from error
 
 
-def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Table]) -> None:
+def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Table]) -> tuple[int, bytes]:
     """Put in place of a file's rows, in one step, what `change` makes of them; its schema stays as it is.
+
+    Returns:
+        The number of rows, and the bytes of the file.
 
     Raises:
         StorageError: The file is missing or damaged, or cannot be written.
@@ -160,7 +162,7 @@ def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Tabl
     changed = change(table).cast(table.schema)
     data = sealed_parquet(changed)
     root.write(relative, data)
-    renew_entry(root, relative, changed.num_rows, data)
+    return changed.num_rows, data
 
 
 def _open(root: Root, relative: str) -> pq.ParquetFile:

@@ -28,7 +28,7 @@ FOR_RUNS = ("license_expression", "boolean", "scipy", "rensa", "py3langid", "aio
 # What exports or trains models may import torch, as the folders of training do.
 TORCH_FOLDERS = re.compile(r"tasks/(models/with_torch|\w+/train)/|tasks/models/onnx_export\.py")
 # Prefect belongs to flows and shells; the rest of `flows` imports it inside the commands that run flows.
-PREFECT = re.compile(r"flows/\w+\.py|tasks/\w+/shells\.py")
+PREFECT = re.compile(r"flows/(server/)?\w+\.py|tasks/\w+/shells\.py")
 # Thin by design: shells wrap a core, a flow is one file, a protocol is what others implement.
 THIN = re.compile(r"flows/\w+\.py|.*/(shells|protocols?)\.py|.*/__init__\.py")
 MARKETPLACE = PROJECT / "tasks" / "crawl" / "marketplace"

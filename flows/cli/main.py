@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from flows.cli import print_run as printing
-from flows.cli.interrupt import INTERRUPTED, handle_interrupts, leave
+from flows.cli.exits import run_to_exit
 from flows.cli.measure import bench_app, evaluate_app, train_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import (
@@ -31,7 +31,7 @@ from flows.cli.options import (
     root_of,
 )
 from flows.settings import load_settings
-from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
+from storage.errors import WrongInput
 
 app = typer.Typer(
     invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -304,29 +304,5 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Run the command; errors are one line on stderr.
-
-    Exit codes: 0 done, 1 a run failed, 2 wrong use, 130 interrupted.
-    """
-    handle_interrupts()
-    try:
-        code = app(standalone_mode=False)
-    except (WrongInput, UnknownDocument, Withheld) as error:
-        _fail(str(error), 2)
-    except SkilleryError as error:
-        _fail(str(error), 1)
-    except KeyboardInterrupt:
-        leave()
-    except Exception as error:
-        # Typer's own complaints about arguments; their class is not exported, its subclass is.
-        if not isinstance(error, typer.BadParameter.__mro__[1]):
-            raise
-        _fail(getattr(error, "format_message", error.__str__)(), 2)
-    if code == INTERRUPTED:  # what Typer makes of Ctrl-C
-        leave()
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _fail(message: str, code: int) -> None:
-    sys.stderr.write(f"skillery: {' '.join(message.split())}\n")
-    sys.exit(code)
+    """Run the command."""
+    run_to_exit(app)

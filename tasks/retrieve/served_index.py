@@ -25,8 +25,8 @@ from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
+from tasks.retrieve.paging.terms import WordVectors
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
-from tasks.retrieve.paging.word_vectors import WordVectors
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
+from tasks.models.protocols import Vectors
 from tasks.refine.text.scripts import UNSPACED_CLASS
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -109,3 +112,26 @@ def bm25(counts: Floats, lengths: Floats | Integers, weights: Floats, *, length_
     contributions: Floats = counts * (np.float32(2.2) * weights[:, None])
     contributions /= counts + damping
     return contributions
+
+
+_DIMENSION = 1024
+
+
+class WordVectors:
+    """Encodes a text by its words, for documents that a sentence encoder would take too long for.
+
+    A vector holds the logarithms of the words' counts, each at a place that the word's hash gives.
+    Implements `tasks.models.protocols.Encoder`: unit vectors, float32 of shape `(texts, 1024)`. The cosine of
+    two texts is high if they share words, and 0 if they share none but for collisions of hashes.
+    """
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector a text; a text without words has the vector of zeros but for one place."""
+        vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            for word, count in Counter(words_of(text)).items():
+                row[crc32(word.encode("utf-8", "surrogatepass")) % _DIMENSION] += np.log1p(count)
+            if not row.any():
+                row[0] = 1
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from storage.errors import StorageError
-from storage.manifest import Manifest, forget_entry, missing_files
 from storage.parquet import read_columns
+from storage.partitions import Manifest, forget_entry, missing_files
 from storage.root import Root
 from storage.served import LICENCES, PUBLISHED, SERVED, read_served, require_licences
 from storage.state import documents_table, edges_table, is_run, nodes_table, read_sources, write_source

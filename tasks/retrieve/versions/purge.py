@@ -17,6 +17,7 @@ from storage.answers import forget_answers
 from storage.errors import StorageError
 from storage.lance import NODES, SKILLS, connect, keep_only, open_at, rewrite, table_names, tag
 from storage.parquet import read_columns, rewrite_rows
+from storage.partitions import renew_entry
 from storage.root import Root
 from storage.served import Served, keep_published, read_served, write_served
 from storage.tombstones import FOLDER, Forgotten
@@ -127,7 +128,7 @@ def _purge_file(root: Root, file: str, forgotten: Forgotten) -> int:
     gone = covered_rows(forgotten, frame)
     if gone.any():
         kept = pa.array((~gone).to_list(), pa.bool_())
-        rewrite_rows(root, file, lambda table: table.filter(kept))
+        renew_entry(root, file, *rewrite_rows(root, file, lambda table: table.filter(kept)))
     return int(gone.sum())
 
 

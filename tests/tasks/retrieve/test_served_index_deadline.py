@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from storage.errors import EncodingTooLong
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify.local import LocalClassifier
-from tasks.retrieve.paging.word_vectors import WordVectors
+from tasks.retrieve.paging.terms import WordVectors
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, SkillRoot

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 from storage.errors import StorageError
-from storage.manifest import missing_files
 from storage.parquet import read_columns, write_frame
-from storage.partitions import PartitionedTable, partition_of
+from storage.partitions import PartitionedTable, missing_files, partition_of
 from storage.root import Root
 from storage.schemas import DOCUMENTS
 from storage.state import documents_table, edges_table, nodes_table, seen_table

@@ -8,10 +8,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import lancedb
 
+from storage.errors import SkilleryError, StorageError
+from storage.lance import is_damage
 from storage.root import Root
 from storage.served import Served
 from tasks.models.encoder import OnnxEncoder
@@ -19,6 +23,7 @@ from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.search import Searcher
 from tasks.retrieve.routing.store import open_routing
 
+_T = TypeVar("_T")
 # An agent asks about the same skill again and again, so prepared documents are kept: at most this number, and
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
 _RECENT = 32
@@ -36,6 +41,23 @@ class OpenVersion:
     encoder: OnnxEncoder
     recent: OrderedDict[str, PagedDocument] = field(default_factory=OrderedDict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def answer(self, ask: Callable[[OpenVersion], _T]) -> _T:
+        """Return what `ask` finds in this version.
+
+        Raises:
+            StorageError: A file of a table is gone or damaged; whatever else `ask` raises, is raised.
+        """
+        try:
+            return ask(self)
+        except SkilleryError:
+            raise
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            why, mend = str(error).splitlines()[0], f"skillery doctor --root {self.root.uri}"
+            msg = f"{self.served.version} cannot be read: `{mend}` repairs it ({why})"
+            raise StorageError(msg) from error
 
     def searcher(self) -> Searcher:
         """Return the searcher of this version, which the first call makes.

@@ -170,12 +170,12 @@ class ServedIndex:
         now: OpenVersion | None = None
         try:
             now = self._open()
-            return now, ask(now)
-        except (RuntimeError, StorageError):  # LanceDB raises the former if a file is gone
+            return now, now.answer(ask)
+        except StorageError:
             if now is not None and self._pointer() == now.served:
                 raise
             now = self._open()
-            return now, ask(now)
+            return now, now.answer(ask)
 
     def _pointer(self) -> Served:
         return self._pinned or require_served(self._root)

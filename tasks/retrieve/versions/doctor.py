@@ -15,6 +15,7 @@ from tasks.crawl.backfill import recover_seen
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.doctor_served import Defect, examine_served
+from tasks.retrieve.versions.file_digests import note_digests
 
 # A partition of these is rebuilt by the next run, once the record is removed that says it is done.
 _MADE_BY = {
@@ -46,7 +47,9 @@ def examine(root: Root, policy: LicencePolicy = SERVE_POLICY) -> list[Defect]:
       set aside.
     """
     found = [*_unfinished(root), *_records(root), *mend_missing(root), *_files(root), *_doubled(root)]
-    return [*found, *examine_served(root), *_licences(root, policy)]
+    found += [*examine_served(root), *_licences(root, policy)]
+    note_digests(root)  # of what an earlier version of this program published
+    return found
 
 
 def mend_missing(root: Root) -> list[Defect]:

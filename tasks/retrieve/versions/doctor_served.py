@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from storage.errors import SchemaMismatch, StorageError
 from storage.lance import SKILLS, connect, manifest_reads, open_at, table_names
@@ -23,9 +22,9 @@ from storage.served import (
     write_served,
 )
 from tasks.retrieve.routing.store import FOLDER, damaged_routing, drop_routing
+from tasks.retrieve.versions.file_digests import changed_file, number_of
 from tasks.retrieve.versions.integrity import require_intact
 
-_LAST = 2**64 - 1
 _TRIES, _PAUSE = 4, 2.0  # a bucket may fail for a moment: reads of a version, and the seconds in between
 
 
@@ -74,7 +73,7 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
     db = connect(root)
     for name in table_names(db):
         for file in root.files(f"lance/{name}.lance/_versions", ".manifest"):
-            number = _number(file)
+            number = number_of(file) or 0
             try:
                 open_at(db, name, number)
             except SchemaMismatch:
@@ -88,12 +87,6 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
                     drop_published(root, version)
                 said = f"; {', '.join(sorted(gone))} can be gone back to no more" if gone else ""
                 yield Defect(str(error), file, f"removed{said}", mended=True)
-
-
-def _number(file: str) -> int:
-    """Return the version of a manifest, whose name Lance counts down so that the newest sorts first."""
-    number = int(PurePosixPath(file).stem)
-    return _LAST - number if number > _LAST // 2 else number
 
 
 def _tags(root: Root) -> Iterator[Defect]:
@@ -131,12 +124,13 @@ def _why_unreadable(root: Root, served: Served) -> str | None:
             root.files(PUBLISHED)  # raises Unreachable if the bucket is down: no version is at fault
         try:
             require_intact(root, served)
+            changed = changed_file(root, served)
         except SchemaMismatch:
             raise
         except StorageError as error:
             why = str(error)
         else:
-            return None
+            return changed and f"{root.at(changed)} is not as it was written"
     return why
 
 

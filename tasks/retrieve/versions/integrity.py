@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage.errors import StorageError
-from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.lance import NODES, SKILLS, connect, is_damage, open_at, quoted
 from storage.root import Root
 from storage.served import Served
 from tasks.models.token_states import require_packed
@@ -52,7 +52,9 @@ def require_intact(root: Root, version: Served) -> None:
             _read_rows(name, table, tables[SKILLS])
             for first in table.search().limit(1).to_arrow().to_pylist():
                 _query_indices(name, table, first)
-        except (RuntimeError, OSError, ValueError) as error:
+        except Exception as error:
+            if not is_damage(error):
+                raise
             reason = str(error).splitlines()[0]
             msg = f"{version.version} cannot be read: table {name} at version {table.version} ({reason})"
             raise StorageError(msg) from error

@@ -13,6 +13,7 @@ from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
+from tasks.retrieve.versions.file_digests import note_digests
 from tasks.retrieve.versions.integrity import open_tables
 from tasks.retrieve.versions.retention import bound_looks, bound_vectors
 
@@ -40,6 +41,7 @@ def publish(
     if built.nodes_base is not None:
         tag(db, NODES, served.version, built.nodes_base)
     prepare_routing(root, served)
+    note_digests(root, served)
     write_served(root, served)
     if built.anew:
         end_anew(root)

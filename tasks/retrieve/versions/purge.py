@@ -25,6 +25,7 @@ from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import LOOKS
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
+from tasks.retrieve.versions.file_digests import note_digests
 from tasks.retrieve.versions.retention import drop_unused_vectors
 
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
@@ -189,6 +190,7 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
             served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base
         )
         prepare_routing(root, now)
+        note_digests(root, now)
         write_served(root, now)
     keep_published(root, label)
     keep_routing(root)

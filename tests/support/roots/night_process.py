@@ -35,6 +35,7 @@ from tasks.refine.settle import settle
 from tasks.retrieve.index.build import build
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.versions.doctor import mend_missing
 from tasks.retrieve.versions.publish import candidate, publish
 from tasks.retrieve.versions.retention import retain_versions
 
@@ -48,6 +49,7 @@ def run_night(
 ) -> str | None:
     """Crawl, refine, parse, index, check, publish and clean up; return the version, None for none."""
     with writer_lock(root):
+        mend_missing(root)
         require_readable([asdict(collect(source, root, run_id=run_id, now=now))])
         return index_night(root, export, run_id, now, classifier)
 

@@ -60,7 +60,11 @@ class Unreachable(TransientError):
 
 
 class SchemaMismatch(StorageError):
-    """A file or table has other columns, or a newer schema version, than this program knows."""
+    """A file or table has other columns than this program knows."""
+
+
+class NewerSchema(SchemaMismatch):
+    """A file or table was written by a newer version of this program; it is not damaged."""
 
 
 class ModelMismatch(TerminalError):

@@ -15,7 +15,7 @@ import lancedb
 import pyarrow as pa
 from lancedb.index import FTS, BTree
 
-from storage.errors import SchemaMismatch, StorageError
+from storage.errors import NewerSchema, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
@@ -75,7 +75,7 @@ def open_at(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.
 
     Raises:
         StorageError: The table or the version is not there.
-        SchemaMismatch: It was written by a newer version of this program.
+        NewerSchema: It was written by a newer version of this program.
     """
     try:
         table = db.open_table(name)
@@ -87,7 +87,7 @@ def open_at(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.
         raise StorageError(msg) from error
     if written > SCHEMA_VERSION:
         msg = f"table {name} has schema version {written}, this program knows {SCHEMA_VERSION}: upgrade"
-        raise SchemaMismatch(msg)
+        raise NewerSchema(msg)
     return table
 
 
@@ -117,7 +117,7 @@ class TableWriter:
 
     Raises:
         StorageError: The base cannot be opened.
-        SchemaMismatch: It was written by a newer version of this program.
+        NewerSchema: It was written by a newer version of this program.
     """
 
     def __init__(self, db: lancedb.DBConnection, name: str, schema: pa.Schema, base: int | None) -> None:

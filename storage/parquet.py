@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.errors import SchemaMismatch, StorageError
+from storage.errors import NewerSchema, SchemaMismatch, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
@@ -104,6 +104,12 @@ def read_frame(
         raise StorageError(msg) from error
 
 
+def check_columns(root: Root, relative: str, schema: pl.Schema) -> None:
+    """Raise `SchemaMismatch` if a file's columns are not `schema`'s, `NewerSchema` if they are later ones."""
+    with _open(root, relative) as file:
+        _check(root.at(relative), file.schema_arrow, schema)
+
+
 def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:
     """Raise `SchemaMismatch` if a frame, called `name`, has other columns or another order of them."""
     if frame.schema != schema:
@@ -115,7 +121,7 @@ def _check(place: str, found: pa.Schema, expected: pl.Schema) -> set[str]:
     written = int((found.metadata or {}).get(b"schema_version", b"0"))
     if written > SCHEMA_VERSION:
         msg = f"{place} has schema version {written}, this program knows {SCHEMA_VERSION}: upgrade"
-        raise SchemaMismatch(msg)
+        raise NewerSchema(msg)
     columns = _columns(found)
     absent = set(expected) - set(columns) if written < SCHEMA_VERSION else set()
     if dict(columns) != {n: t for n, t in expected.items() if n not in absent}:

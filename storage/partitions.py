@@ -122,7 +122,7 @@ class PartitionedTable:
         """Write a partition's rows in place of those that it has, and list the file in the manifest."""
         data = write_frame(self.root, self.file(partition), rows, self.schema)
         if self.manifest is not None:
-            self.manifest.note(self.file(partition), rows.height, data)
+            list_file(self.root, self.file(partition), rows.height, data)
 
 
 class Manifest:
@@ -137,11 +137,6 @@ class Manifest:
 
     def __init__(self, root: Root, folder: str) -> None:
         self._root, self._folder = root, folder
-
-    def note(self, file: str, rows: int, data: bytes) -> None:
-        """Record what was written: `file` (relative to the root), its number of rows, and its bytes."""
-        entry = {"rows": rows, "sha256": hashlib.sha256(data).hexdigest()}
-        self._root.write_json(_entry(file), entry)
 
     def missing(self) -> list[str]:
         """Return the files that were written and are not there, sorted, relative to the root."""
@@ -166,16 +161,21 @@ class Manifest:
             entry = None
         if entry == found:
             return None
-        self.note(file, rows, data)
+        list_file(self._root, file, rows, data)
         if entry is None:
             return None
         return f"{self._root.at(file)} is not the file last written: {rows} rows, not {entry.get('rows')}"
 
 
+def list_file(root: Root, file: str, rows: int, data: bytes) -> None:
+    """Record in the manifest a file that was written (relative to the root): number of rows, and bytes."""
+    root.write_json(_entry(file), {"rows": rows, "sha256": hashlib.sha256(data).hexdigest()})
+
+
 def renew_entry(root: Root, file: str, rows: int, data: bytes) -> None:
-    """Record a file that was rewritten in place, if its table has a manifest."""
+    """Record a file that was rewritten in place, if the manifest lists it."""
     if root.exists(_entry(file)):
-        Manifest(root, "").note(file, rows, data)
+        list_file(root, file, rows, data)
 
 
 def missing_files(root: Root) -> list[str]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from storage.errors import StorageError
 from storage.parquet import read_frame, write_frame
-from storage.partitions import PartitionedTable, partition_of
+from storage.partitions import PartitionedTable, list_file, partition_of
 from storage.root import Root
 from storage.schemas import DOCUMENTS, DROPPED, EDGES, NODES
 
@@ -83,7 +83,8 @@ def append_dropped(root: Root, run_id: str, rows: pl.DataFrame) -> None:
     relative = f"dropped/{run_id}.parquet"
     if root.exists(relative):
         rows = pl.concat([read_frame(root, relative, DROPPED), rows])
-    write_frame(root, relative, rows.unique(maintain_order=True), DROPPED)
+    rows = rows.unique(maintain_order=True)
+    list_file(root, relative, rows.height, write_frame(root, relative, rows, DROPPED))
 
 
 def read_sources(root: Root) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from storage.parquet import write_frame
+from storage.partitions import list_file
 from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, SCHEMA_VERSION, Listing, RawDocument, to_frame
 
@@ -76,7 +77,7 @@ class RawParts:
 
     def _write(self, kind: str, frame: pl.DataFrame, schema: pl.Schema) -> str:
         part = f"raw/{kind}/{self._folder}/{self._name}-{self._written[kind]:05d}.parquet"
-        write_frame(self._root, part, frame, schema)
+        list_file(self._root, part, frame.height, write_frame(self._root, part, frame, schema))
         self._written[kind] += 1
         return part
 

@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from storage.errors import StorageError
-from storage.parquet import read_columns
+from storage.errors import NewerSchema, StorageError
+from storage.parquet import check_columns, read_columns
 from storage.partitions import Manifest, forget_entry, missing_files
 from storage.root import Root
+from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS
 from storage.served import LICENCES, PUBLISHED, SERVED, read_served, require_licences
-from storage.state import documents_table, edges_table, is_run, nodes_table, read_sources, write_source
+from storage.state import (
+    ALIASES,
+    COMPARED,
+    LISTED,
+    PARSED,
+    REFINED,
+    REPOSITORIES,
+    SEEN,
+    SIGNATURES,
+    documents_table,
+    edges_table,
+    is_run,
+    nodes_table,
+    read_sources,
+    write_source,
+)
+from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
+from storage.tombstones import FORGOTTEN
 from tasks.crawl.backfill import recover_seen
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
@@ -29,7 +47,15 @@ _SPARE = (
 )  # fmt: skip
 # No run can do without these, and no run can rebuild them.
 _IN_THE_WAY = ("state/aliases/", "reports/")
-_FORGOTTEN = "state/forgotten"
+# Beside those of _MADE_BY, the tables whose files a manifest lists.
+_LISTED = ("state/seen", "state/aliases", FORGOTTEN_FOLDER, "raw/documents", "raw/listings", "dropped")
+_SCHEMAS = {
+    "documents": DOCUMENTS, "state/folded": DOCUMENTS, "state/refined": REFINED, "state/seen": SEEN,
+    "nodes": NODES, "edges": EDGES, "state/parsed": PARSED, "state/aliases": ALIASES, "dropped": DROPPED,
+    "raw/documents": RAW_DOCUMENTS, "raw/listings": LISTINGS, FORGOTTEN_FOLDER: FORGOTTEN,
+    "state/listed": LISTED, "state/repositories": REPOSITORIES, "state/signatures": SIGNATURES,
+    "state/near": COMPARED,
+}  # fmt: skip
 _NOT_OURS = ("models/", "lance/", "prefect/")
 
 
@@ -105,6 +131,10 @@ def _files(root: Root) -> Iterator[Defect]:
             continue
         try:
             rows = read_columns(root, file, None).height
+            if (schema := _SCHEMAS.get(_table_of(file))) is not None:
+                check_columns(root, file, schema)
+        except NewerSchema:
+            continue
         except StorageError as error:
             yield _mend(root, file, str(error))
             continue
@@ -114,11 +144,20 @@ def _files(root: Root) -> Iterator[Defect]:
 
 def _differs_from_entry(root: Root, file: str, rows: int) -> str | None:
     """Compare a table's file with the manifest; return what differs if the file can be made again."""
-    folder = str(PurePosixPath(_split(file)[1]).parent)
-    if folder not in (*_MADE_BY, "state/seen", "state/aliases", _FORGOTTEN):
+    table = _table_of(file)
+    if table not in (*_MADE_BY, *_LISTED):
         return None
-    differs = Manifest(root, folder).adopt(file, rows)
-    return differs if folder in (*_MADE_BY, "state/seen") else None
+    differs = Manifest(root, table).adopt(file, rows)
+    return differs if table in (*_MADE_BY, "state/seen") else None
+
+
+def _table_of(file: str) -> str:
+    """Return the folder of the table that a file belongs to, without a backfill's prefix."""
+    below = _split(file)[1]
+    for table in ("raw/documents", "raw/listings"):
+        if below.startswith(f"{table}/"):
+            return table
+    return str(PurePosixPath(below).parent)
 
 
 def _mend(root: Root, file: str, why: str) -> Defect:
@@ -132,17 +171,23 @@ def _mend(root: Root, file: str, why: str) -> Defect:
         return Defect(why, file, "removed: the next run makes it anew", mended=True)
     if folder == "state/seen":
         return Defect(why, file, _rebuild_seen(root, base, file), mended=True)
-    if below.startswith(_IN_THE_WAY) and not root.exists(file):
-        forget_entry(root, file)
-        done = "lost: runs go on without it; put a copy of it back, or the ids in it are unknown"
-        return Defect(why, file, done, mended=False)
-    if below.startswith(_IN_THE_WAY):
+    done = _named_as_lost(root, file, in_the_way=below.startswith(_IN_THE_WAY))
+    return Defect(why, file, done, mended=False)
+
+
+def _named_as_lost(root: Root, file: str, *, in_the_way: bool) -> str:
+    """Say what is done about a file that is nowhere else; one that every run reads is set aside."""
+    if not root.exists(file):
+        if in_the_way:
+            forget_entry(root, file)
+            return "lost: runs go on without it; put a copy of it back, or the ids in it are unknown"
+        return "lost: put a copy of it back, or delete its entry below state/manifests to go on without it"
+    if in_the_way:
         forget_entry(root, file)
         root.write(f"{file}.damaged", root.read(file))
         root.delete(file)
-        done = f"set aside as {file}.damaged, so that runs go on: put a copy of it back, or delete it"
-        return Defect(why, file, done, mended=False)
-    return Defect(why, file, "left: it is nowhere else; put a copy of it back, or delete it", mended=False)
+        return f"set aside as {file}.damaged, so that runs go on: put a copy of it back, or delete it"
+    return "left: it is nowhere else; put a copy of it back, or delete it"
 
 
 def _rebuild_seen(root: Root, base: str, file: str) -> str:

@@ -152,3 +152,36 @@ def test_forgetting_a_document_keeps_the_manifest_true(root: SkillRoot) -> None:
 
     assert read_columns(root.root, f"documents/{PART}", ["doc_id"]).filter(doc_id=BEES).is_empty()
     assert examine(root.root) == []
+
+
+@pytest.mark.parametrize("folder", ["raw/documents", "raw/listings", "dropped"])
+def test_what_is_missing_and_nowhere_else_is_named_until_its_loss_is_accepted(
+    root: SkillRoot, folder: str
+) -> None:
+    root.write("empty", "")
+    root.publish()
+    file = root.root.files(folder, ".parquet")[0]
+    lose(root, file)
+
+    [found] = examine(root.root)
+    root.publish()
+
+    assert (found.where, found.mended) == (file, False)
+    assert [again.where for again in examine(root.root)] == [file]
+    lose(root, f"state/manifests/{file}.json")
+    assert examine(root.root) == []
+
+
+@pytest.mark.parametrize("folder", ["state/near", "state/signatures", "state/aliases", "documents"])
+def test_a_file_of_other_columns_is_a_damaged_one(root: SkillRoot, folder: str) -> None:
+    root.write("toast", SKILLS["bread"].replace("name: bread", "name: toast"))
+    root.remove("bread")
+    root.publish()
+    before = corpus(root.root)
+    file = next(iter(root.root.files(folder, ".parquet") or [f"{folder}/{PART}"]))
+    root.root.write(file, b"")
+    pl.DataFrame({"flour": [1, 2]}).write_parquet(root.root.at(file))
+
+    assert [found.where for found in examine(root.root)] == [file]
+    root.publish()
+    assert corpus(root.root) == before

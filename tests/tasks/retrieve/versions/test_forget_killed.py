@@ -79,8 +79,8 @@ def end(root: Root) -> dict[str, Any]:
         assert [v["version"] for v in table.list_versions()] == [version]
         left[name] = sorted(map(str, table.search().to_arrow().to_pylist()))
     # How many versions a table went through depends on where it was killed; the pointer names the last. The
-    # digests of a manifest depend on the time.
-    pointers = (SERVED, f"{PUBLISHED}/", "state/manifests/")
+    # digests of files depend on the time.
+    pointers = (SERVED, f"{PUBLISHED}/", "state/manifests/", "state/file-digests.json")
     others = (f for f in root.files("state") if not f.endswith(".parquet") and not f.startswith(pointers))
     assert published_versions(root) == [served]
     return left | {f: root.read(f) for f in others}

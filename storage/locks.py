@@ -14,14 +14,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
 
 from storage.errors import Locked, StorageError, Unreachable
 from storage.folder import Folder
 from storage.root import Root
-from storage.s3 import Bucket
+
+if TYPE_CHECKING:
+    from storage.s3 import Bucket
 
 LOCK = "state/locks/writer.lock"
 _HOLDER = "state/locks/writer.json"

@@ -327,33 +327,3 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
     assert json.loads(Path(files["typed"]).read_text("utf-8"))["id"] == "a"
     assert json.loads(agreed)["fragments"] == 1
     assert {m["sufficient"] for m in json.loads(measured)["methods"]} == {1.0}
-
-
-# What extras install; without them a night runs, and everything but what they are for.
-EXTRAS = (
-    "obstore",
-    "openai",
-    "matplotlib",
-    "ir_measures",
-    "bm25s",
-    "datasets",
-    "prefect_dask",
-    "prefect_ray",
-)
-_WITHOUT = """
-import importlib, sys
-sys.modules.update(dict.fromkeys({extras!r}))
-for name in {modules!r}:
-    importlib.import_module(name)
-"""
-
-
-def test_a_night_and_the_command_need_no_extra() -> None:
-    flows = [s for s in SOURCES if re.fullmatch(r"flows/(\w+|cli/\w+)\.py|tasks/\w+/shells\.py", s)]
-    modules = [s.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for s in flows]
-    modules += ["flows.commands.runs", "flows.commands.operate", "flows.commands.queries"]
-    script = _WITHOUT.format(extras=EXTRAS, modules=modules)
-
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr

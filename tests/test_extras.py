@@ -14,7 +14,6 @@ EXTRAS = (
     "matplotlib",
     "ir_measures",
     "bm25s",
-    "datasets",
     "prefect_dask",
     "prefect_ray",
 )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.schemas import Node
+from tasks.models.visible import visible
 
 # All lengths are inches: the height of a row, the margin, from a node to its label, a character's width, and
 # the room for arcs to the left of a column.
@@ -73,8 +74,8 @@ def _lines(nodes: Sequence[Node]) -> list[tuple[str, Node | None]]:
 
 
 def one_line(text: str, characters: int) -> str:
-    """Return a text on one line, printable characters only, cut to the width of so many Latin characters."""
-    words = " ".join("".join(c if c.isprintable() else " " for c in text[:1000]).split())
+    """Return a text on one visible line, cut to the width of so many Latin characters."""
+    words = visible(" ".join(text[:1000].split()))
     ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in words))
     if not ends or ends[-1] <= characters:
         return words

@@ -153,7 +153,7 @@ def test_lines_stand_in_order_and_never_on_each_other(rows: list[tuple[str, list
         ("more than 10", "more than…"),
         ("面包需要", "面包需要"),
         ("面包需要时间", "面包需要…"),
-        ("\x00\x1b", ""),
+        ("\x00\x1b", r"\x00\x1b"),
     ],
 )
 def test_a_label_is_cut_by_the_width_of_its_characters(text: str, shown: str) -> None:

@@ -27,13 +27,13 @@ def evaluate(root: str = "data") -> dict[str, Any]:
     """Evaluate what is served at the start: quality of each leg, latency, size, drop reasons, mixes, drift.
 
     The figures go to the history `reports/evaluations/`, and with pictures to `reports/evaluation.html`. The
-    run fails if a measure is below its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
+    run fails if a measure is worse than its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
 
     Args:
         root: Folder of all that Skillery keeps.
 
     Raises:
-        EvaluationFell: A measure is below its threshold; figures and report are kept nevertheless.
+        EvaluationFell: A measure is worse than its threshold; figures and report are kept nevertheless.
         NotPublished: Nothing is served.
     """
     settings, now = load_settings(), datetime.now(UTC)
@@ -57,14 +57,15 @@ def evaluate(root: str = "data") -> dict[str, Any]:
     }
     _show(found)
     if found["fallen"]:
-        msg = f"{served.version} is below its thresholds: {'; '.join(found['fallen'])} ({found['report']})"
+        worse = "; ".join(found["fallen"])
+        msg = f"{served.version} is worse than its thresholds allow: {worse} ({found['report']})"
         raise EvaluationFell(msg, found)
     return found
 
 
 def _show(found: dict[str, Any]) -> None:
     """Put the figures that a person looks for first on the run's page."""
-    lines = [f"- {line}" for line in found["fallen"]] or ["No measure is below its thresholds."]
+    lines = [f"- {line}" for line in found["fallen"]] or ["No measure is worse than its thresholds allow."]
     text = "\n".join([f"# {found['version']}", *lines, "", f"Report: `{found['report']}` below the root."])
     create_markdown_artifact(text, key="skillery-evaluation", description="The last evaluation's verdict.")
     title = f"{found['version']} beside the evaluations before it."

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
-from flows.run_record import named_run, recorded
+from flows.run_page import named, recorded_on_page
+from flows.run_record import this_run
 from flows.runners import require_runner
 from flows.settings import load_settings, run_llm
 from flows.stages import refine_to_served
@@ -20,14 +21,13 @@ from tasks.crawl.source.protocol import SAMPLE
 from tasks.crawl.sources import normal_spec
 
 
-@flow(name="nightly", flow_run_name="nightly {root}")
+@flow(name="nightly", flow_run_name=named("nightly {root}"))
 def nightly(
     root: str = "data",
     sources: list[str] | None = None,
     limit: int | None = None,
     index: Literal["all", "skills"] = "all",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-    run_id: str | None = None,
 ) -> dict[str, Any]:
     """Update the index from its sources, processing only what changed; return the run's record.
 
@@ -37,10 +37,9 @@ def nightly(
         limit: How many documents of each source to read, from its first on; empty: all.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run, of letters, digits, - and _; generated if empty.
 
     Raises:
-        WrongInput: A setting, a source or the run's name cannot be used.
+        WrongInput: A setting or a source cannot be used.
         Locked: Another run wrote to this root for the whole wait.
         NothingReadable: None of the sources could be read.
         GateRefused: The new version failed a check; what was served stays.
@@ -50,11 +49,11 @@ def nightly(
     settings.licence_policies()
     require_runner(settings)
     run_llm(settings)
-    place, run = Root(root), named_run(run_id)
+    place, run = Root(root), this_run()
     specs = [normal_spec(s) for s in sources or last_specs(place)]
     with (
         writer_lock(place, wait=60 * wait_minutes),
-        recorded(place, run, specs, flow="nightly") as record,
+        recorded_on_page(place, run, specs, flow="nightly") as record,
     ):
         with record.stage("crawl"):
             record.sources = crawl(root, specs, limit, run)

@@ -35,6 +35,8 @@ def temporary_server(root: Root) -> Iterator[None]:
     Raises:
         TransientError: The server did not start; the message names the file with its words.
     """
+    from prefect.events.worker import EventsWorker  # noqa: PLC0415
+    from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
     from prefect.settings import (  # noqa: PLC0415 (reads the environment when imported)
         PREFECT_API_AUTH_STRING,
         PREFECT_API_URL,
@@ -56,6 +58,9 @@ def temporary_server(root: Root) -> Iterator[None]:
         url = f"http://127.0.0.1:{port}/api"
         with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: password}):
             yield
+            # What waits to be sent when the process ends would find no server, and say so on stderr.
+            APILogWorker.drain_all(timeout=_END)
+            EventsWorker.drain_all(timeout=_END)
     finally:
         _end(process)
         record.delete(_RECORD)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from coolname.data import config as generated_names
+from coolname.data import config
 from prefect.context import FlowRunContext
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
@@ -17,7 +17,8 @@ from storage.root import Root
 from tasks.models.visible import visible
 
 # Prefect names a run that nobody named by two of these words.
-_WORDS = frozenset(word for part in generated_names.values() for word in part.get("words", ()))
+_LISTS: dict[str, Any] = config  # of a package that comes with Prefect
+_WORDS = frozenset(word for part in _LISTS.values() for word in part.get("words", ()))
 
 
 def named(template: str) -> Callable[[], str]:
@@ -32,7 +33,7 @@ def named(template: str) -> Callable[[], str]:
         run = None if context is None else context.flow_run
         if context is None or run is None:
             return template
-        return template.format(**context.parameters) if is_generated(run.name) else run.name
+        return template.format(**context.parameters or {}) if is_generated(run.name) else run.name
 
     return name
 

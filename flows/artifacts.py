@@ -28,7 +28,9 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    text = "" if value is None else str(value)
     return _MARKUP.sub(r"\\\g<0>", visible(text))
 
 

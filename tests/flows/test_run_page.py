@@ -154,7 +154,9 @@ def test_no_text_of_a_third_party_is_markup_or_a_control_in_an_artifact(prefect_
     assert json.loads(artifact(prefect_server, "skillery-evil")) == [
         {"source": safe, "failed": {safe: 1}, "ids": [safe, 3]}
     ]
-    rows = [{"a": "x|y<b>\n**", "b": 0.123456, "c": None}]
-    table = "| a | b | c |\n| --- | --- | --- |\n| x\\|y\\<b\\>\\\\n\\*\\* | 0.1235 |  |"
+    rows = [{"a": "x|y<b>\n**", "b": 0.123456, "c": None, "d": 2587581.0}]
+    table = (
+        "| a | b | c | d |\n| --- | --- | --- | --- |\n| x\\|y\\<b\\>\\\\n\\*\\* | 0.1235 |  | 2,587,581 |"
+    )
     assert markdown_table(rows) == table
     assert markdown_table([]) == ""

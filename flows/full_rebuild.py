@@ -8,10 +8,9 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import show_table
-from flows.nightly import last_specs, summary
+from flows.nightly import last_specs, refine_to_served, summary
 from flows.run_page import named, recorded_on_page
 from flows.run_record import this_run
-from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.retrieve.shells import redo_everything

@@ -9,11 +9,13 @@ from pydantic import Field
 
 from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
+from flows.index import index as index_tables
+from flows.parse import parse
+from flows.refine import refine
 from flows.run_page import named, recorded_on_page
-from flows.run_record import this_run
-from flows.runners import require_runner
+from flows.run_record import RunRecord, this_run
+from flows.runners import require_runner, shared_runner
 from flows.settings import load_settings, run_llm
-from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import read_runs
@@ -61,6 +63,26 @@ def nightly(
     found = record.as_dict()
     show_table("skillery-nightly", summary(found), f"Run {run}: {found['state']}.")
     return found
+
+
+def refine_to_served(
+    record: RunRecord, root: str, index: Literal["all", "skills"], *, anew: bool = False
+) -> None:
+    """Refine, parse, index, check and publish, and write the results to the run's record.
+
+    The caller holds the root's writer lock. `index="skills"` leaves the vectors of nodes for later; `anew`
+    writes every row of the tables to new files.
+    """
+    with shared_runner():
+        with record.stage("refine"):
+            refine(root, record.run_id)
+        with record.stage("parse"):
+            parsed = parse(root, index)
+            record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
+        with record.stage("index"):
+            indexed = index_tables(root, index, record.run_id, anew)
+    record.vectors_new += indexed["built"]["vectors_new"]
+    record.checks, record.published = indexed["checks"], indexed["version"] is not None
 
 
 def summary(record: dict[str, Any]) -> list[dict[str, Any]]:

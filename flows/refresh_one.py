@@ -9,11 +9,10 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import show_table
-from flows.nightly import last_specs, summary
+from flows.nightly import last_specs, refine_to_served, summary
 from flows.run_page import named, recorded_on_page
 from flows.run_record import this_run
 from flows.settings import load_settings
-from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable

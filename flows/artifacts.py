@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 
+from tasks.models.visible import visible
+
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&]")
+
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
-    """Create a table artifact; an empty table says that it is empty."""
-    table = [dict(row) for row in rows] or [{"note": "nothing to show"}]
-    create_table_artifact(key=key, table=table, description=description)
+    """Create a table artifact, its texts visible; an empty table says that it is empty."""
+    table = [_visible(dict(row)) for row in rows] or [{"note": "nothing to show"}]
+    create_table_artifact(key=key, table=table, description=visible(description))
+
+
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows of the same keys as a table of Markdown, in which no text is markup."""
+    names = list(rows[0]) if rows else []
+    cells = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells if names)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    text = "" if value is None else str(value)
+    return _MARKUP.sub(r"\\\g<0>", visible(text))
+
+
+def _visible(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {_visible(key): _visible(held) for key, held in value.items()}
+    return [_visible(held) for held in value] if isinstance(value, list | tuple) else value
 
 
 @contextmanager

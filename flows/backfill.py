@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from prefect import flow
 from flows.artifacts import show_table
 from flows.index import index as index_tables
 from flows.refine import IN_THREADS, refine_batches
+from flows.run_page import named, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
@@ -23,11 +23,10 @@ from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.shells import plan_refining, settle_corpus
 
-log = logging.getLogger(__name__)
 Stage = Literal["refine", "parse"]
 
 
-@flow(name="backfill", flow_run_name="backfill {start} to {end}", task_runner=IN_THREADS)
+@flow(name="backfill", flow_run_name=named("backfill {start} to {end}"), task_runner=IN_THREADS)
 def backfill(
     start: date,
     end: date,
@@ -59,7 +58,8 @@ def backfill(
     days = plan_backfill(root, start.isoformat(), end.isoformat())
     with writer_lock(Root(root)):
         rows = [_rebuild(root, day, run, settings.limits(), encoder, chosen) for day in days]
-        log.info("backfill: %d days rebuilt", len(rows))
+        for row in rows:
+            tell(f"{row['day']}: {row['documents']} documents, {row['nodes']} nodes")
         if publish and rows:
             rows[-1]["published"] = _publish(root, days[-1], run)
     show_table("skillery-backfill", rows, f"The corpus as of each day from {start} to {end}.")

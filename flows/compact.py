@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ from pydantic import Field
 
 from flows.artifacts import show_table
 from flows.index import announce
+from flows.run_page import named, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
@@ -18,10 +18,8 @@ from storage.root import Root
 from storage.served import require_served
 from tasks.retrieve.shells import clean_files, compact_served, keep_versions, publish_tables, served_encoder
 
-log = logging.getLogger(__name__)
 
-
-@flow(name="compact", flow_run_name="compact {root}")
+@flow(name="compact", flow_run_name=named("compact {root}"))
 def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60) -> dict[str, Any]:
     """Merge small files of the tables into a new version, and remove what retention does not keep.
 
@@ -45,7 +43,8 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
         )
         gone = keep_versions(root, settings.keep_versions, now=datetime.now(UTC))
         after = clean_files(root)
-    log.info("compact: the tables had %d files, now %d", done["files_before"], after)
+    tell(f"files before {done['files_before']}, now {after}; versions gone: {', '.join(gone) or 'none'}")
+    tell(f"published: {version}" if version else "nothing to merge; the served version stays")
     show_table("skillery-compaction", done["tables"], "Rows and files of each table, before and after.")
     announce(root, version)
     return {**done, "files_after": after, "gone": gone, "published": version}

@@ -8,6 +8,7 @@ from typing import Any
 from prefect import flow
 
 from flows.artifacts import show_table
+from flows.run_page import tell_source
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
@@ -42,6 +43,8 @@ def crawl(
             crawl_source(root, spec, run_id=run, now=now, limit=limit, options=options)
             for spec in map(normal_spec, sources or [SAMPLE])
         ]
+    for report in reports:
+        tell_source(report)
     rows = [{c: str(r[c]) if c == "failed" else r[c] for c in _COLUMNS} for r in reports]
     show_table("skillery-crawl", rows, "What each source brought.")
     require_readable(reports)

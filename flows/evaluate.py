@@ -8,7 +8,8 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.artifacts import show_table
+from flows.artifacts import markdown_table, show_table
+from flows.run_page import named, tell
 from flows.runners import Call, run_batches
 from flows.settings import load_settings
 from storage.errors import EvaluationFell
@@ -20,20 +21,21 @@ from tasks.evaluate.shells import (
     probe_served,
     report_drift,
 )
+from tasks.models.visible import visible
 
 
-@flow(name="evaluate", flow_run_name="evaluate {root}")
+@flow(name="evaluate", flow_run_name=named("evaluate {root}"))
 def evaluate(root: str = "data") -> dict[str, Any]:
     """Evaluate what is served at the start: quality of each leg, latency, size, drop reasons, mixes, drift.
 
     The figures go to the history `reports/evaluations/`, and with pictures to `reports/evaluation.html`. The
-    run fails if a measure is below its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
+    run fails if a measure is worse than its threshold (`SKILLERY_EVALUATION_...`); what is served stays.
 
     Args:
         root: Folder of all that Skillery keeps.
 
     Raises:
-        EvaluationFell: A measure is below its threshold; figures and report are kept nevertheless.
+        EvaluationFell: A measure is worse than its threshold; figures and report are kept nevertheless.
         NotPublished: Nothing is served.
     """
     settings, now = load_settings(), datetime.now(UTC)
@@ -57,16 +59,24 @@ def evaluate(root: str = "data") -> dict[str, Any]:
     }
     _show(found)
     if found["fallen"]:
-        msg = f"{served.version} is below its thresholds: {'; '.join(found['fallen'])} ({found['report']})"
+        worse = "; ".join(found["fallen"])
+        msg = f"{served.version} is worse than its thresholds allow: {worse} ({found['report']})"
         raise EvaluationFell(msg, found)
     return found
 
 
 def _show(found: dict[str, Any]) -> None:
     """Put the figures that a person looks for first on the run's page."""
-    lines = [f"- {line}" for line in found["fallen"]] or ["No measure is below its thresholds."]
-    text = "\n".join([f"# {found['version']}", *lines, "", f"Report: `{found['report']}` below the root."])
-    create_markdown_artifact(text, key="skillery-evaluation", description="The last evaluation's verdict.")
+    verdict = found["fallen"] or ["No measure is worse than its thresholds allow."]
+    for line in verdict:
+        tell(f"{found['version']}: {line}")
+    columns = ("probe", "leg", "measure", "value", "before", "verdict")
+    figures = markdown_table([{name: row[name] for name in columns} for row in found["drift"]])
+    lines = [f"# {found['version']}", *(f"- {visible(line)}" for line in verdict), "", figures, ""]
+    text = "\n".join([*lines, f"Report: `{found['report']}` below the root."])
+    create_markdown_artifact(
+        text, key="skillery-evaluation", description="The last evaluation's verdict and figures."
+    )
     title = f"{found['version']} beside the evaluations before it."
     show_table("skillery-drift", found["drift"], title)
     show_table("skillery-probes", found["probes"], f"Seeded probes of {found['version']}, 95 % intervals.")

@@ -8,21 +8,20 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import show_table
-from flows.nightly import last_specs, summary
-from flows.run_record import named_run, recorded
-from flows.stages import refine_to_served
+from flows.nightly import last_specs, refine_to_served, summary
+from flows.run_page import named, recorded_on_page
+from flows.run_record import this_run
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.retrieve.shells import redo_everything
 
 
-@flow(name="full-rebuild", flow_run_name="full-rebuild {root}")
+@flow(name="full-rebuild", flow_run_name=named("full-rebuild {root}"))
 def full_rebuild(
     root: str = "data",
     index: Literal["all", "skills"] = "all",
     keep_vectors: bool = False,
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-    run_id: str | None = None,
 ) -> dict[str, Any]:
     """Refine, parse, encode and index everything again, without crawling; serve it if it passes the gate.
 
@@ -34,12 +33,11 @@ def full_rebuild(
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         keep_vectors: Use the vectors that are kept by text, instead of encoding every text again.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run, of letters, digits, - and _; generated if empty.
     """
-    place, run = Root(root), named_run(run_id)
+    place, run = Root(root), this_run()
     with (
         writer_lock(place, wait=60 * wait_minutes),
-        recorded(place, run, last_specs(place), flow="full-rebuild") as record,
+        recorded_on_page(place, run, last_specs(place), flow="full-rebuild") as record,
     ):
         redo_everything(root, keep_vectors=keep_vectors)
         refine_to_served(record, root, index, anew=True)

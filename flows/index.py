@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow
 from prefect.events import emit_event
 
 from flows.artifacts import show_table
+from flows.run_page import tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
+from storage.lance import NODES, SKILLS
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.evaluate.shells import compare_with_served
@@ -28,7 +30,6 @@ from tasks.retrieve.shells import (
     publish_tables,
 )
 
-log = logging.getLogger(__name__)
 PUBLISHED = "skillery.published"
 
 
@@ -70,10 +71,28 @@ def index(
         version = publish_tables(root, built, checks, encoder, run_id=run, now=now)
         if version:
             keep_versions(root, settings.keep_versions, now=now)
-    log.info("index: %s", f"{version} is served" if version else "nothing changed, the served version stays")
-    show_table("skillery-index", [{"published": version or "unchanged", **built}], "The tables.")
+    tell(f"skills {built['skills_rows']}, nodes {built['nodes_rows']}, vectors made {built['vectors_new']}")
+    tell(f"published: {version}" if version else "nothing changed; the served version stays")
+    show_table("skillery-index", _tables(root, built), f"The tables; published: {version or 'unchanged'}.")
     announce(root, version)
     return {"built": built, "licences": by_class(licences), "checks": checks, "version": version}
+
+
+def _tables(root: str, built: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row a table, which `database_uri` and `table` name as tools that follow data do."""
+    return [
+        {
+            "database_uri": _database(root), "table": table, "version": built[table],
+            "rows": built[f"{table}_rows"],
+        }
+        for table in (SKILLS, NODES)
+        if built[table] is not None
+    ]  # fmt: skip
+
+
+def _database(root: str) -> str:
+    place = Root(root).at("lance")
+    return place if "://" in place else Path(place).absolute().as_uri()
 
 
 def _embed(root: str, encoder: str) -> None:
@@ -82,11 +101,12 @@ def _embed(root: str, encoder: str) -> None:
     plan = plan_embeddings(root, encoder)
     calls = ((embed_batch, {**given, "partitions": p}) for p in plan)
     for done in run_batches("embed", calls, len(plan)):
-        log.info("index: %d skills encoded", done)
+        tell(f"{done} skills encoded")
 
 
 def announce(root: str, version: str | None) -> None:
     """Emit the event of a publication, which starts the evaluation; None: nothing was published."""
     if version:
         resource = {"prefect.resource.id": "skillery.index", "prefect.resource.name": version}
-        emit_event(event=PUBLISHED, resource=resource, payload={"root": root, "version": version})
+        payload = {"root": root, "version": version, "database_uri": _database(root)}
+        emit_event(event=PUBLISHED, resource=resource, payload=payload)

@@ -9,10 +9,13 @@ from pydantic import Field
 
 from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
-from flows.run_record import named_run, recorded
-from flows.runners import require_runner
+from flows.index import index as index_tables
+from flows.parse import parse
+from flows.refine import refine
+from flows.run_page import named, recorded_on_page
+from flows.run_record import RunRecord, this_run
+from flows.runners import require_runner, shared_runner
 from flows.settings import load_settings, run_llm
-from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import read_runs
@@ -20,14 +23,13 @@ from tasks.crawl.source.protocol import SAMPLE
 from tasks.crawl.sources import normal_spec
 
 
-@flow(name="nightly", flow_run_name="nightly {root}")
+@flow(name="nightly", flow_run_name=named("nightly {root}"))
 def nightly(
     root: str = "data",
     sources: list[str] | None = None,
     limit: int | None = None,
     index: Literal["all", "skills"] = "all",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-    run_id: str | None = None,
 ) -> dict[str, Any]:
     """Update the index from its sources, processing only what changed; return the run's record.
 
@@ -37,10 +39,9 @@ def nightly(
         limit: How many documents of each source to read, from its first on; empty: all.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run, of letters, digits, - and _; generated if empty.
 
     Raises:
-        WrongInput: A setting, a source or the run's name cannot be used.
+        WrongInput: A setting or a source cannot be used.
         Locked: Another run wrote to this root for the whole wait.
         NothingReadable: None of the sources could be read.
         GateRefused: The new version failed a check; what was served stays.
@@ -50,11 +51,11 @@ def nightly(
     settings.licence_policies()
     require_runner(settings)
     run_llm(settings)
-    place, run = Root(root), named_run(run_id)
+    place, run = Root(root), this_run()
     specs = [normal_spec(s) for s in sources or last_specs(place)]
     with (
         writer_lock(place, wait=60 * wait_minutes),
-        recorded(place, run, specs, flow="nightly") as record,
+        recorded_on_page(place, run, specs, flow="nightly") as record,
     ):
         with record.stage("crawl"):
             record.sources = crawl(root, specs, limit, run)
@@ -62,6 +63,26 @@ def nightly(
     found = record.as_dict()
     show_table("skillery-nightly", summary(found), f"Run {run}: {found['state']}.")
     return found
+
+
+def refine_to_served(
+    record: RunRecord, root: str, index: Literal["all", "skills"], *, anew: bool = False
+) -> None:
+    """Refine, parse, index, check and publish, and write the results to the run's record.
+
+    The caller holds the root's writer lock. `index="skills"` leaves the vectors of nodes for later; `anew`
+    writes every row of the tables to new files.
+    """
+    with shared_runner():
+        with record.stage("refine"):
+            refine(root, record.run_id)
+        with record.stage("parse"):
+            parsed = parse(root, index)
+            record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
+        with record.stage("index"):
+            indexed = index_tables(root, index, record.run_id, anew)
+    record.vectors_new += indexed["built"]["vectors_new"]
+    record.checks, record.published = indexed["checks"], indexed["version"] is not None
 
 
 def summary(record: dict[str, Any]) -> list[dict[str, Any]]:

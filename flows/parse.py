@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import Any, Literal
 
 from prefect import flow
 
 from flows.artifacts import counted, flat, show_table
+from flows.run_page import tell
 from flows.runners import run_batches
 from flows.settings import load_settings, run_llm
 from storage.locks import writer_lock
@@ -16,8 +16,6 @@ from storage.root import Root
 from tasks.parse.classify.options import llm_report
 from tasks.parse.corpus import node_type_mix
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
-
-log = logging.getLogger(__name__)
 
 
 @flow(name="parse", flow_run_name="parse {root}")
@@ -36,7 +34,7 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
     with writer_lock(Root(root)):
         encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
         plan = plan_parsing(root, encoder, with_vectors=with_vectors, llm=llm)
-        log.info("parse: %(todo)d documents to parse, %(gone)d gone, %(unchanged)d unchanged", plan)
+        tell(f"documents to parse: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
         done: Counter[str] = Counter()
         given = {"root": root, "encoder": encoder, "with_vectors": with_vectors, "llm": llm}
         calls = ((parse_batch, {**given, "partitions": p, "before": account}) for p in plan["batches"])
@@ -44,7 +42,7 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
         for batch in run_batches("parse", calls, len(plan["batches"]), in_turn=llm is not None):
             done.update(batch["done"])
             account = batch["account"]
-            log.info("parse: %d of %d documents, %d nodes", done["documents"], plan["todo"], done["nodes"])
+            tell(f"parsed {done['documents']} of {plan['todo']} documents, {done['nodes']} nodes")
     found = {k: done[k] for k in ("documents", "nodes", "edges", "vectors")}
     report = llm_report(plan["classifier"], llm, done, account)
     _show(found, plan["unchanged"], report)

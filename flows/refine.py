@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.artifacts import batch_progress, counted, show_table
+from flows.run_page import counts, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
@@ -22,7 +22,6 @@ from tasks.refine.licences.policy import LicencePolicy, count_classes
 from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
 from tasks.refine.workers import batch_processes
 
-log = logging.getLogger(__name__)
 # The threads only wait for the worker processes, whose number is a setting.
 IN_THREADS = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=64))
 
@@ -39,16 +38,18 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     limits = settings.limits()
     with writer_lock(Root(root)):
         plan = plan_refining(root, limits=limits)
-        log.info("refine: %(todo)d documents to refine, %(gone)d gone, %(unchanged)d unchanged", plan)
+        tell(f"documents to refine: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
         refine_batches(root, plan["batches"], run)
-        counts = settle_corpus(root, run_id=run, now=now, near=settings.near())
+        held = settle_corpus(root, run_id=run, now=now, near=settings.near())
+    dropped = {reason: n for reason, n in held.items() if reason != "documents"}
+    tell(f"documents {held['documents']}, dropped: {counts(dropped)}")
     work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}
     rows = counted(work) + [
-        {"what": k if k == "documents" else f"dropped: {k}", "count": n} for k, n in counts.items()
+        {"what": k if k == "documents" else f"dropped: {k}", "count": n} for k, n in held.items()
     ]
     rows += [{"what": f"licence class: {k}", "count": n} for k, n in _licence_classes(root).items()]
     show_table("skillery-refine", rows, "The corpus now, and why documents are not in it.")
-    return counts
+    return held
 
 
 def _licence_classes(root: str) -> dict[LicenceClass, int]:

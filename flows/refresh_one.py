@@ -9,17 +9,17 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import show_table
-from flows.nightly import last_specs, summary
-from flows.run_record import named_run, recorded
+from flows.nightly import last_specs, refine_to_served, summary
+from flows.run_page import named, recorded_on_page
+from flows.run_record import this_run
 from flows.settings import load_settings
-from flows.stages import refine_to_served
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable
 from tasks.crawl.shells import find_sources, refresh_source
 
 
-@flow(name="refresh-one", flow_run_name="refresh {target} in {root}")
+@flow(name="refresh-one", flow_run_name=named("refresh {target} in {root}"))
 def refresh_one(
     target: Annotated[
         str, Field(min_length=1, examples=["anthropics/skills/skills/pdf", "anthropics/skills"])
@@ -27,7 +27,6 @@ def refresh_one(
     root: str = "data",
     index: Literal["all", "skills"] = "all",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-    run_id: str | None = None,
 ) -> dict[str, Any]:
     """Read one skill or repository again from the sources it came from, and serve what changed.
 
@@ -39,17 +38,16 @@ def refresh_one(
         root: Folder of all that Skillery keeps.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         wait_minutes: How long to wait for another run that writes to this root.
-        run_id: Name of this run, of letters, digits, - and _; generated if empty.
 
     Raises:
-        WrongInput: No source has such a document, or the run's name cannot be used.
+        WrongInput: No source has such a document.
         NothingReadable: None of its sources could be read.
     """
-    place, run, now = Root(root), named_run(run_id), datetime.now(UTC)
+    place, run, now = Root(root), this_run(), datetime.now(UTC)
     options = load_settings().reading()
     with writer_lock(place, wait=60 * wait_minutes):
         specs = find_sources(root, target)
-        with recorded(place, run, last_specs(place), flow="refresh-one") as record:
+        with recorded_on_page(place, run, last_specs(place), flow="refresh-one") as record:
             with record.stage("crawl"):
                 record.sources = [
                     refresh_source(root, spec, target, run_id=run, now=now, options=options) for spec in specs

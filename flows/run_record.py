@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from storage.errors import GateRefused, NothingReadable, StorageError, WrongInput
+from storage.errors import GateRefused, NothingReadable, StorageError
 from storage.root import Root
 from storage.served import read_served
 from storage.state import corpus_counts, write_run
 from tasks.retrieve.versions.doctor import mend_missing
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_run_id: ContextVar[str | None] = ContextVar("run_id", default=None)
 
 
 def new_run_id() -> str:
@@ -25,18 +25,19 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
-def named_run(given: str | None) -> str:
-    """Return the given name of a run, or a new one if none is given.
+def this_run() -> str:
+    """Return the id of the run that begins: the one of `run_as`, or a new one."""
+    return _run_id.get() or new_run_id()
 
-    Raises:
-        WrongInput: The name cannot be the name of files and versions.
-    """
-    if given and not _NAME.fullmatch(given):
-        msg = (
-            f"run_id {given!r} is no name of a run: give up to 64 letters, digits, - and _, or leave it empty"
-        )
-        raise WrongInput(msg)
-    return given or new_run_id()
+
+@contextmanager
+def run_as(run_id: str) -> Iterator[None]:
+    """Give the run that begins inside an id, by which its record is found; Prefect's form asks for none."""
+    token = _run_id.set(run_id)
+    try:
+        yield
+    finally:
+        _run_id.reset(token)
 
 
 @dataclass(slots=True)

@@ -161,6 +161,11 @@ class Settings(BaseSettings):
     evaluation_max_ms: float | None = Field(
         None, gt=0, description="95th percentile of a search in ms from which evaluation fails; none: any."
     )
+    evaluation_max_slowdown: float = Field(
+        2.0,
+        ge=1,
+        description="What latency may rise to, beyond noise, times that of other versions; inf: any.",
+    )
     evaluation_compared: int = Field(7, ge=1, description="Other versions that drift is told from.")
 
     def limits(self) -> dict[str, Any]:
@@ -202,7 +207,7 @@ class Settings(BaseSettings):
 
     def thresholds(self) -> dict[str, Any]:
         """Return the thresholds of an evaluation."""
-        names = ("min_found", "max_fall", "max_ms", "compared")
+        names = ("min_found", "max_fall", "max_ms", "max_slowdown", "compared")
         return {name: getattr(self, f"evaluation_{name}") for name in names}
 
     def reading(self) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def print_evaluation(found: dict[str, Any]) -> None:
     if found.get("paging"):
         print_paging({"methods": found["paging"], "judge": {"spoke": "evidence"}})
     for line in found["fallen"]:
-        _say(f"too low: {line}")
+        _say(f"worse than allowed: {line}")
     _say(f"drift and pictures: {found['report']} below the root")
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any, Literal, cast
 
-from flows.run_record import new_run_id
+from flows.run_record import new_run_id, run_as
 from flows.server.home import prepare_home
 from storage.errors import EvaluationFell, WrongInput
 from storage.root import Root
@@ -42,7 +42,7 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
     with prefect_for(root):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
-        return _recorded(root, lambda run: nightly(root.uri, specs or None, limit, _mode(index), 0, run))
+        return _recorded(root, lambda: nightly(root.uri, specs or None, limit, _mode(index), 0))
 
 
 def run_backfill(
@@ -110,7 +110,7 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
     with prefect_for(root):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
-        return _recorded(root, lambda run: refresh_one(target, root.uri, _mode(index), 0, run))
+        return _recorded(root, lambda: refresh_one(target, root.uri, _mode(index), 0))
 
 
 def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
     with prefect_for(root):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
-        return _recorded(root, lambda run: full_rebuild(root.uri, _mode(index), keep_vectors, 0, run))
+        return _recorded(root, lambda: full_rebuild(root.uri, _mode(index), keep_vectors, 0))
 
 
 def run_compaction(root: Root) -> dict[str, Any]:
@@ -144,11 +144,12 @@ def _mode(index: str) -> Literal["all", "skills"]:
     return cast(Literal["all", "skills"], index)
 
 
-def _recorded(root: Root, start: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Start a run under a new name and return its record, also if the run fails."""
+def _recorded(root: Root, start: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Start a run under a new id and return its record, also if the run fails."""
     run_id = new_run_id()
     try:
-        return start(run_id)
+        with run_as(run_id):
+            return start()
     except Exception:
         # Prefect has already shown the error, and the run's record holds it.
         record = read_run(root, run_id)

@@ -39,6 +39,14 @@ def test_the_six_deployments_are_there() -> None:
     ]  # fmt: skip
 
 
+def test_no_form_asks_for_what_the_run_makes_itself(deployment: dict[str, Any]) -> None:
+    flow = _flow(deployment)
+
+    assert "run_id" not in flow.parameters.properties
+    # A template would overwrite the name that the form was given.
+    assert callable(flow.flow_run_name)
+
+
 def test_each_entrypoint_is_a_flow_that_takes_the_parameters(deployment: dict[str, Any]) -> None:
     flow = _flow(deployment)
     required = set(flow.parameters.required or [])

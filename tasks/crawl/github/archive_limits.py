@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipInfo
 
 from storage.errors import TerminalError
+from tasks.models.visible import visible
 
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
@@ -139,8 +140,8 @@ def entry_name(entry: ZipInfo) -> str:
 
 
 def shown(name: str) -> str:
-    """Return a name for messages: escaped, and cut to 200 characters."""
-    text = name.encode("unicode_escape").decode("ascii") if has_control(name) else name
+    """Return a name for messages: visible, and cut to 200 characters."""
+    text = visible(name)
     return text if len(text) <= 200 else f"{text[:100]}...{text[-97:]}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from storage.errors import UnknownDocument, Withheld
+from tasks.evaluate.health.history import LATENCY
 from tasks.evaluate.health.probes import K, Probe, history_row, quality_rows
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.served_index import ServedIndex
@@ -63,4 +64,4 @@ def ask_probes(index: ServedIndex, probes: Sequence[Probe]) -> Asked:
 def latency_rows(leg: str, took_ms: Sequence[float]) -> list[dict[str, Any]]:
     """Return median and 95th percentile of milliseconds as rows of the history."""
     figures = zip(("median_ms", "p95_ms"), np.percentile(took_ms, [50, 95]), strict=True)
-    return [history_row("latency", leg, name, float(ms), queries=len(took_ms)) for name, ms in figures]
+    return [history_row(LATENCY, leg, name, float(ms), queries=len(took_ms)) for name, ms in figures]

@@ -10,9 +10,15 @@ from typing import Any, Literal
 
 import polars as pl
 
+from tasks.evaluate.health.history import LATENCY
 from tasks.evaluate.measures.statistics import holm_bonferroni
 
 _KEY = ["probe", "leg", "measure"]
+_STEADY = 0.1  # a measure whose noise is not known is steady within so large a share
+_MAD_TO_SIGMA, _DEVIATIONS = 1.4826, 3
+# Of fewer versions the noise of latency is not told, but taken for as large as on a machine with other work:
+# there the 95th percentile of a page was between 51 and 248 ms for the same version.
+_FEWEST, _UNKNOWN_NOISE = 4, 4.0
 # Of these, less is worse; what else is measured is shown, and judged by nobody but its reader.
 _QUALITY = ("hit@", "mrr@", "sufficient", "coverage")
 # The legs that answer users: one of these that finds little is no service, however it was before.
@@ -35,6 +41,7 @@ class Thresholds:
     # shortcoming where it is beyond chance too.
     max_fall: float = 0.05
     max_ms: float | None = None  # most milliseconds of the 95th percentile of a search; None: any
+    max_slowdown: float = 2.0  # latency may be so many times the median of other versions, at least 1
     compared: int = 7  # other versions that are looked back at
 
 
@@ -44,7 +51,8 @@ class Drift:
 
     `change` is `value - before`. The verdict is `steady` while the 95 % interval of `value` holds `before`; a
     measure without an interval is steady within a tenth. `chance`, of measures of quality alone, is how
-    likely quality that is the same would fall so far, corrected for how many measures are looked at.
+    likely quality that is the same would fall so far, corrected for how many measures are looked at. `noise`,
+    of latency alone, is the factor within which it is steady, at least 1.1; None of fewer than four versions.
     """
 
     probe: str
@@ -55,6 +63,7 @@ class Drift:
     change: float | None
     verdict: Verdict
     chance: float | None = None
+    noise: float | None = None
 
 
 def drift_of(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) -> list[Drift]:
@@ -66,6 +75,9 @@ def drift_of(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) ->
     one would seem to fall every other night. It holds however much the measures hang together, as legs that
     are asked the same do, and it alarms as seldom as Bonferroni's but then names more of what fell.
 
+    Latency's noise is three robust standard deviations of the logarithms of what it was before, each 1.4826
+    times the median absolute deviation: one night on a busy machine hardly widens it.
+
     Args:
         history: Rows of the evaluation history.
         evaluated_at: Which evaluation; by a clock that was set back, others may be dated later.
@@ -73,11 +85,20 @@ def drift_of(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) ->
     """
     now = history.filter(pl.col("evaluated_at") == evaluated_at)
     earlier = compared_with(history, evaluated_at, compared=compared)
-    before = earlier.group_by(_KEY).agg(before=pl.col("value").median(), asked=pl.col("queries").median())
+    before = earlier.group_by(_KEY).agg(
+        before=pl.col("value").median(), asked=pl.col("queries").median(),
+        times=pl.len(), spread=_spread(pl.col("value")),
+    )  # fmt: skip
     rows = now.join(before, on=_KEY, how="left", maintain_order="left").to_dicts()
     judged = [i for i, row in enumerate(rows) if is_quality(row["measure"]) and row["before"] is not None]
     chances = dict(zip(judged, holm_bonferroni([_chance(rows[i]) for i in judged]), strict=True))
     return [_drift(row, chances.get(i)) for i, row in enumerate(rows)]
+
+
+def _spread(values: pl.Expr) -> pl.Expr:
+    """Return the robust standard deviation of the logarithms of values."""
+    logarithms = values.log()
+    return _MAD_TO_SIGMA * (logarithms - logarithms.median()).abs().median()
 
 
 def compared_with(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) -> pl.DataFrame:
@@ -113,31 +134,50 @@ def _drift(row: dict[str, Any], chance: float | None) -> Drift:
     before, value = row["before"], row["value"]
     change = None if before is None else value - before
     probe, leg, measure = (str(row[name]) for name in _KEY)
-    return Drift(probe, leg, measure, value, before, change, _verdict(row, before, value), chance)
+    noise = None
+    if probe == LATENCY and before is not None and row["times"] >= _FEWEST:
+        noise = max(1 + _STEADY, math.exp(_DEVIATIONS * row["spread"]))
+    return Drift(probe, leg, measure, value, before, change, _verdict(row, noise), chance, noise)
 
 
-def _verdict(row: dict[str, Any], before: float | None, value: float) -> Verdict:
+def _verdict(row: dict[str, Any], noise: float | None) -> Verdict:
+    value, before = row["value"], row["before"]
     if before is None:
         return "new"
-    margin = 0.1 * abs(before)
+    margin = _STEADY * abs(before)
     low, high = (value - margin, value + margin) if row["low"] is None else (row["low"], row["high"])
+    low, high = (low, high) if noise is None else (value / noise, value * noise)
     if high < before:
         return "fell"
     return "rose" if low > before else "steady"
 
 
 def shortcomings(drifts: Sequence[Drift], thresholds: Thresholds) -> list[str]:
-    """Return what fell below the thresholds, a line each with its figures; none: all is well."""
+    """Return what is worse than the thresholds allow, a line each with its figures; none: all is well."""
     found = []
     for d in drifts:
-        name = f"{d.probe}, {d.leg}: {d.measure} is {d.value:.3f}"
+        name = f"{d.probe}, {d.leg}: {d.measure} is {_said(d, d.value)}"
         if d.measure == "hit@10" and d.leg in _ANSWERING and d.value < thresholds.min_found:
             found.append(f"{name}, must be at least {thresholds.min_found:g}")
         elif d.change is not None and -d.change > thresholds.max_fall and _beyond_chance(d):
             found.append(f"{name}, was {d.before:.3f}: it may fall by {thresholds.max_fall:g}")
         elif _slow(d, thresholds.max_ms):
             found.append(f"{name}, may be at most {thresholds.max_ms:g}")
+        elif d.probe == LATENCY and d.before and d.value > d.before * (most := _most(d, thresholds)):
+            found.append(f"{name}, was {_said(d, d.before)}: it may rise to {most:.3g} times that")
     return found
+
+
+def _most(drift: Drift, thresholds: Thresholds) -> float:
+    """Return how many times what it was before a latency may be."""
+    return max(drift.noise or _UNKNOWN_NOISE, thresholds.max_slowdown)
+
+
+def _said(drift: Drift, value: float) -> str:
+    """Return a share to three decimals, and milliseconds to three digits or whole."""
+    if drift.probe == LATENCY:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:.3f}"
 
 
 def _beyond_chance(drift: Drift) -> bool:
@@ -162,7 +202,7 @@ def is_quality(measure: str) -> bool:
 
 
 def _slow(drift: Drift, max_ms: float | None) -> bool:
-    is_search = (drift.probe, drift.leg, drift.measure) == ("latency", "search", "p95_ms")
+    is_search = (drift.probe, drift.leg, drift.measure) == (LATENCY, "search", "p95_ms")
     return max_ms is not None and is_search and drift.value > max_ms
 
 

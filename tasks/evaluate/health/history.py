@@ -14,6 +14,7 @@ from storage.root import Root
 
 # A file an evaluation: two at once lose nothing of each other, and a damaged file takes one with it.
 HISTORY = "reports/evaluations"
+LATENCY = "latency"  # the probe that measures how long answers take
 _AS_ONE_FILE = "reports/evaluation.parquet"  # how the history lay before
 _COLUMNS: dict[str, Any] = {
     "evaluated_at": pl.Datetime("us", "UTC"), "version": pl.String, "probe": pl.String, "leg": pl.String,

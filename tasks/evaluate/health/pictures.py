@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tasks.evaluate.health.history import LATENCY
+from tasks.models.visible import visible
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_MARKS = "os^vDPX*"
 _EVALUATIONS = 30  # that a picture shows
 _LINES = {
     "quality: hit@10 by leg": (pl.col("measure") == "hit@10", "found (%)", 100.0),
-    "latency of one answer": (pl.col("probe") == "latency", "milliseconds", 1.0),
+    "latency of one answer": (pl.col("probe") == LATENCY, "milliseconds", 1.0),
     "rows of the tables": ((pl.col("probe") == "size") & (pl.col("measure") == "rows"), "rows", 1.0),
     "bytes of the tables": ((pl.col("probe") == "size") & (pl.col("measure") == "bytes"), "megabytes", 1e-6),
 }
@@ -29,6 +33,8 @@ _BARS = {
 def draw_history(history: pl.DataFrame) -> dict[str, bytes]:
     """Return pictures by title, as SVG that is the same for the same history.
 
+    A single point or bar says no more than the page's tables do, so there is none of it.
+
     Args:
         history: Rows of the evaluation history.
 
@@ -40,11 +46,11 @@ def draw_history(history: pl.DataFrame) -> dict[str, bytes]:
     pictures = {}
     for title, (which, unit, factor) in _LINES.items():
         rows = shown.filter(which)
-        if not rows.is_empty():
+        if rows["evaluated_at"].n_unique() > 1:
             pictures[title] = _lines(rows, times, unit, factor)
     for probe, (title, unit, factor) in _BARS.items():
-        rows = shown.filter(pl.col("probe") == probe)
-        if not rows.is_empty():
+        rows = shown.filter(pl.col("probe") == probe, pl.col("evaluated_at").is_in(times[-2:].implode()))
+        if rows["leg"].n_unique() > 1:
             pictures[title] = _bars(rows, times, unit, factor)
     return pictures
 
@@ -64,17 +70,18 @@ def _lines(rows: pl.DataFrame, times: pl.Series, unit: str, factor: float) -> by
     groups = rows.group_by("probe", "leg", "measure", maintain_order=True)
     for i, ((probe, leg, measure), group) in enumerate(groups):
         said = f"{leg}, {measure}" if several else f"{leg}: {probe}"
-        # Lines that lie on one another stand a little apart.
-        at = [place[time] + 0.03 * i for time in group["evaluated_at"]]
         values = group["value"] * factor
-        low = (values - group["low"] * factor).fill_null(0.0).clip(0)
-        high = (group["high"] * factor - values).fill_null(0.0).clip(0)
+        low, high = values - group["low"] * factor, group["high"] * factor - values
+        bars = [side.fill_null(0.0).clip(0).to_list() for side in (low, high)]
+        # Of points that lie on one another the lower ones are larger, and all are seen.
         axes.errorbar(
-            at, values.to_list(), yerr=[low.to_list(), high.to_list()], label=said, marker="o",
-            markersize=4, capsize=2, linewidth=1.2, elinewidth=0.6,
+            [place[time] for time in group["evaluated_at"]], values.to_list(),
+            yerr=None if low.is_null().all() else bars, label=said, marker=_MARKS[i % len(_MARKS)],
+            markersize=max(3, 9 - i), markerfacecolor="none", capsize=2, linewidth=1.2, elinewidth=0.6,
+            clip_on=False, zorder=3 + i,
         )  # fmt: skip
     axes.set_ylabel(unit)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 100 if unit.endswith("(%)") else None)
     _mark_times(axes, times)
     figure.legend(loc="outside lower center", fontsize=8, ncols=3)
     return _svg(figure)
@@ -93,21 +100,26 @@ def _bars(rows: pl.DataFrame, times: pl.Series, unit: str, factor: float) -> byt
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 (drawing alone needs it)
 
     names = sorted(rows["leg"].unique(), reverse=True)
+    series = list(zip(("now", "before"), times[-1:-3:-1], strict=False))
     figure, axes = _figure(0.9 + 0.35 * len(names))
-    for label, time, shift in zip(("now", "before"), times[-1:-3:-1], (0.2, -0.2), strict=False):
+    height = 0.76 / len(series)
+    for i, (label, time) in enumerate(series):
         held = dict(rows.filter(pl.col("evaluated_at") == time).select("leg", "value").iter_rows())
         lengths = [factor * held.get(name, 0.0) for name in names]
-        axes.barh([i + shift for i in range(len(names))], lengths, height=0.38, label=label)
+        shift = height * ((len(series) - 1) / 2 - i)
+        axes.barh([place + shift for place in range(len(names))], lengths, height=height, label=label)
     axes.set_yticks(range(len(names)), _readable(names), fontsize=8)
     axes.set_xlabel(unit, fontsize=8)
+    # A bar of nearly all would have its axis end at more than all.
+    axes.set_xlim(0, min(100.0, axes.get_xlim()[1]) if unit.endswith("(%)") else None)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside right upper", fontsize=8)
     return _svg(figure)
 
 
 def _readable(names: Sequence[str]) -> list[str]:
-    # A dollar begins mathematics; what is not printable would make no XML.
-    return ["".join(c if c.isprintable() else "?" for c in name)[:60].replace("$", r"\$") for name in names]
+    # A dollar begins mathematics.
+    return [visible(name)[:60].replace("$", r"\$") for name in names]
 
 
 def _svg(figure: Figure) -> bytes:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import TerminalError
-from storage.schemas import Edge
 from tasks.retrieve.graph.graph import SkillGraph
 from tasks.retrieve.graph.layout import LABEL_GAP, ROW, Layout, Row, lay_out, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.path import Path
 
 FORMATS = ("svg", "png", "pdf")
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -31,7 +31,10 @@ EDGE_STYLES: dict[str, tuple[str, Any]] = {
 _HEAD, _FOOT = 0.95, 0.25  # inches above and below the columns
 _LEAST_WIDTH = 8.0
 _ACROSS = 0.4  # opacity of edges between columns, which cross labels
-_BULGE = 0.55  # the largest distance of an arc from its chord, in inches
+# Inches: the largest distance of an arc from its chord, a dot's radius, and where a sequence that goes on in
+# the next column runs: so high above the bottom, and so far to the left of the column.
+_BULGE, _RADIUS, _BELOW, _BESIDE = 0.55, 0.045, 0.06, 0.3
+_TITLE_CHARACTER = 0.105  # inches
 _SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "skillery",
@@ -57,7 +60,7 @@ def draw(graph: SkillGraph, form: str) -> bytes:
         axes.axis("off")
         _draw_edges(axes, graph, layout)
         _draw_rows(axes, layout)
-        _draw_legend(axes, graph, layout.height + _HEAD)
+        _draw_legend(axes, graph, width, layout.height + _HEAD)
         buffer = io.BytesIO()
         # Without a date, so that a picture changes only with its graph.
         dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
@@ -97,32 +100,52 @@ def _draw_edges(axes: Axes, graph: SkillGraph, layout: Layout) -> None:
     from matplotlib.patches import FancyArrowPatch  # noqa: PLC0415
 
     places = {row.node.node_id: row for row in layout.rows if row.node}
-    for edge in graph.edges:
+    for number, edge in enumerate(graph.edges):
         colour, style = EDGE_STYLES[edge.edge_type]
         source, target = places[edge.src_id], places[edge.dst_id]
-        arrow = FancyArrowPatch(
-            (source.x, source.y), (target.x, target.y), arrowstyle="-|>", mutation_scale=6,
-            connectionstyle=f"arc3,rad={_bend(edge, source, target):.3f}", color=colour, linestyle=style,
-            linewidth=0.8, shrinkA=3.2, shrinkB=3.2, zorder=1 if edge.edge_type == "sequence" else 2,
-            alpha=1.0 if source.x == target.x else _ACROSS,
-        )  # fmt: skip
-        axes.add_patch(arrow)
+        in_order, across = edge.edge_type == "sequence", source.x != target.x
+        look: Any = {
+            "arrowstyle": "-|>", "mutation_scale": 6, "color": colour, "linestyle": style, "linewidth": 0.8,
+            "zorder": 1 if in_order else 2, "alpha": _ACROSS if across and not in_order else 1.0,
+            "gid": f"edge {number}",
+        }  # fmt: skip
+        if across and in_order:
+            axes.add_patch(FancyArrowPatch(path=_around(source, target), **look))
+            continue
+        bend = 0.0 if in_order else _bend(source, target, middle=layout.height / 2)
+        ends = (source.x, source.y), (target.x, target.y)
+        arc = f"arc3,rad={bend:.3f}"
+        axes.add_patch(FancyArrowPatch(*ends, connectionstyle=arc, shrinkA=3.2, shrinkB=3.2, **look))
 
 
-def _bend(edge: Edge, source: Row, target: Row) -> float:
-    """Return an arc's curvature: to the left of its column, away from the labels; 0 for a sequence."""
-    if edge.edge_type == "sequence":
-        return 0.0
+def _around(source: Row, target: Row) -> Path:
+    """Return the way from the end of a column to the next one: below all labels, then between the columns."""
+    from matplotlib.path import Path  # noqa: PLC0415
+
+    below, beside = _BELOW, target.x - _BESIDE
+    corners = [(source.x, below), (beside, below), (beside, target.y)]
+    return Path([(source.x, source.y - _RADIUS), *corners, (target.x - _RADIUS, target.y)])
+
+
+def _bend(source: Row, target: Row, *, middle: float) -> float:
+    """Return an arc's curvature: in its column to the left, away from labels, else towards the middle.
+
+    An arc between columns that bulged outwards would run through the legend, or out of the picture.
+    """
     length = math.dist((source.x, source.y), (target.x, target.y))
     # The distance of an arc from its chord is half its curvature times the chord.
     bend = min(0.6, 2 * _BULGE / max(length, 1e-6))
-    return -bend if source.y < target.y else bend
+    if source.x == target.x:
+        return -bend if source.y < target.y else bend
+    downwards = (source.y + target.y) / 2 > middle
+    return bend if downwards == (source.x < target.x) else -bend
 
 
-def _draw_legend(axes: Axes, graph: SkillGraph, top: float) -> None:
+def _draw_legend(axes: Axes, graph: SkillGraph, width: float, top: float) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
-    title = f"{one_line(graph.doc_id, 120)}: {len(graph.nodes)} nodes, {len(graph.edges)} edges"
+    counts = f"{len(graph.nodes)} nodes, {len(graph.edges)} edges"
+    title = f"{one_line(graph.doc_id, int(width / _TITLE_CHARACTER) - len(counts) - 8)}: {counts}"
     axes.text(0.3, top - 0.22, title, fontsize=11, fontweight="bold", va="center", parse_math=False)
     dots = [
         Line2D([], [], marker="o", linestyle="", color=NODE_COLOURS[kind], label=f"{kind} {count}")

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.commands.monitoring import RootCollector, serve_metrics
 from flows.commands.operate import root_status
-from flows.run_record import named_run, recorded
+from flows.run_record import recorded, run_as, this_run
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.served import require_served
@@ -93,15 +93,10 @@ def test_a_record_of_before_flows_were_named_is_a_nightlys(tmp_path: Path) -> No
     assert values(root)["skillery_last_run_state nightly complete"] == 1
 
 
-@pytest.mark.parametrize("name", ["../../served", "a b", "v/1", "x" * 65, "naïve"])
-def test_a_run_is_given_no_name_that_files_cannot_have(name: str) -> None:
-    with pytest.raises(WrongInput, match="is no name of a run: give up to 64 letters"):
-        named_run(name)
-
-
-def test_a_run_is_named_as_asked_or_by_its_time() -> None:
-    assert named_run("manual_2026-02-03") == "manual_2026-02-03"
-    assert re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", named_run(None))
+def test_a_run_has_the_id_that_is_set_for_it_or_one_by_its_time() -> None:
+    with run_as("one"):
+        assert this_run() == "one"
+    assert re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", this_run())
 
 
 def test_a_root_that_cannot_be_read_is_told_and_scraping_goes_on(tmp_path: Path) -> None:

@@ -149,7 +149,9 @@ def test_an_evaluation_below_its_thresholds_fails_and_leaves_its_figures(
     monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")
     before = _served(filled)
 
-    with pytest.raises(EvaluationFell, match=r"below its thresholds: latency, search: p95_ms is") as error:
+    with pytest.raises(
+        EvaluationFell, match=r"worse than its thresholds allow: latency, search: p95_ms is"
+    ) as error:
         evaluate(filled)
 
     assert error.value.found["fallen"]
@@ -176,4 +178,4 @@ def test_the_commands_print_what_they_did(
     monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")
     fell = ask("evaluate", "corpus", *root)
     assert fell.code == 1
-    assert "too low: latency, search" in fell.stdout
+    assert "worse than allowed: latency, search" in fell.stdout

@@ -218,10 +218,51 @@ def test_a_size_may_change_as_it_likes() -> None:
 
 
 def test_a_search_may_take_so_long_where_that_is_asked() -> None:
-    slow = history(20, 90, measure="p95_ms", leg="search", probe="latency", noise=None)
+    search = history(50, 90, measure="p95_ms", leg="search", probe="latency", noise=None)
 
-    assert judged(slow) == []
-    assert judged(slow, max_ms=80) == ["latency, search: p95_ms is 90.000, may be at most 80"]
+    assert judged(search) == []
+    assert judged(search, max_ms=80) == ["latency, search: p95_ms is 90, may be at most 80"]
+
+
+def slow(*p95: float, versions: Sequence[int] = range(99)) -> pl.DataFrame:
+    return history(*p95, measure="p95_ms", leg="page", probe="latency", noise=None, versions=versions)
+
+
+def test_answers_that_take_eight_times_as_long_are_a_finding() -> None:
+    said = "latency, page: p95_ms is 1,050, was 130: it may rise to 4 times that"
+
+    assert judged(slow(130, 1050)) == [said]
+    assert judged(slow(130, 1050, versions=[0, 0])) == [said]
+    assert judged(slow(130, 1050), max_slowdown=10) == []
+    assert judged(slow(130, 500)) == [], "of one version nobody knows how much it varies"
+    assert only(slow(130, 500)).verdict == "rose"
+
+
+def test_latency_is_judged_by_how_much_it_varies() -> None:
+    wild = slow(40, 400, 90, 130, 300, 60, 200, 700)
+    steady = slow(125, 130, 128, 131, 133, 127, 130, 700)
+
+    assert judged(wild) == []
+    assert only(wild).verdict == "steady"
+    assert judged(steady) == ["latency, page: p95_ms is 700, was 130: it may rise to 2 times that"]
+    assert only(steady).noise == 1.1
+    # A night on a busy machine hides no rise.
+    assert judged(slow(125, 130, 900, 131, 133, 127, 130, 700))
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.25])
+def test_of_nights_of_equal_latency_fewer_than_one_in_twenty_alarm(sigma: float) -> None:
+    random = np.random.default_rng(7)
+    nights = [
+        pl.concat([slow(20, float(20 * random.lognormal(0, sigma)), versions=[0, i])[1:].with_columns(
+            leg=pl.lit(leg), measure=pl.lit(measure), evaluated_at=NIGHT + timedelta(days=i)
+        ) for leg in ("search", "page") for measure in ("median_ms", "p95_ms")])
+        for i in range(150)
+    ]  # fmt: skip
+
+    seen = [pl.concat(nights[i - 7 : i + 1]) for i in range(7, len(nights))]
+
+    assert sum(bool(judged(frame)) for frame in seen) < 0.05 * len(seen)
 
 
 def test_rows_for_a_person_hold_four_digits() -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+import re
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree as Xml
 
 import numpy as np
@@ -11,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import TerminalError
-from storage.schemas import EDGE_TYPES, NODE_TYPES, Node
+from storage.schemas import EDGE_TYPES, NODE_TYPES, Edge, Node
 from tasks.retrieve.graph.graph import SkillGraph, graph_of
 from tasks.retrieve.graph.layout import lay_out, one_line
 from tasks.retrieve.graph.picture import EDGE_STYLES, FORMATS, NODE_COLOURS, draw
@@ -76,7 +80,15 @@ def test_the_picture_shows_title_legend_headings_and_texts(graph: SkillGraph) ->
     assert "d: 5 nodes, 7 edges" in shown
     assert {f"{kind} {n}" for kind, n in {**graph.node_counts(), **graph.edge_counts()}.items()} <= set(shown)
     # A heading stands once, above the first node below it.
-    order = ["Bread", NODES[0].text, "Baking", NODES[1].text, NODES[2].text, "Notes", NODES[3].text]
+    order = [
+        "Bread",
+        NODES[0].text,
+        "Baking",
+        NODES[1].text,
+        NODES[2].text,
+        "Notes",
+        "As in Baking, mind the heat.",
+    ]
     assert [text for text in shown if text in order] == order
 
 
@@ -132,6 +144,62 @@ def test_matplotlib_is_loaded_by_drawing_alone() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_no_edge_runs_through_the_legend_or_out_of_the_picture() -> None:
+    nodes = [node(k, f"node {k}", "step", f"h{k // 3}") for k in range(60)]
+    pairs = itertools.permutations(range(0, 60, 3), 2)
+    edges = [Edge(f"d#{a}", f"d#{b}", "reference", 1.0) for a, b in pairs]
+    edges += [Edge(f"d#{k}", f"d#{k + 1}", "sequence", 1.0) for k in range(59)]
+
+    picture = Xml.fromstring(draw(SkillGraph("d", nodes, edges), "svg"))  # noqa: S314
+
+    width, height = (float(size) for size in picture.attrib["viewBox"].split()[2:])
+    drawn = [e for e in picture.iter() if e.get("id", "").startswith("edge ")]
+    points = np.array([point for edge in drawn for point in curve(edge[0].attrib["d"])])
+    assert len(drawn) == len(edges)
+    assert (points >= [0, 0.75 * 72]).all(), "the legend ends 0.75 inches below the top"
+    assert (points <= [width, height]).all()
+
+
+def curve(path: str) -> list[list[float]]:
+    """Return points of an SVG's path of straight lines and quadratic curves, in the picture's units."""
+    points: list[list[float]] = []
+    for kind, *numbers in (word.split() for word in re.findall(r"[MLQ][^A-Z]*", path)):
+        ends = np.array(numbers, float).reshape(-1, 2)
+        for t in np.linspace(0.1, 1, 10) if kind == "Q" else []:
+            points.append(
+                list((1 - t) ** 2 * np.array(points[0]) + 2 * t * (1 - t) * ends[0] + t**2 * ends[1])
+            )
+        points.append(list(ends[-1]))
+    return points
+
+
+@pytest.mark.parametrize(
+    ("block", "text", "label"),
+    [
+        ("list_item", "- **Seeds.** Up to *20 %*", "- Seeds. Up to 20 %"),
+        ("prose", "Run `ls -l` in [the folder](https://a.example).", "Run ls -l in the folder."),
+        ("prose", "**Never do this.", "Never do this."),
+        ("prose", "2**3 is 8, and \\*.py names files", "2**3 is 8, and *.py names files"),
+        ("prose", "`a**b`", "a**b"),
+        ("table", "| Time | What |\n|---|:-:|\n| 8:00 | **feed** |", "Time | What; 8:00 | feed"),
+        ("code", "```sh\nls **/*.py\n```", "ls **/*.py"),
+        ("code", "```\n```", "``` ```"),
+    ],
+)
+def test_a_label_shows_words_without_the_marks_of_markdown(block: str, text: str, label: str) -> None:
+    (row,) = lay_out([replace(node(0, text), block=block)]).rows
+
+    assert row.label == label
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from("abcdef"), max_size=140))
+def test_a_heading_is_never_the_last_line_of_a_column(headings: list[str]) -> None:
+    rows = lay_out([node(k, "text", "step", heading) for k, heading in enumerate(headings)]).rows
+
+    assert not [row for row, below in pairwise(rows) if row.node is None and row.x != below.x]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=20), st.lists(st.sampled_from("abc"), max_size=3)), max_size=90))
 def test_lines_stand_in_order_and_never_on_each_other(rows: list[tuple[str, list[str]]]) -> None:
@@ -153,7 +221,7 @@ def test_lines_stand_in_order_and_never_on_each_other(rows: list[tuple[str, list
         ("more than 10", "more than…"),
         ("面包需要", "面包需要"),
         ("面包需要时间", "面包需要…"),
-        ("\x00\x1b", ""),
+        ("\x00\x1b", r"\x00\x1b"),
     ],
 )
 def test_a_label_is_cut_by_the_width_of_its_characters(text: str, shown: str) -> None:

@@ -1,0 +1,162 @@
+"""What a run's page in Prefect shows: its name, its lines, its tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from storage.errors import NothingReadable
+
+pytestmark = pytest.mark.prefect
+
+EVIL = "te\x1b[2Ja\u202e"
+
+
+def asked(api: str, path: str, body: dict[str, Any] | None = None) -> Any:  # noqa: ANN401 (whatever it answers)
+    """Return what Prefect's server answers, as its pages ask it."""
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(f"{api}/{path}", data, {"Content-Type": "application/json"})  # noqa: S310
+    with urlopen(request) as answer:  # noqa: S310 (the harness' own server)
+        return json.load(answer)
+
+
+def last_run(api: str, name: str) -> dict[str, Any]:
+    wanted = {"flows": {"name": {"any_": [name]}}, "sort": "START_TIME_DESC", "limit": 1}
+    (run,) = asked(api, "flow_runs/filter", wanted)
+    found: dict[str, Any] = run
+    return found
+
+
+def lines(api: str, run: dict[str, Any]) -> list[str]:
+    """Return the lines on a run's page, without those of the runs that it started."""
+    from prefect.logging.handlers import APILogWorker
+
+    APILogWorker.drain_all(timeout=30)
+    wanted = {"logs": {"flow_run_id": {"any_": [run["id"]]}}, "sort": "TIMESTAMP_ASC"}
+    return [log["message"] for log in asked(api, "logs/filter", wanted)]
+
+
+def artifact(api: str, key: str) -> str:
+    (found,) = asked(api, "artifacts/filter", {
+        "artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1
+    })  # fmt: skip
+    return str(found["data"])
+
+
+def logged(flow: Any, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 (a flow, and what it returns)
+    """Run a flow as a worker does, whose lines go to the server."""
+    from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: True}):
+        return flow(*arguments, **more)
+
+
+def test_a_night_tells_on_its_page_what_it_read_dropped_made_and_published(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    from flows.nightly import nightly
+
+    (skills / "hollow").mkdir()
+    (skills / "hollow" / "SKILL.md").write_text("---\nname: hollow\ndescription: Nothing.\n---\n", "utf-8")
+    record = logged(nightly, root, [f"dir:{skills}"])
+
+    told = lines(prefect_server, last_run(prefect_server, "nightly"))
+    read = "complete; listed 3, new 3, changed 0, unchanged 0, retired 0"
+    assert f"source dir:{skills}: {read}" in told
+    assert "documents 2, dropped: no_body 1" in told
+    assert f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}" in told
+    assert f"checks passed: {len(record['checks'])} of {len(record['checks'])}" in told
+    assert f"published: {record['served']}" in told
+    assert any(line.startswith(f"run {record['run_id']} is complete") for line in told)
+
+
+def test_a_night_that_failed_tells_why(prefect_server: str, root: str, tmp_path: Path) -> None:
+    from flows.nightly import nightly
+
+    with pytest.raises(NothingReadable):
+        logged(nightly, root, [f"dir:{tmp_path / EVIL}"])
+
+    told = lines(prefect_server, last_run(prefect_server, "nightly"))
+    assert any("is failed: " in line for line in told)
+    assert [line for line in told if r"te\x1b[2Ja\u202e: failed; listed 0" in line]
+
+
+def test_a_name_given_in_the_form_stays_and_a_generated_one_becomes_the_flows(
+    prefect_server: str, root: str
+) -> None:
+    from prefect.client.orchestration import get_client
+
+    from flows.compact import compact
+
+    with get_client(sync_client=True) as client:
+        flow_id = client.create_flow(compact)
+        made = client.create_deployment(
+            flow_id, "named", parameter_openapi_schema=compact.parameters.model_dump()
+        )
+        given = client.create_flow_run_from_deployment(
+            made, parameters={"root": root}, name="before the move"
+        )
+        generated = client.create_flow_run_from_deployment(made, parameters={"root": root})
+        for run in (given, generated):
+            _execute(compact, run)
+        names = [client.read_flow_run(run.id).name for run in (given, generated)]
+
+    assert names == ["before the move", f"compact {root}"]
+
+
+def _execute(flow: Any, run: Any) -> None:  # noqa: ANN401 (of Prefect's client)
+    """Run a flow as the engine of a worker's process does."""
+    from prefect.flow_engine import run_flow
+
+    run_flow(flow, flow_run=run, parameters=run.parameters, return_type="state")
+
+
+def test_prefects_own_names_are_told_from_given_ones() -> None:
+    from prefect.utilities.names import generate_slug
+
+    from flows.run_page import is_generated
+
+    assert all(is_generated(generate_slug(2)) for _ in range(1000))
+    assert not any(map(is_generated, ("before-move", "nightly data", "weekly", "weekly-test-2", "")))
+
+
+def test_the_evaluations_artifact_holds_a_table_with_figures(
+    prefect_server: str, root: str, skills: Path
+) -> None:
+    from flows.evaluate import evaluate
+    from flows.nightly import nightly
+
+    nightly(root, [f"dir:{skills}"])
+    found = logged(evaluate, root)
+
+    text = artifact(prefect_server, "skillery-evaluation")
+    assert "| probe | leg | measure | value | before | verdict |\n| --- |" in text
+    assert r"| sentence to skill | lexical | hit@10 | 1 |  | new |" in text
+    verdict = f"{found['version']}: No measure is worse than its thresholds allow."
+    assert verdict in lines(prefect_server, last_run(prefect_server, "evaluate"))
+
+
+def test_no_text_of_a_third_party_is_markup_or_a_control_in_an_artifact(prefect_server: str) -> None:
+    from prefect import flow
+
+    from flows.artifacts import markdown_table, show_table
+
+    @flow
+    def shows() -> None:
+        show_table("skillery-evil", [{"source": EVIL, "failed": {EVIL: 1}, "ids": [EVIL, 3]}], EVIL)
+
+    shows()
+    safe = r"te\x1b[2Ja\u202e"
+    assert json.loads(artifact(prefect_server, "skillery-evil")) == [
+        {"source": safe, "failed": {safe: 1}, "ids": [safe, 3]}
+    ]
+    rows = [{"a": "x|y<b>\n**", "b": 0.123456, "c": None, "d": 2587581.0}]
+    table = (
+        "| a | b | c | d |\n| --- | --- | --- | --- |\n| x\\|y\\<b\\>\\\\n\\*\\* | 0.1235 |  | 2,587,581 |"
+    )
+    assert markdown_table(rows) == table
+    assert markdown_table([]) == ""

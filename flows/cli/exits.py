@@ -16,6 +16,7 @@ from typing import NoReturn
 import typer
 
 from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
+from tasks.models.visible import visible
 
 _INTERRUPTED = 130
 _PATIENCE = 6.0  # seconds in which a command may write its record; what it does not end is safe to kill
@@ -44,7 +45,7 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    sys.stderr.write(f"skillery: {' '.join(message.split())}\n")
+    sys.stderr.write(f"skillery: {visible(' '.join(message.split()))}\n")
     sys.exit(code)
 
 

@@ -30,6 +30,7 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
+from flows.commands.console import say_text
 from flows.settings import load_settings
 from storage.errors import WrongInput
 
@@ -157,7 +158,7 @@ def page(
     if as_json or form == PageForm.json:
         print_json(answer)
     elif markdown or form == PageForm.markdown:
-        sys.stdout.write(answer["context"] + "\n")
+        say_text(answer["context"])
     else:
         printing.print_page(answer)
 

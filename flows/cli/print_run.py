@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 from flows.cli.print_measures import print_paging
 from flows.commands.console import counts as _counts
 from flows.commands.console import say as _say
+from flows.commands.console import say_text
 from flows.commands.console import table as _table
 
 
@@ -146,8 +146,7 @@ def _short(text: str, width: int = 140) -> str:
 
 def print_page(answer: dict[str, Any]) -> None:
     """Print a page: its context, then where it comes from and what it cost."""
-    # Rich would wrap lines and expand tabs.
-    sys.stdout.write(answer["context"] + "\n")
+    say_text(answer["context"])
     _say("─" * 40)
     share = answer["tokens"] / max(answer["document_tokens"], 1)
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from storage.errors import WrongInput
 from storage.root import Root
+from tasks.models.visible import visible
 
 
 def folder_at(out: Path, option: str = "--out") -> Root:
@@ -74,8 +75,16 @@ _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line as it is."""
-    _out().print(text, style=style, soft_wrap=True)
+    """Print a line as it is, but for control characters."""
+    _out().print(visible(text), style=style, soft_wrap=True)
+
+
+def say_text(text: str) -> None:
+    """Print a text of third parties: Rich would wrap its lines and expand its tabs.
+
+    A terminal is spared its control characters; a pipe gets what the text holds.
+    """
+    sys.stdout.write((visible(text, lines=True) if sys.stdout.isatty() else text) + "\n")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -85,7 +94,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     for column in columns:
         drawn.add_column(column, overflow="fold")
     for row in rows:
-        drawn.add_row(*("" if cell is None else str(cell) for cell in row))
+        drawn.add_row(*("" if cell is None else visible(str(cell)) for cell in row))
     _out().print(drawn)
 
 

@@ -3,14 +3,18 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flows.commands.classify import classify_file
-from flows.commands.console import progress
+from flows.commands.console import progress, say, say_text, table
 from flows.settings import load_settings
 from storage.root import Root
+from tests.support.command import Ask
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 
 
 class Terminal(io.StringIO):
@@ -67,3 +71,39 @@ def test_typing_reports_its_progress(
     fragments.write_text(3 * (json.dumps(row) + "\n"), "utf-8")
     classify_file(Root(tmp_path), load_settings(), fragments, tmp_path / "t.jsonl", "local")
     assert lines(capsys)[-1] == "typed 3 of 3"
+
+
+HOSTILE = "be\x1b[31mes\x07\r\u202egnp.exe"
+SHOWN = r"be\x1b[31mes\x07\r\u202egnp.exe"
+
+
+def test_control_characters_of_a_name_are_printed_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"a skill: {HOSTILE}")
+    table(HOSTILE, ["id"], [[HOSTILE]])
+
+    out = capsys.readouterr().out
+    assert out.count(SHOWN) == 3
+    assert not set(HOSTILE) & {*out} & {"\x1b", "\x07", "\r", "\u202e"}
+
+
+def test_a_text_is_escaped_for_a_terminal_and_left_alone_for_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    for out, expected in ((Terminal(), SHOWN), (io.StringIO(), HOSTILE)):
+        monkeypatch.setattr(sys, "stdout", out)
+        say_text(f"Step 1\n\t{HOSTILE}")
+        assert out.getvalue() == f"Step 1\n\t{expected}\n"
+
+
+def test_a_skill_with_a_hostile_folder_name_is_found_and_read_without_harm(
+    ask: Ask, skill_root: Callable[[dict[str, str]], SkillRoot]
+) -> None:
+    root = skill_root(SKILLS)
+    root.write(HOSTILE.replace("\r", ""), SKILLS["bees"].replace("name: bees", "name: wasps"))
+    root.remove("bees")
+    root.publish()
+    at = ["--root", root.root.uri]
+    [found] = json.loads(ask("search", "keep bees", "-k", "1", "--json", *at).stdout)["results"]
+
+    for done in (ask("search", "keep bees", *at), ask("page", found["doc_id"], "sugar syrup", *at)):
+        assert done.code in (0, None)
+        assert not {"\x1b", "\x07", "\u202e"} & {*done.stdout}
+    assert "\x1b" in found["doc_id"]

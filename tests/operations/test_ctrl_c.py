@@ -1,0 +1,91 @@
+"""Ctrl-C at any moment of a night: it ends within seconds with one line, and the next night completes it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from storage.root import Root
+from storage.state import documents_table, nodes_table, parsed_table, read_runs
+from tasks.retrieve.versions.doctor import examine
+from tests.support.command import MAIN
+from tests.support.roots.many_skills import many_skills
+from tests.support.roots.skill_root import Export
+
+_LINE = "skillery: interrupted; a later run picks up where this one was"
+
+
+def night(root: Root, market: Path, words: Path) -> subprocess.Popen[bytes]:
+    """Start a night in a process group of its own, as a terminal does."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    command = [*MAIN, "run", "--root", root.uri, "--source", f"dir:{market}"]
+    with words.open("wb") as stderr:
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
+        )
+
+
+def written(number: int, words: list[str], draw: random.Random) -> str:
+    lines = (f"- {' '.join(draw.choices(words, k=9))}." for _ in range(12))
+    described = " ".join(draw.choices(words, k=8)).replace("'", "")
+    return f"---\nname: skill-{number}\ndescription: '{described}'\n---\n# Skill {number}\n\n" + "\n".join(
+        lines
+    )
+
+
+def of_session(session: int) -> list[int]:
+    """Return the processes of a session that are not over."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(status.parent.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.prefect
+@pytest.mark.timeout(3600)
+def test_twenty_interrupts_at_random_moments_of_a_night_of_400_documents(
+    tmp_path: Path, minilm_export: Export
+) -> None:
+    root, market, words = Root(tmp_path / "root"), tmp_path / "market", tmp_path / "stderr"
+    (tmp_path / "root/models").mkdir(parents=True)
+    (tmp_path / "root/models" / minilm_export.folder.name).symlink_to(minilm_export.folder)
+    draw, slowest = random.Random(9), 0.0  # noqa: S311 (the same moments in every run)
+    words_of = sorted({*" ".join(many_skills(60).values()).split()})
+    for number in range(400):
+        (market / f"skill-{number}").mkdir(parents=True)
+        (market / f"skill-{number}/SKILL.md").write_text(written(number, words_of, draw))
+
+    for _ in range(20):
+        running = night(root, market, words)
+        time.sleep(draw.uniform(0.5, 25))
+        if running.poll() is not None:  # it was through before
+            assert running.returncode == 0
+            continue
+        asked = time.monotonic()
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.wait(30) == 130
+        slowest = max(slowest, time.monotonic() - asked)
+        said = [line for line in words.read_text().splitlines() if line and "| INFO" not in line]
+        assert said == [_LINE]
+        assert of_session(running.pid) == []
+
+    assert night(root, market, words).wait(600) == 0
+    assert slowest <= 10
+    assert read_runs(root)[0]["state"] == "complete"
+    documents = documents_table(root).read()
+    assert documents.height == documents["doc_id"].n_unique() == 400
+    assert nodes_table(root).read().height == parsed_table(root).read()["n_nodes"].sum()
+    assert examine(root) == []
+    print(f"slowest of 20 interrupts: {slowest:.1f} seconds")  # noqa: T201 (the figure that is asked for)

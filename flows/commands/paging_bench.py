@@ -12,6 +12,7 @@ from typing import Any
 from flows.commands.console import drawn, folder_at, progress
 from flows.commands.judge import judge_paging, labels_for, require_speaker
 from flows.commands.queries import require_page_options, reranker_of
+from flows.commands.routing_settings import load_skillpager
 from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
@@ -27,19 +28,19 @@ from tasks.evaluate.paging.bench import (
     require_paging,
     rows_of,
 )
-from tasks.evaluate.paging.held_out import fitted_among, held_out_rows
 from tasks.evaluate.paging.input import read_paging_bench
 from tasks.evaluate.paging.judged import Speaker
 from tasks.evaluate.paging.outcomes import Outcome
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
-from tasks.evaluate.paging.report import BUDGETS, OWN_LIMITS, PagingReport, report_paging, report_probes
-from tasks.evaluate.paging.tables import paging_markdown
+from tasks.evaluate.paging.report import OWN_LIMITS, PagingReport, report_paging, report_probes
+from tasks.evaluate.paging.tables import notes_of, paging_markdown
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.parse.classify.options import LlmOptions
+from tasks.retrieve.baselines.skillpager_settings import OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 # The row of the default method with an LLM as its reranker.
@@ -82,14 +83,17 @@ class _Task:
     llm: LlmOptions | None
     labels: Sequence[Label]
     corpus: Mapping[str, str] | None
+    skillpager: OpenSettings
 
 
 def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[str, Any]:
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     Returns:
-        `methods` (a row for each method and budget) and `judge` (`judge_paging`); `probes` (such rows) if
-        wanted; with a report also `contests`, `held_out` and `report`, the files written.
+        `methods` (a row for each method and budget), `notes` (what to know of them), `judge`
+        (`judge_paging`), `fitted` (documents that the packaged scorer was fitted on, which held-out scorers
+        paged) and `skillpager` (the settings of its methods); `probes` (rows too) if wanted; with a report
+        also `contests` and `report`, the files written.
 
     Raises:
         WrongInput: A file, an option or the folder cannot be used; nothing was encoded.
@@ -98,7 +102,7 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     task = _checked(settings, wishes)
     models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
     encoder, single = OnnxEncoder(models), OnnxEncoder(models, threads=settings.query_threads)
-    makers = _Makers(KeptEncoder(encoder, root), Remembering(single), single)
+    makers = _Makers(KeptEncoder(encoder, root), Remembering(single), single, task.skillpager)
     bench = makers.bench("prepared", task.texts, task.queries, keep_contexts=task.llm is not None)
     if wishes.report is not None:
         return _reported(root, task, makers, bench, wishes.report)
@@ -107,7 +111,14 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     if wishes.rerank:
         measured |= _reranked(root, settings, bench, task.settings)
     rows, judge = judge_paging(root, task.llm, task.speaker, measured, task.queries, task.labels)
-    found: dict[str, Any] = {"methods": rows or rows_of(measured), "judge": judge}
+    shown = rows or rows_of(measured)
+    found: dict[str, Any] = {
+        "methods": shown,
+        "notes": notes_of(shown, len(bench.scorers)),
+        "judge": judge,
+        "fitted": len(bench.scorers),
+        "skillpager": asdict(task.skillpager),
+    }
     if task.corpus is not None:
         with progress("probed") as report:
             found["probes"] = rows_of(measure(makers.probes(task.corpus), task.settings, report))
@@ -140,6 +151,7 @@ class _Makers:
     documents: KeptEncoder
     queries: Remembering
     tokenizer: OnnxEncoder
+    skillpager: OpenSettings
 
     def bench(
         self,
@@ -158,8 +170,16 @@ class _Makers:
                 tokenizer=self.tokenizer,
                 classifier=embedded_classifier(careful=True),
                 progress=report,
+                skillpager=self.skillpager,
             )
-        return PagingBench(ready, queries, self.queries, self.tokenizer, keep_contexts=keep_contexts)
+        return PagingBench(
+            ready,
+            queries,
+            self.queries,
+            self.tokenizer,
+            keep_contexts=keep_contexts,
+            skillpager=self.skillpager,
+        )
 
     def probes(self, corpus: Mapping[str, str]) -> PagingBench:
         """Return the probes of a corpus's long documents; raises `WrongInput` if it has none."""
@@ -175,6 +195,7 @@ def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
     if wishes.rerank:
         _require_rerankable(wishes, measured)
     speaker, llm = require_speaker(wishes.judge, settings)
+    skillpager = load_skillpager()
     texts, queries = read_paging_bench(wishes.documents, wishes.queries)
     require_paging(texts, queries, [method for method, _ in measured])
     labels = labels_for(wishes.labels, queries, measured)
@@ -185,16 +206,12 @@ def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
         folder_at(wishes.report, "--report")
         if wishes.budgets or wishes.methods not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
-    return _Task(texts, queries, measured, speaker, llm, labels, corpus)
+    return _Task(texts, queries, measured, speaker, llm, labels, corpus, skillpager)
 
 
 def _reported(root: Root, task: _Task, makers: _Makers, bench: PagingBench, folder: Path) -> dict[str, Any]:
     with progress("measured") as report:
         found = report_paging(bench, report)
-    found.fitted = fitted_among(bench.documents.values())
-    if found.fitted:
-        with progress("measured held out") as report:
-            found.held_out = held_out_rows(bench, (None, *BUDGETS), report)
     rows, found.judge = judge_paging(root, task.llm, task.speaker, found.measured, task.queries, task.labels)
     found.judged = rows or []
     if task.corpus is not None:
@@ -210,9 +227,10 @@ def _written(found: PagingReport, folder: Path) -> dict[str, Any]:
     pictures = drawn(lambda path: draw_paging(found, path), folder / "paging.png")
     return {
         "methods": found.all_rows(),
+        "notes": notes_of(found.rows, found.fitted),
         "judge": found.judge,
-        "held_out": found.held_out,
         "fitted": found.fitted,
+        "skillpager": asdict(found.skillpager),
         "contests": [asdict(contest) for contest in found.contests],
         **({"probes": found.probes} if found.probes else {}),
         "report": [str(file) for file in (folder / "paging.md", folder / "paging.parquet", *pictures)],

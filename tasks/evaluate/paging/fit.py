@@ -129,7 +129,8 @@ def stored(scorer: Scorer) -> dict[str, object]:
     """Return a scorer in the form that `scorer_of` reads."""
     columns = zip(
         scorer.mean.tolist(),
-        scorer.deviation.tolist(),
+        # A feature that was the same everywhere must not be divided by a deviation rounded to 0.
+        np.maximum(scorer.deviation, 1e-6).tolist(),
         scorer.weight.tolist(),
         scorer.lean.tolist(),
         strict=True,

@@ -37,9 +37,9 @@ class Fitted:
 
 
 @functools.cache
-def fitted() -> Fitted:
+def fitted(path: Path = FITTED) -> Fitted:
     """Return what the packaged scorer was fitted on; ValueError: it was with other features than today's."""
-    found = json.loads(FITTED.read_text("utf-8"))
+    found = json.loads(path.read_text("utf-8"))
     return Fitted(found["folds"], [scorer_of(scorer) for scorer in found["scorers"]], found["packaged"])
 
 

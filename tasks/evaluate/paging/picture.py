@@ -12,6 +12,7 @@ from tasks.retrieve.page import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
@@ -29,6 +30,11 @@ def draw_paging(report: PagingReport, path: Path) -> None:
     Raises:
         ModuleNotFoundError: matplotlib is not installed (`pip install "skillery[draw]"`).
     """
+    paging_figure(report).savefig(path, dpi=150)
+
+
+def paging_figure(report: PagingReport) -> Figure:
+    """Return the picture, not yet in a file; errors as `draw_paging`."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (drawing alone needs it)
 
     figure = Figure(figsize=(9, 6.5), layout="constrained")
@@ -48,7 +54,7 @@ def draw_paging(report: PagingReport, path: Path) -> None:
     axes.set_title(title, fontsize=10)
     figure.draw_without_rendering()  # which settles where the axes lie, and with them the names
     keep_apart(names, [artist for artist in axes.lines if artist.get_linestyle() != "None"])
-    figure.savefig(path, dpi=150)
+    return figure
 
 
 def _curve(axes: Axes, rows: Sequence[dict[str, Any]], **look: Any) -> None:  # noqa: ANN401

@@ -49,6 +49,8 @@ def print_paging(found: dict[str, Any]) -> None:
     if "model" in judge:
         _print_judge(rows, judge)
     _print_agreement(judge.get("agreement", {}))
+    if "sample" in judge:
+        _print_sample(judge["sample"])
     for file in found.get("report", []):
         say(f"written: {file}")
 
@@ -82,6 +84,15 @@ def _print_judge(rows: list[dict[str, Any]], judge: dict[str, Any]) -> None:
     llm = judge["llm"]
     say(f"{llm['requests']} requests, {llm['cached']} answers known before, {llm['tokens']} tokens, "
         f"cost {llm['cost']:g}; votes that failed: {counts(judge['failed'])}")  # fmt: skip
+
+
+def _print_sample(sample: dict[str, Any]) -> None:
+    cells = [
+        [_named(cell), "yes" if cell["sufficient"] else "no", cell["votes"], cell["found"], cell["drawn"]]
+        for cell in sample["cells"]
+    ]
+    table("contexts drawn for people to label", ["method", "LLM says", "votes", "contexts", "drawn"], cells)
+    say(f"written: {sample['file']}, a form of {sample['pairs']} pairs; fill it in, give it to --labels")
 
 
 def _print_agreement(found: dict[str, Any]) -> None:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import drawn, folder_at, progress
-from flows.commands.judge import judge_paging, labels_for, require_speaker
+from flows.commands.judge import Judging, judge_paging, labels_for, require_form, require_speaker
 from flows.commands.queries import require_page_options, reranker_of
 from flows.commands.routing_settings import load_skillpager
 from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import corpus_texts
-from tasks.evaluate.judge.agreement import Label
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.bench import (
     PagingBench,
@@ -29,7 +28,7 @@ from tasks.evaluate.paging.bench import (
     rows_of,
 )
 from tasks.evaluate.paging.input import read_paging_bench
-from tasks.evaluate.paging.judged import Speaker
+from tasks.evaluate.paging.label_sample import SAMPLED
 from tasks.evaluate.paging.outcomes import Outcome
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
@@ -39,7 +38,6 @@ from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.cascade import embedded_classifier
-from tasks.parse.classify.options import LlmOptions
 from tasks.retrieve.baselines.skillpager_settings import OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
@@ -62,11 +60,14 @@ class PagingWishes:
     judge: str = "evidence"  # `evidence`, `llm` or `both`
     labels: Path | None = None  # JSON lines `{query_id, method, budget, sufficient}` of people
     probes: str | None = None  # a root or Parquet file with a corpus, whose long documents are probed too
+    # A file for a form with judged contexts, for people to label; drawn from these methods, else the paper's.
+    sample_labels: Path | None = None
     rerank: bool = False  # measure the default method again with an LLM as its reranker; not for reports
 
     def settings(self) -> list[Setting]:
         """Return the methods and budgets to measure; raises `WrongInput` if one cannot be used."""
-        wanted = list(METHODS) if self.methods == ["all"] else list(self.methods or _METHODS)
+        usual = _METHODS if self.sample_labels is None else SAMPLED
+        wanted = list(METHODS) if self.methods == ["all"] else list(self.methods or usual)
         limits: list[float | None] = [*self.budgets] if self.budgets else [None]
         require_page_options(wanted, limits)
         return list(OWN_LIMITS) if self.report else list(product(wanted, limits))
@@ -79,11 +80,14 @@ class _Task:
     texts: Mapping[str, str]
     queries: Sequence[EvidenceQuery]
     settings: Sequence[Setting]
-    speaker: Speaker
-    llm: LlmOptions | None
-    labels: Sequence[Label]
+    judging: Judging
     corpus: Mapping[str, str] | None
     skillpager: OpenSettings
+
+    @property
+    def keep_contexts(self) -> bool:
+        """Whether someone reads the contexts, or has read them."""
+        return self.judging.llm is not None or bool(self.judging.labels)
 
 
 def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[str, Any]:
@@ -103,14 +107,14 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
     encoder, single = OnnxEncoder(models), OnnxEncoder(models, threads=settings.query_threads)
     makers = _Makers(KeptEncoder(encoder, root), Remembering(single), single, task.skillpager)
-    bench = makers.bench("prepared", task.texts, task.queries, keep_contexts=task.llm is not None)
+    bench = makers.bench("prepared", task.texts, task.queries, keep_contexts=task.keep_contexts)
     if wishes.report is not None:
         return _reported(root, task, makers, bench, wishes.report)
     with progress("measured") as report:
         measured = measure(bench, task.settings, report)
     if wishes.rerank:
         measured |= _reranked(root, settings, bench, task.settings)
-    rows, judge = judge_paging(root, task.llm, task.speaker, measured, task.queries, task.labels)
+    rows, judge = judge_paging(root, task.judging, measured, task.queries)
     shown = rows or rows_of(measured)
     found: dict[str, Any] = {
         "methods": shown,
@@ -195,10 +199,18 @@ def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
     if wishes.rerank:
         _require_rerankable(wishes, measured)
     speaker, llm = require_speaker(wishes.judge, settings)
+    require_form(wishes.sample_labels, llm)
     skillpager = load_skillpager()
     texts, queries = read_paging_bench(wishes.documents, wishes.queries)
     require_paging(texts, queries, [method for method, _ in measured])
-    labels = labels_for(wishes.labels, queries, measured)
+    named = SAMPLED if wishes.methods in (None, ["all"]) else wishes.methods
+    judging = Judging(
+        speaker,
+        llm,
+        labels_for(wishes.labels, queries, measured),
+        wishes.sample_labels,
+        [setting for setting in measured if setting[0] in (named or ())],
+    )
     corpus = None if wishes.probes is None else corpus_texts(wishes.probes)
     if wishes.rerank:
         llm_options(settings, "llm")
@@ -206,13 +218,13 @@ def _checked(settings: Settings, wishes: PagingWishes) -> _Task:
         folder_at(wishes.report, "--report")
         if wishes.budgets or wishes.methods not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
-    return _Task(texts, queries, measured, speaker, llm, labels, corpus, skillpager)
+    return _Task(texts, queries, measured, judging, corpus, skillpager)
 
 
 def _reported(root: Root, task: _Task, makers: _Makers, bench: PagingBench, folder: Path) -> dict[str, Any]:
     with progress("measured") as report:
         found = report_paging(bench, report)
-    rows, found.judge = judge_paging(root, task.llm, task.speaker, found.measured, task.queries, task.labels)
+    rows, found.judge = judge_paging(root, task.judging, found.measured, task.queries)
     found.judged = rows or []
     if task.corpus is not None:
         probes = makers.probes(task.corpus)

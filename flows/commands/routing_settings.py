@@ -1,4 +1,4 @@
-"""Settings of routing and paging beyond the default: SkillFlow, SkillRouter, SkillPager, and training."""
+"""Settings of routing beyond the default: SkillFlow, SkillRouter, and the training of models."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.settings import load
 from storage.errors import WrongInput
-from storage.schemas import EDGE_TYPES
 from tasks.models.with_torch.training import TrainingSettings
 from tasks.retrieve.baselines.skillflow_dense import Aggregation, Gathering
-from tasks.retrieve.baselines.skillpager_settings import Entry, OpenSettings
 from tasks.retrieve.train.false_negatives import FalseNegativeSettings
 from tasks.retrieve.train.hard_negatives import MiningSettings
 from tasks.retrieve.train.queries import QuerySettings
@@ -81,22 +79,6 @@ class SkillRouterSettings(BaseSettings):
     reranker_body_tokens: int = Field(3000, ge=1, description="Of the body that it reads.")
 
 
-class SkillPagerSettings(BaseSettings):
-    """What SkillPager's paper leaves open of its methods, for `evaluate paging`."""
-
-    model_config = SettingsConfigDict(env_prefix="SKILLERY_SKILLPAGER_", extra="ignore", frozen=True)
-
-    stop_below: float = Field(
-        0.0, description="MMR ends early when the best value left is below this; -1: never."
-    )
-    entry: Entry = Field("nearest", description="The node where a walk along edges begins.")
-    least_gain: float = Field(0.0, description="The gain that a walk's next node must reach.")
-    top_k: int = Field(10, ge=1, description="Nodes before their predecessors are added.")
-    edge_types: list[str] = Field([*EDGE_TYPES], description="Edges that are followed; JSON.")
-    chunk_tokens: int = Field(256, ge=1, description="Tokens of a chunk.")
-    chunk_overlap: int = Field(0, ge=0, description="Of them, shared with the next; less than half.")
-
-
 def load_skillflow() -> SkillFlowSettings:
     """Return the settings of SkillFlow's stages; raises `WrongInput` naming the variable that is wrong."""
     return load(SkillFlowSettings)
@@ -105,12 +87,6 @@ def load_skillflow() -> SkillFlowSettings:
 def load_skillrouter() -> SkillRouterSettings:
     """Return the settings of SkillRouter's stages; raises `WrongInput` naming the variable that is wrong."""
     return load(SkillRouterSettings)
-
-
-def load_skillpager() -> OpenSettings:
-    """Return what is open of SkillPager's methods; raises `WrongInput` naming what is wrong."""
-    found = load(SkillPagerSettings).model_dump()
-    return OpenSettings(**{**found, "edge_types": tuple(found["edge_types"])})
 
 
 def require_skillflow(flow: SkillFlowSettings) -> None:

@@ -40,8 +40,8 @@ def form_of(pairs: Sequence[Pair], options: str) -> str:
     # People answer the question that the model is asked.
     asked = resources.files("tasks.evaluate").joinpath("data/judge_prompt.txt").read_text("utf-8")
     how = (
-        f"{len(pairs)} pairs of a request and an excerpt of a guide. After each `Sufficient:` write yes or no,"
-        " and change nothing else. A pair that is left blank is not counted."
+        f"{len(pairs)} pairs of a request and an excerpt of a guide. After each `Sufficient:` write yes or"
+        " no, and change nothing else. A pair that is left blank is not counted."
     )
     back = f"Read it back by `skillery evaluate paging {options} --labels` and the name of this file."
     head = ["# Does the excerpt suffice for the request?", how, asked.split("\n\n")[1], back]

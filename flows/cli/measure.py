@@ -44,10 +44,17 @@ def evaluate_paging(
         str, typer.Option("--judge", help="evidence, llm, or both: prints how far they agree.")
     ] = "evidence",
     labels: Annotated[
-        Path | None, typer.Option("--labels", help="JSON lines {query_id, method, budget, sufficient}.")
+        Path | None,
+        typer.Option(
+            "--labels", help="A filled form (.md), or JSON lines {query_id, method, budget, sufficient}."
+        ),
     ] = None,
     probes: Annotated[
         str | None, typer.Option("--probes", help="A root or Parquet file: probe its long documents too.")
+    ] = None,
+    sample_labels: Annotated[
+        Path | None,
+        typer.Option("--sample-labels", help="Write 96 judged contexts as a form (.md) for --labels."),
     ] = None,
     rerank: RerankOption = False,
     root: RootOption = None,
@@ -58,7 +65,9 @@ def evaluate_paging(
 
     settings = load_settings()
     methods = ["all"] if all_methods else method
-    wishes = PagingWishes(documents, queries, methods, budget, report, judge, labels, probes, rerank)
+    wishes = PagingWishes(
+        documents, queries, methods, budget, report, judge, labels, probes, sample_labels, rerank
+    )
     found = paging_bench(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else printing_bench.print_paging(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from flows.commands.console import counts, say, table
@@ -30,6 +31,7 @@ def _asked(found: dict[str, Any]) -> None:
         say(f"partial: left for the next run: {counts(found['unfinished'])}", style="red")
 
 
+_COLUMNS = 80  # of a terminal
 _PAGING_MEASURES = {"sufficient": "sufficient", "coverage": "coverage", "token_reduction": "reduction"}
 
 
@@ -37,17 +39,18 @@ def print_paging(found: dict[str, Any]) -> None:
     """Print the table of paging methods with 95 % intervals, who judged, and how judges agree."""
     rows, judge = found["methods"], found["judge"]
     if "report" in found:  # its files hold the curves
-        rows = [row for row in [*found["held_out"], *rows] if row["budget"] is None]
+        rows = [row for row in rows if row["budget"] is None]
     by = "evidence" if judge["spoke"] == "both" else judge["spoke"]
     _paging_table(f"paging judged by {by}", rows)
-    if found.get("fitted"):
-        fitted = f"the default's scorer was fitted on {found['fitted']} of these documents"
-        say(f"{fitted}: trust the row `held out`" if found["held_out"] else f"{fitted}: its row is too good")
+    for note in found.get("notes", []):
+        say(textwrap.fill(note, _COLUMNS))
     if "probes" in found:
         _paging_table("probes of long documents, made without people", found["probes"])
     if "model" in judge:
         _print_judge(rows, judge)
     _print_agreement(judge.get("agreement", {}))
+    if "sample" in judge:
+        _print_sample(judge["sample"])
     for file in found.get("report", []):
         say(f"written: {file}")
 
@@ -55,15 +58,19 @@ def print_paging(found: dict[str, Any]) -> None:
 def _paging_table(title: str, rows: list[dict[str, Any]]) -> None:
     cells = [
         [
-            row["method"] if row["budget"] is None else f"{row['method']} {row['budget']:g}",
+            _named(row) + (" †" if row["held_out"] else ""),
             *(f"{row[x]:.3f} {row['ci95'][x][0]:.2f}–{row['ci95'][x][1]:.2f}" for x in _PAGING_MEASURES),
-            f"{row['nodes']:.1f}",
+            f"{row['units']:.1f}",
             f"{row['median_ms']:.0f}",
         ]
         for row in rows
     ]
     asked = f", {rows[0]['queries']} queries" if rows else ""
-    table(f"{title}{asked}, 95 % intervals", ["method", *_PAGING_MEASURES.values(), "nodes", "ms"], cells)
+    table(f"{title}{asked}, 95 % intervals", ["method", *_PAGING_MEASURES.values(), "units", "ms"], cells)
+
+
+def _named(row: dict[str, Any]) -> str:
+    return str(row["method"]) if row["budget"] is None else f"{row['method']} {row['budget']:g}"
 
 
 def _print_judge(rows: list[dict[str, Any]], judge: dict[str, Any]) -> None:
@@ -71,13 +78,21 @@ def _print_judge(rows: list[dict[str, Any]], judge: dict[str, Any]) -> None:
     for row in (r for r in rows if "llm" in r):
         said = row["llm"]
         share = "" if said["sufficient"] is None else f"{said['sufficient']:.3f}"
-        name = row["method"] if row["budget"] is None else f"{row['method']} {row['budget']:g}"
-        cells.append([name, share, said["queries"], counts(said["patterns"]), said["unjudged"]])
+        cells.append([_named(row), share, said["queries"], counts(said["patterns"]), said["unjudged"]])
     title = f"{judge['model']} by {judge['prompt']}, {judge['votes']} votes a context"
     table(title, ["method", "sufficient", "judged", "votes", "unjudged"], cells)
     llm = judge["llm"]
     say(f"{llm['requests']} requests, {llm['cached']} answers known before, {llm['tokens']} tokens, "
         f"cost {llm['cost']:g}; votes that failed: {counts(judge['failed'])}")  # fmt: skip
+
+
+def _print_sample(sample: dict[str, Any]) -> None:
+    cells = [
+        [_named(cell), "yes" if cell["sufficient"] else "no", cell["votes"], cell["found"], cell["drawn"]]
+        for cell in sample["cells"]
+    ]
+    table("contexts drawn for people to label", ["method", "LLM says", "votes", "contexts", "drawn"], cells)
+    say(f"written: {sample['file']}, a form of {sample['pairs']} pairs; fill it in, give it to --labels")
 
 
 def _print_agreement(found: dict[str, Any]) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.commands.console import progress
+from flows.commands.console import folder_at, progress
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
 from tasks.evaluate.judge.judge import VOTES, LlmJudge
+from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
 from tasks.evaluate.judge.prompt import PROMPT
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.bench import Setting
 from tasks.evaluate.paging.judged import Measured, Speaker, compare_judges, judge_measured, judged_rows
+from tasks.evaluate.paging.label_sample import draw_label_sample
 from tasks.models.llm.answer_cache import open_book
 from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.options import LlmOptions
@@ -36,44 +39,79 @@ def require_speaker(name: str, settings: Settings) -> tuple[Speaker, LlmOptions 
 def labels_for(
     path: Path | None, queries: Sequence[EvidenceQuery], settings: Sequence[Setting]
 ) -> list[Label]:
-    """Return people's labels on what will be measured; none without a file.
+    """Return people's labels on what will be measured, of a form or of JSON lines; none without a file.
 
     Raises:
         WrongInput: A line cannot be used, or its context is not measured; the message names the line.
     """
     if path is None:
         return []
+    query_ids = [query.query_id for query in queries]
+    if path.suffix == SUFFIX:
+        return read_form(path, query_ids, settings)
     labels = read_labels(path)
-    require_labelled(labels, [query.query_id for query in queries], settings)
+    require_labelled(labels, query_ids, settings)
     return labels
 
 
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """Who judges what was measured.
+
+    Args:
+        speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
+        llm: How the LLM is asked; None: only evidence judges.
+        labels: Labels of people on some of the same contexts.
+        form: The file for a form with a sample of judged contexts; None: none is drawn.
+        sampled: The methods and budgets that it is drawn from.
+    """
+
+    speaker: Speaker
+    llm: LlmOptions | None
+    labels: Sequence[Label]
+    form: Path | None = None
+    sampled: Sequence[Setting] = ()
+
+
+def require_form(form: Path | None, llm: LlmOptions | None) -> None:
+    """Raise `WrongInput` if a form for people's labels cannot be drawn or written."""
+    if form is None:
+        return
+    if llm is None:
+        msg = "--sample-labels draws by the votes of an LLM: add --judge llm or --judge both"
+        raise WrongInput(msg)
+    if form.suffix != SUFFIX:
+        msg = f"--sample-labels {form}: the form is Markdown; end its name with {SUFFIX}"
+        raise WrongInput(msg)
+    if form.exists():
+        msg = f"--sample-labels {form} exists, and may be filled in: give another name, or delete it"
+        raise WrongInput(msg)
+    folder_at(form.parent, "--sample-labels")
+
+
 def judge_paging(
-    root: Root,
-    llm: LlmOptions | None,
-    speaker: Speaker,
-    measured: Measured,
-    queries: Sequence[EvidenceQuery],
-    labels: Sequence[Label],
+    root: Root, judging: Judging, measured: Measured, queries: Sequence[EvidenceQuery]
 ) -> tuple[list[dict[str, Any]] | None, dict[str, Any]]:
     """Judge what was measured, and report who judged.
 
     Args:
         root: The root below which answers are kept.
-        llm: How the LLM is asked; None: only evidence judges.
-        speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
+        judging: Who judges.
         measured: Outcomes with their contexts, one for each query.
         queries: The queries, in the order of the outcomes.
-        labels: Labels of people on some of the same contexts.
 
     Returns:
         The rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges
-        (`compare_judges`), and for an LLM `model`, `prompt`, `votes`, `patterns`, `failed` (votes by reason)
-        and `llm` (what was asked, and what that cost).
+        (`compare_judges`), and for an LLM `model`, `prompt`, `votes`, `patterns`, `failed` (votes by reason),
+        `llm` (what was asked, and what that cost) and, if wanted, `sample`, the form's file and cells.
 
     Raises:
+        WrongInput: The context of a label is another one now; nothing was asked.
         LlmDenied, NothingJudged: As `judge_measured`.
     """
+    llm, speaker, labels = judging.llm, judging.speaker, judging.labels
+    contexts = {(o.query_id, *setting): o.context for setting in measured for o in measured[setting]}
+    require_same_contexts(labels, contexts)
     if llm is None:
         return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}
     with _judge(root, llm) as (judge, ledger), progress("judged") as report:
@@ -86,7 +124,19 @@ def judge_paging(
         "patterns": verdicts.patterns(), "failed": dict(verdicts.failed), **_agreement(found),
         "llm": ledger.report(),
     }  # fmt: skip
+    if judging.form is not None:
+        sample = draw_label_sample(measured, verdicts, queries, judging.sampled)
+        judging.form.write_text(form_of(sample.pairs, _options(judging.sampled)), "utf-8")
+        said["sample"] = {"file": str(judging.form), "pairs": len(sample.pairs), "cells": sample.cells}
     return judged_rows(measured, verdicts, speaker), said
+
+
+def _options(sampled: Sequence[Setting]) -> str:
+    methods = [f"--method {method}" for method in dict.fromkeys(m for m, _ in sampled)]
+    budgets = [
+        f"--budget {budget:g}" for budget in dict.fromkeys(b for _, b in sampled) if budget is not None
+    ]
+    return " ".join(["--documents ... --queries ...", *methods, *budgets])
 
 
 @contextmanager

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from storage.errors import WrongInput
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.retrieve.baselines.fill import page_of
-from tasks.retrieve.baselines.skillpager import (
-    SETTINGS,
-    NodeRanking,
-    rank_chunks,
-    rank_every_node,
-    rank_whole,
-)
+from tasks.retrieve.baselines.skillpager import ChunkRanking, NodeRanking, rank_every_node, rank_whole
+from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings, settings_of
 from tasks.retrieve.paging.facets import page_by_facets
+from tasks.retrieve.paging.scorer import Scorer
 from tasks.retrieve.paging.types import Page, PagedDocument, Ranking, Reranker
 
 DEFAULT_METHOD = "facets"
-_RANKINGS: MappingProxyType[str, Ranking] = MappingProxyType(
-    {
+
+
+@functools.cache
+def _rankings(given: OpenSettings) -> Mapping[str, Ranking]:
+    return {
         "full": rank_whole,
         "nodes": rank_every_node,
-        **{name: NodeRanking(setting) for name, setting in SETTINGS.items()},
-        "chunks": rank_chunks,
+        **{name: NodeRanking(setting, given) for name, setting in settings_of(given).items()},
+        "chunks": ChunkRanking(given),
     }
-)
-METHODS = (DEFAULT_METHOD, *_RANKINGS)
+
+
+METHODS = (DEFAULT_METHOD, *_rankings(OPEN_SETTINGS))
 
 
 def page(
@@ -40,17 +41,21 @@ def page(
     method: str = DEFAULT_METHOD,
     budget: float | None = None,
     reranker: Reranker | None = None,
+    scorer: Scorer | None = None,
+    skillpager: OpenSettings = OPEN_SETTINGS,
 ) -> Page:
     """Return the parts of a document that a query needs.
 
     Without a budget the method alone decides how much that is. With one, up to 1 a share of the document's
-    tokens and above 1 a number of tokens, units are taken from the best on (a published method has no limit
-    on the number of nodes then), and those that do not fit are left out. The budget is a ceiling for
-    `Page.tokens`, headings and gap marks included. If not even the best unit fits, it alone is returned,
-    whole and without headings, and `over_budget` is true if it is too long; for `full` it is the body.
+    tokens and above 1 a number of tokens, units are taken from the best on, and those that do not fit are
+    left out; a published method's own rules to stop are lifted then, so that it fills the budget. The budget
+    is a ceiling for `Page.tokens`, headings and gap marks included. If not even the best unit fits, it alone
+    is returned, whole and without headings, and `over_budget` is true if it is too long; for `full` it is the
+    body.
 
     The encoder is the one that made the vectors; it encodes the query, and nodes or chunks without vectors.
-    A reranker changes the scores of the default method.
+    A reranker changes the scores of the default method, and `scorer` takes the packaged one's place in it;
+    `skillpager` is what its paper leaves open.
 
     Raises:
         WrongInput: The query is blank, the method unknown or not one to rerank, or the budget not a positive
@@ -63,10 +68,16 @@ def page(
         document = replace(document, n_tokens=tokenizer.count([document.body])[0])
     if method == DEFAULT_METHOD and document.nodes:
         return page_by_facets(
-            document, query, encoder=encoder, tokenizer=tokenizer, budget=budget, reranker=reranker
+            document,
+            query,
+            encoder=encoder,
+            tokenizer=tokenizer,
+            budget=budget,
+            scorer=scorer,
+            reranker=reranker,
         )
     # A document without nodes is one piece, whatever the method.
-    ranking = _RANKINGS.get(method, rank_every_node)
+    ranking = _rankings(skillpager).get(method, rank_every_node)
     selection = ranking(document, query, encoder=encoder, tokenizer=tokenizer, limited=budget is not None)
     found = page_of(document, selection, tokenizer=tokenizer, method=method, budget=budget)
     return found if reranker is None else replace(found, reranked=False)

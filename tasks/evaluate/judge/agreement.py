@@ -15,13 +15,17 @@ _FORM = "{query_id, method, budget, sufficient}"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a person says of the context that a method gave a query; `where` is `file:line`."""
+    """What a person says of the context that a method gave a query; `where` is `file:line`.
+
+    `context` is the digest of what the person read; empty where the label does not tell.
+    """
 
     query_id: str
     method: str
     budget: float | None
     sufficient: bool
     where: str = ""
+    context: str = ""
 
     @property
     def key(self) -> tuple[str, str, float | None]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from storage.errors import WrongInput
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
+from tasks.evaluate.paging.held_out import held_out_scorer
 from tasks.evaluate.paging.input import nearest
 from tasks.evaluate.paging.outcomes import Outcome, summarise
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
@@ -20,9 +21,11 @@ from tasks.parse.edges import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.boilerplate import strip_boilerplate
 from tasks.refine.text.canonical import canonical
-from tasks.retrieve.page import METHODS, page
+from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
+from tasks.retrieve.page import DEFAULT_METHOD, METHODS, page
 from tasks.retrieve.paging.chunks import encode_chunks
 from tasks.retrieve.paging.prepared import make_ready
+from tasks.retrieve.paging.scorer import Scorer
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 
 # A method, and a budget as `page` takes it; None: the method's own limit.
@@ -129,7 +132,8 @@ class PagingBench:
     """Documents and queries to measure methods on; every query is encoded once.
 
     With `keep_contexts`, outcomes hold their contexts for a judge. A reranker goes with the default method
-    alone.
+    alone. `scorers` are those of the documents that the packaged scorer was fitted on, by doc_id: the default
+    method pages them by these, which never saw them.
     """
 
     documents: Mapping[str, PagedDocument]
@@ -139,6 +143,12 @@ class PagingBench:
     clock: Callable[[], float] = time.perf_counter
     keep_contexts: bool = False
     reranker: Reranker | None = None
+    skillpager: OpenSettings = OPEN_SETTINGS
+    scorers: Mapping[str, Scorer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = {doc_id: held_out_scorer(document.body) for doc_id, document in self.documents.items()}
+        self.scorers = {doc_id: scorer for doc_id, scorer in found.items() if scorer is not None}
 
     def measured(
         self,
@@ -156,28 +166,30 @@ class PagingBench:
         return found
 
     def _one(self, query: EvidenceQuery, method: str, budget: float | None) -> Outcome:
-        def paged(document: PagedDocument) -> Page:
-            return page(
-                document,
-                query.query,
-                encoder=self.encoder,
-                tokenizer=self.tokenizer,
-                method=method,
-                budget=budget,
-                reranker=self.reranker,
-            )
-
-        return self.outcome(query, paged)
-
-    def outcome(self, query: EvidenceQuery, paged: Callable[[PagedDocument], Page]) -> Outcome:
-        """Return what a query gets of its document by a way of paging, timed as `measured` is."""
         document = self.documents[query.doc_id]
         spared = getattr(self.encoder, "spared", 0.0)
         began = self.clock()
-        answer = paged(document)
+        answer = page(
+            document,
+            query.query,
+            encoder=self.encoder,
+            tokenizer=self.tokenizer,
+            method=method,
+            budget=budget,
+            reranker=self.reranker,
+            scorer=self.scorers.get(query.doc_id),
+            skillpager=self.skillpager,
+        )
         seconds = self.clock() - began + getattr(self.encoder, "spared", 0.0) - spared
-        found = _outcome(query, answer, seconds, document)
-        return replace(found, context=answer.context) if self.keep_contexts else found
+        held_out = method == DEFAULT_METHOD and query.doc_id in self.scorers
+        return _outcome(
+            query,
+            answer,
+            document,
+            milliseconds=1000 * seconds,
+            held_out=held_out,
+            context=answer.context if self.keep_contexts else "",
+        )
 
 
 def prepare_all(
@@ -188,20 +200,32 @@ def prepare_all(
     tokenizer: Tokenizer,
     classifier: Classifier,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    skillpager: OpenSettings = OPEN_SETTINGS,
 ) -> dict[str, PagedDocument]:
     """Return each document that a query asks for, parsed, encoded and ready for every method."""
     ready: dict[str, PagedDocument] = {}
     asked = list(dict.fromkeys(query.doc_id for query in queries))
     for doc_id in asked:
         ready[doc_id] = prepare(
-            doc_id, documents[doc_id], encoder=encoder, tokenizer=tokenizer, classifier=classifier
+            doc_id,
+            documents[doc_id],
+            encoder=encoder,
+            tokenizer=tokenizer,
+            classifier=classifier,
+            skillpager=skillpager,
         )
         progress(len(ready), len(asked))
     return ready
 
 
 def prepare(
-    doc_id: str, content: str, *, encoder: Encoder, tokenizer: Tokenizer, classifier: Classifier
+    doc_id: str,
+    content: str,
+    *,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    classifier: Classifier,
+    skillpager: OpenSettings = OPEN_SETTINGS,
 ) -> PagedDocument:
     """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
     body = body_of(content)
@@ -210,7 +234,13 @@ def prepare(
     document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0], states=states)
     return replace(
         document,
-        chunks=encode_chunks(body, encoder=encoder, tokenizer=tokenizer),
+        chunks=encode_chunks(
+            body,
+            encoder=encoder,
+            tokenizer=tokenizer,
+            size=skillpager.chunk_tokens,
+            overlap=skillpager.chunk_overlap,
+        ),
         edges=infer_edges(nodes, vectors),
         ready=make_ready(body, nodes, vectors, states, tokenizer) if nodes else None,
     )
@@ -221,18 +251,19 @@ def body_of(content: str) -> str:
     return strip_boilerplate(canonical(parse_frontmatter(content).body)[0], "body")[0]
 
 
-def _outcome(query: EvidenceQuery, answer: Page, seconds: float, document: PagedDocument) -> Outcome:
+def _outcome(query: EvidenceQuery, answer: Page, document: PagedDocument, **measured: Any) -> Outcome:  # noqa: ANN401
     return Outcome(
         coverage=coverage(answer.context, query.evidence),
         tokens=answer.tokens,
         document_tokens=answer.document_tokens,
         nodes=len(answer.nodes),
-        milliseconds=1000 * seconds,
+        chunks=answer.chunks,
         node_tokens=sum(node.n_tokens for node in document.nodes),
         query_id=query.query_id,
         doc_id=query.doc_id,
         breadth=query.breadth,
         size=len(document.nodes),
+        **measured,
     )
 
 

@@ -8,7 +8,6 @@ and the units of the others count neither way. Folds are by documents, so that n
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_documents, read_queries, spans_in
 from tasks.evaluate.paging.bench import prepare
+from tasks.evaluate.paging.held_out import FITTED, SEED, write_fitted
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.cascade import embedded_classifier
@@ -33,7 +33,6 @@ PENALTY = 100.0
 LEAN = 4.0  # times the penalty
 ROUNDS = 3
 FOLDS = 9
-FITTED = "data/paging_fitted.json"
 _NEWTON_STEPS = 15
 # Of one item of evidence: its alternatives, each the units that hold it.
 Item = list[list[int]]
@@ -130,7 +129,8 @@ def stored(scorer: Scorer) -> dict[str, object]:
     """Return a scorer in the form that `scorer_of` reads."""
     columns = zip(
         scorer.mean.tolist(),
-        scorer.deviation.tolist(),
+        # A feature that was the same everywhere must not be divided by a deviation rounded to 0.
+        np.maximum(scorer.deviation, 1e-6).tolist(),
         scorer.weight.tolist(),
         scorer.lean.tolist(),
         strict=True,
@@ -181,13 +181,13 @@ def _line(budget: float | None, found: npt.NDArray[np.float64], breadths: Sequen
 
 
 def main() -> None:
-    """Fit, report by cross-validation, and write the weights."""
+    """Fit, report by cross-validation, and write the weights and those of held-out scorers."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--documents", type=Path, required=True)
     parser.add_argument("--queries", type=Path, required=True)
     parser.add_argument("--encoder", type=Path, required=True, help="folder of the exported encoder")
     parser.add_argument("--out", type=Path, default=FILE)
-    parser.add_argument("--fitted", type=Path, default=Path(__file__).parents[1] / FITTED, help="names them")
+    parser.add_argument("--fitted", type=Path, default=FITTED, help="held-out scorers")
     given = parser.parse_args()
     encoder = OnnxEncoder(given.encoder)
     texts, queries = read_documents(given.documents), read_queries(given.queries)
@@ -210,17 +210,9 @@ def main() -> None:
     found = stored(fit(examples))
     scorer_of(found)
     given.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    bodies = sorted(body_digest(document.body) for document in documents.values())
-    named = {
-        "what": f"SHA-256, 16 digits, of the bodies that {given.out.name} was fitted on",
-        "bodies": bodies,
-    }
-    given.fitted.write_text(json.dumps(named, indent=1) + "\n", "utf-8")
-
-
-def body_digest(body: str) -> str:
-    """Return the digest by which the file `FITTED` names a document that the scorer was fitted on."""
-    return hashlib.sha256(body.encode()).hexdigest()[:16]
+    drawn = {documents[d].body: fold for d, fold in folds(list(documents), SEED).items()}
+    scorers = [stored(scorer) for _, scorer in sorted(held_out(examples, SEED).items())]
+    write_fitted(given.fitted, drawn, scorers, given.out.read_text("utf-8"))
 
 
 if __name__ == "__main__":

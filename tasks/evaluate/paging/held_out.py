@@ -1,72 +1,71 @@
-"""Held-out figures of the default method: documents are scored by scorers not fitted on them."""
+"""Held-out scorers for the documents that the packaged scorer was fitted on.
+
+What is measured on a document that a scorer was fitted on is too good. The fit keeps, beside the packaged
+scorer, one for each fold of its documents, fitted to the documents of all other folds: a bench pages the
+documents of a fold by it, however few of them it has.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from importlib import resources
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from tasks.evaluate.measures.evidence import EvidenceQuery
-from tasks.evaluate.paging.bench import PagingBench, rows_of
-from tasks.evaluate.paging.fit import FITTED, body_digest, example, folds, held_out
-from tasks.evaluate.paging.outcomes import Outcome
-from tasks.evaluate.paging.report import HELD_OUT
-from tasks.retrieve.paging.facets import page_by_facets
-from tasks.retrieve.paging.scorer import Scorer
-from tasks.retrieve.paging.types import Page, PagedDocument
+from tasks.retrieve.paging.scorer import Scorer, scorer_of
 
-SEED = 42
-_LEAST_DOCUMENTS = 18  # two a fold
+FITTED = Path(__file__).parents[1] / "data" / "paging_fitted.json"
+SEED = 42  # of the folds
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What the packaged scorer was fitted on.
+
+    Args:
+        folds: The fold of each body, by its digest.
+        scorers: The scorer of each fold, fitted to the bodies of all others.
+        packaged: Digest of the file with the scorer that was fitted to all of them.
+    """
+
+    folds: Mapping[str, int]
+    scorers: Sequence[Scorer]
+    packaged: str
 
 
 @functools.cache
-def fitted_digests() -> frozenset[str]:
-    """Return the digests of the bodies that the packaged scorer was fitted on."""
-    text = resources.files("tasks.evaluate").joinpath(FITTED).read_text("utf-8")
-    return frozenset(json.loads(text)["bodies"])
+def fitted(path: Path = FITTED) -> Fitted:
+    """Return what the packaged scorer was fitted on; ValueError: it was with other features than today's."""
+    found = json.loads(path.read_text("utf-8"))
+    return Fitted(found["folds"], [scorer_of(scorer) for scorer in found["scorers"]], found["packaged"])
 
 
-def fitted_among(documents: Iterable[PagedDocument]) -> int:
-    """Return on how many of these documents the packaged scorer was fitted."""
-    return sum(body_digest(document.body) in fitted_digests() for document in documents)
+def digest(text: str) -> str:
+    """Return the digest by which a body, or a file with a scorer, is named."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def held_out_rows(
-    bench: PagingBench, budgets: Iterable[float | None], progress: Callable[[int, int], None]
-) -> list[dict[str, Any]]:
-    """Return a row of `summarise` for each budget, each request paged by a scorer fitted to other documents.
+def held_out_scorer(body: str) -> Scorer | None:
+    """Return a scorer that never saw a body; None: nor did the packaged one."""
+    fold = fitted().folds.get(digest(body))
+    return None if fold is None else fitted().scorers[fold]
 
-    The rows have the method `HELD_OUT`; folds are by document, drawn by seed 42. There are none for fewer
-    than 18 documents. `progress` is called with the pages done and their total.
+
+def write_fitted(
+    path: Path, folds: Mapping[str, int], scorers: Iterable[Mapping[str, Any]], packaged: str
+) -> None:
+    """Write what a scorer was fitted on, in the form that `fitted` reads: `packaged` is its file's text.
+
+    `folds` has the fold of each body, by the body; `scorers` are in the form that `scorer_of` reads.
     """
-    doc_ids = sorted({query.doc_id for query in bench.queries if bench.documents[query.doc_id].nodes})
-    if len(doc_ids) < _LEAST_DOCUMENTS:
-        return []
-    asked = [query for query in bench.queries if query.doc_id in set(doc_ids)]
-    examples = [example(q, bench.documents[q.doc_id], bench.encoder, bench.tokenizer) for q in asked]
-    scorers, fold = held_out(examples, SEED), folds(doc_ids, SEED)
-    limits = list(budgets)
-    steps, total = count(1), len(limits) * len(asked)
-    measured: Mapping[tuple[str, float | None], list[Outcome]] = {(HELD_OUT, b): [] for b in limits}
-    for (_, budget), outcomes in measured.items():
-        for query in asked:
-            outcomes.append(_held_out(bench, query, budget, scorers[fold[query.doc_id]]))
-            progress(next(steps), total)
-    return rows_of(measured)
-
-
-def _held_out(bench: PagingBench, query: EvidenceQuery, budget: float | None, scorer: Scorer) -> Outcome:
-    def paged(document: PagedDocument) -> Page:
-        return page_by_facets(
-            document,
-            query.query,
-            encoder=bench.encoder,
-            tokenizer=bench.tokenizer,
-            budget=budget,
-            scorer=scorer,
-        )
-
-    return bench.outcome(query, paged)
+    named = sorted((digest(body), fold) for body, fold in folds.items())
+    lines = [
+        '"what": "bodies that the paging scorer was fitted on, by digest, and scorers that never saw a fold"',
+        f'"packaged": "{digest(packaged)}"',
+        f'"folds": {json.dumps(dict(named), indent=1)}',
+        '"scorers": [\n' + ",\n".join(json.dumps(s, separators=(",", ":")) for s in scorers) + "\n]",
+    ]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")

@@ -25,13 +25,16 @@ class Outcome:
 
     Args:
         coverage: Share of its evidence in the context.
-        tokens, nodes: Of the context.
+        tokens, nodes: Of the context; nodes that it holds whole.
         document_tokens, size: Of the body; nodes of the document.
         milliseconds: Time of the page, its query's encoding included.
         node_tokens: Of all nodes joined, the paper's whole document.
         breadth: As the query has it.
         context: The text, for a judge.
         verdict: Whether that judge finds that it suffices; None: the evidence decides.
+        chunks: Of the context, for a method that picks chunks.
+        held_out: Whether the packaged scorer was fitted on the document, and another one that never saw it
+            took its place.
     """
 
     coverage: float
@@ -46,6 +49,13 @@ class Outcome:
     size: int = 0
     context: str = ""
     verdict: bool | None = None
+    chunks: int | None = None
+    held_out: bool = False
+
+    @property
+    def units(self) -> int:
+        """The number of units in the context, of the kind that the method picks: nodes or chunks."""
+        return self.nodes if self.chunks is None else self.chunks
 
     @property
     def sufficient(self) -> bool:
@@ -58,8 +68,10 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
     `sufficient` is the share of queries whose context covers all evidence, `coverage` the mean share of
     evidence covered, `token_reduction` is `1 - tokens of contexts / tokens of bodies`, both summed over
-    queries (`token_reduction_nodes` against all nodes joined, as the paper has it), and `nodes` the mean
-    number of nodes in a context. `ci95` holds percentile bootstrap intervals over queries,
+    queries (`token_reduction_nodes` against all nodes joined, as the paper has it), and `units` the mean
+    number of units in a context, of the kind that the method picks: nodes or chunks (`nodes`: of the nodes
+    that it holds whole, in either case). `held_out` queries are paged by a scorer that never saw the
+    document, as the packaged one was fitted on it. `ci95` holds percentile bootstrap intervals over queries,
     `ci95_clustered` that of `sufficient` over documents; `median_ms` and `p95_ms` are of a query, its
     encoding included. `by_breadth` and `by_size` hold the first three for groups of queries, with the
     interval of `sufficient`.
@@ -67,7 +79,7 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     values = {
         "sufficient": [float(outcome.sufficient) for outcome in outcomes],
         "coverage": [outcome.coverage for outcome in outcomes],
-        "nodes": [float(outcome.nodes) for outcome in outcomes],
+        "units": [float(outcome.units) for outcome in outcomes],
     }
     bodies = [max(outcome.document_tokens, 1) for outcome in outcomes]
     left_out = [body - outcome.tokens for body, outcome in zip(bodies, outcomes, strict=True)]
@@ -75,7 +87,9 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     doc_ids = [outcome.doc_id for outcome in outcomes]
     return {
         **_core(outcomes),
-        "nodes": float(np.mean(values["nodes"])),
+        "units": float(np.mean(values["units"])),
+        "nodes": float(np.mean([outcome.nodes for outcome in outcomes])),
+        "held_out": sum(outcome.held_out for outcome in outcomes),
         "token_reduction_nodes": _reduction(outcomes, [outcome.node_tokens for outcome in outcomes]),
         "ci95": {
             **{measure: list(bootstrap_interval(column)) for measure, column in values.items()},

@@ -12,9 +12,15 @@ from tasks.retrieve.page import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Annotation
+    from matplotlib.transforms import Bbox
 
 # Colours that stay apart for the colour-blind (Okabe and Ito), of routing's picture too.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Where the name of a point may stand, in points beside it; the first of equals is taken.
+_PLACES = tuple((x, y) for y in (4.0, -10.0, 15.0, -21.0, 26.0) for x in (-7.0, 7.0, 0.0))
 _MARKS = ("o", "s", "^", "v", "D", "P")
 
 
@@ -24,18 +30,20 @@ def draw_paging(report: PagingReport, path: Path) -> None:
     Raises:
         ModuleNotFoundError: matplotlib is not installed (`pip install "skillery[draw]"`).
     """
+    paging_figure(report).savefig(path, dpi=150)
+
+
+def paging_figure(report: PagingReport) -> Figure:
+    """Return the picture, not yet in a file; errors as `draw_paging`."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (drawing alone needs it)
 
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     axes = figure.add_subplot()
-    _paper(axes)
+    names = _paper(axes)
     for method, colour, mark in zip(CURVES, COLOURS, _MARKS, strict=True):
         rows = [r for r in report.rows if r["method"] == method]
-        label = f"{method} (fitted on this bench)" if report.fitted and method == DEFAULT_METHOD else method
+        label = f"{method} (scorers fitted on other documents)" if rows[0]["held_out"] else method
         _curve(axes, rows, label=label, color=colour, marker=mark)
-    if report.held_out:
-        look = {"color": COLOURS[0], "marker": _MARKS[0], "linestyle": "--", "markerfacecolor": "white"}
-        _curve(axes, report.held_out, label=f"{DEFAULT_METHOD}, fitted on other documents", **look)
     axes.set_xlabel("token reduction against the body (%)")
     axes.set_ylabel("sufficient (%)")
     axes.set_xlim(-35, 100)
@@ -44,7 +52,9 @@ def draw_paging(report: PagingReport, path: Path) -> None:
     figure.legend(loc="outside lower center", fontsize=8, ncols=3)
     title = "A curve over token budgets for each method, its own limit the large mark; judged by evidence"
     axes.set_title(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    figure.draw_without_rendering()  # which settles where the axes lie, and with them the names
+    keep_apart(names, [artist for artist in axes.lines if artist.get_linestyle() != "None"])
+    return figure
 
 
 def _curve(axes: Axes, rows: Sequence[dict[str, Any]], **look: Any) -> None:  # noqa: ANN401
@@ -61,16 +71,43 @@ def _points(rows: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:
     return [100 * r["token_reduction"] for r in rows], [100 * r["sufficient"] for r in rows]
 
 
-def _paper(axes: Axes) -> None:
-    """Mark what the paper's table 4 reports, by another judge on other queries."""
+def _paper(axes: Axes) -> list[Annotation]:
+    """Mark what the paper's table 4 reports, by another judge on other queries; return the points' names."""
     rows = [r for r in TABLES["Table 4: main results"] if r.sufficient is not None]
-    points = [(r.reduction or 0.0, r.sufficient) for r in rows]
+    points = [(r.reduction or 0.0, r.sufficient or 0.0) for r in rows]
     label = "SkillPager's table 4 (a language model judged, other queries)"
     axes.plot(*zip(*points, strict=True), "x", color="black", markersize=8, label=label, zorder=9)
-    for row, point in zip(rows, points, strict=True):
-        # To the left, where no curve runs, but for the one that stands at the edge.
-        left = point[0] >= 0
+    return [
         axes.annotate(
-            f"paper: {row.label}", point, xytext=(-7 if left else 7, 4), textcoords="offset points",
-            fontsize=7, ha="right" if left else "left", zorder=2,
-        )  # fmt: skip
+            f"paper: {row.label}", point, xytext=_PLACES[0], textcoords="offset points", fontsize=7, zorder=9
+        )
+        for row, point in zip(rows, points, strict=True)
+    ]
+
+
+def keep_apart(names: Sequence[Annotation], curves: Sequence[Line2D]) -> None:
+    """Move names around their points until they lie inside the axes, on no other name and on few curves."""
+    taken: list[Bbox] = []
+    for name in names:
+        _place(name, min(_PLACES, key=lambda place: _crowded(name, place, taken, curves)))
+        taken.append(name.get_window_extent())
+
+
+def _crowded(
+    name: Annotation, place: tuple[float, float], taken: Sequence[Bbox], curves: Sequence[Line2D]
+) -> tuple[int, int]:
+    """Return on how many names or edges a name would lie at a place, and on how many curves."""
+    _place(name, place)
+    box, axes = name.get_window_extent(), name.axes
+    assert axes is not None  # noqa: S101 (it was drawn there)
+    frame = axes.get_window_extent()
+    outside = not (frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1)
+    lines = [curve.get_transform().transform_path(curve.get_path()) for curve in curves]
+    return sum(box.overlaps(other) for other in taken) + outside, sum(
+        line.intersects_bbox(box, filled=False) for line in lines
+    )
+
+
+def _place(name: Annotation, place: tuple[float, float]) -> None:
+    name.set_horizontalalignment("right" if place[0] < 0 else "left" if place[0] else "center")
+    name.set_position(place)

@@ -14,6 +14,7 @@ from tasks.evaluate.paging.bench import PagingBench, Setting, measure, rows_of
 from tasks.evaluate.paging.judged import Speaker
 from tasks.evaluate.paging.outcomes import Outcome
 from tasks.evaluate.paging.paper import TABLES
+from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 BUDGETS = (0.2, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -21,8 +22,6 @@ BUDGETS = (0.2, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
 CURVES = (DEFAULT_METHOD, "skillpager", "chunks", "greedy-graph", "top-k-dependency", "mmr-one-hop")
 # The budgets at which groups of queries, and probes, are looked at.
 GROUP_BUDGETS = (None, 0.35, 0.5)
-# The name of the default's rows by scorers that never saw the document.
-HELD_OUT = f"{DEFAULT_METHOD}, held out"
 OWN_LIMITS: tuple[Setting, ...] = tuple((method, None) for method in METHODS)
 Progress = Callable[[int, int], None]
 
@@ -33,7 +32,7 @@ class Contest:
 
     `difference` is the default's sufficiency less the method's, with its 95 % interval over queries, and
     over documents (`low_clustered`, `high_clustered`); `p_adjusted` by Holm and Bonferroni over all contests;
-    `default_tokens` and `method_tokens` are means.
+    `default_tokens` and `method_tokens` are means; `held_out` are the queries as `summarise` counts them.
     """
 
     method: str
@@ -48,6 +47,7 @@ class Contest:
     p_adjusted: float
     method_tokens: float
     default_tokens: float
+    held_out: int
 
 
 @dataclass(slots=True)
@@ -61,9 +61,9 @@ class PagingReport:
     measured: dict[Setting, list[Outcome]]
     # Rows on probes of long documents; none where no corpus was given.
     probes: list[dict[str, Any]] = field(default_factory=list)
-    # Rows of the default whose scorer never saw the document; none where nothing was fitted here.
-    held_out: list[dict[str, Any]] = field(default_factory=list)
-    fitted: int = 0  # documents of this bench that the default's scorer was fitted on
+    # Documents of this bench that the packaged scorer was fitted on: held-out scorers page them.
+    fitted: int = 0
+    skillpager: OpenSettings = OPEN_SETTINGS
     # Rows at each method's own limit with what a language model says under `llm`; none without one.
     judged: list[dict[str, Any]] = field(default_factory=list)
     # Who judged, and how judges agree, as `flows.commands.judge` has it.
@@ -112,7 +112,14 @@ def report_paging(bench: PagingBench, progress: Progress) -> PagingReport:
         contests.append((rival, theirs, bench.measured(DEFAULT_METHOD, budgets, step=step)))
     frames = [outcome_frame(m, b, found) for (m, b), found in measured.items()]
     own = {setting: measured[setting] for setting in OWN_LIMITS}
-    return PagingReport(rows_of(measured), pl.concat(frames), _contests(contests), own)
+    return PagingReport(
+        rows_of(measured),
+        pl.concat(frames),
+        _contests(contests),
+        own,
+        fitted=len(bench.scorers),
+        skillpager=bench.skillpager,
+    )
 
 
 def report_probes(report: PagingReport, bench: PagingBench, progress: Progress) -> None:
@@ -148,6 +155,7 @@ def _contests(measured: Sequence[tuple[str, list[Outcome], list[Outcome]]]) -> l
             p_adjusted,
             sum(outcome.tokens for outcome in theirs) / len(theirs),
             sum(outcome.tokens for outcome in ours) / len(ours),
+            sum(outcome.held_out for outcome in ours),
         )
         for (rival, a, b, result, theirs, ours), p_adjusted in zip(found, adjusted, strict=True)
     ]
@@ -155,7 +163,7 @@ def _contests(measured: Sequence[tuple[str, list[Outcome], list[Outcome]]]) -> l
 
 def outcome_frame(method: str, budget: float | None, outcomes: Sequence[Outcome]) -> pl.DataFrame:
     """Return a row a query, by evidence alone; contexts would be most of the file."""
-    schema = {"breadth": pl.String}
+    schema = {"breadth": pl.String, "chunks": pl.Int64}
     rows = [asdict(outcome) for outcome in outcomes]
     frame = pl.DataFrame(rows, schema_overrides=schema).drop("context", "verdict")
     return frame.select(

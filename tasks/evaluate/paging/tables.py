@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from tasks.evaluate.paging.paper import TABLES, PaperRow
-from tasks.evaluate.paging.report import CURVES, GROUP_BUDGETS, HELD_OUT, PagingReport
-from tasks.retrieve.baselines.skillpager import SETTINGS, Setting
+from tasks.evaluate.paging.report import CURVES, GROUP_BUDGETS, PagingReport
+from tasks.retrieve.baselines.skillpager_settings import OpenSettings, Setting, settings_of
 from tasks.retrieve.page import DEFAULT_METHOD
 
 EVIDENCE = (
@@ -16,28 +16,29 @@ EVIDENCE = (
     " paper's judge, a language model. The paper's figures are of its own skills and queries."
 )
 _PAPER_COLUMNS = (
-    "Method", "Suff. (%)", "95% CI", "95% CI by document", "Avg. nodes", "Token red. (%)",
+    "Method", "Suff. (%)", "95% CI", "95% CI by document", "Avg. units", "Token red. (%)",
     "Red. against nodes (%)", "paper: Suff.", "paper: 95% CI", "paper: nodes", "paper: token red.",
 )  # fmt: skip
 _MARK = "†"
+UNITS = "Units are nodes; of the method that picks chunks, chunks."
 
 
 def paging_markdown(report: PagingReport) -> str:
     """Return the whole report as one Markdown text."""
-    parts = ["# Paging", judge_note(report), *_fitted_note(report)]
+    parts = ["# Paging", judge_note(report), *notes_of(report.rows, report.fitted)]
     for title, rows in TABLES.items():
         parts += [f"## {title}", table(_PAPER_COLUMNS, _paper_rows(report, rows))]
     if report.judged:
         parts += ["## Evidence and the language model", *judges_markdown(report.judged, report.judge)]
     parts += ["## Over token budgets", _curves(report)]
     parts += [f"## {DEFAULT_METHOD} against each method at that method's own tokens", *_contests(report)]
-    parts += ["## By breadth", _groups(report, report.rows + report.held_out, "by_breadth")]
-    parts += ["## By size of the document", _groups(report, report.rows + report.held_out, "by_size")]
+    parts += ["## By breadth", _groups(report.rows, "by_breadth")]
+    parts += ["## By size of the document", _groups(report.rows, "by_size")]
     if report.probes:
         parts += ["## Long documents: probes, no requests of people", PROBES]
-        parts += [_groups(report, report.probes, "by_size", fitted=False)]
+        parts += [_groups(report.probes, "by_size")]
     parts += ["## Latency", _latency(report)]
-    parts += ["## What the paper leaves open", _settings()]
+    parts += ["## What the paper leaves open", _settings(report.skillpager)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,17 +63,17 @@ def judge_note(report: PagingReport) -> str:
     )
 
 
-def _fitted_note(report: PagingReport) -> list[str]:
-    if not report.fitted:
-        return []
-    said = (
-        f"{_MARK} The scorer of {DEFAULT_METHOD} was fitted on requests of {report.fitted} of this bench's"
-        " documents, so that its figures marked so are too good."
+def notes_of(rows: Iterable[dict[str, Any]], fitted: int) -> list[str]:
+    """Return what to know of the figures: what units are, and which of them are by held-out scorers.
+
+    `fitted` is the number of documents that the packaged scorer was fitted on.
+    """
+    chunks = any(row["method"] == "chunks" for row in rows)
+    held_out = (
+        f"{_MARK} Held out: the scorer of {DEFAULT_METHOD} was fitted on {fitted} of these documents; each of"
+        " them is paged by a scorer that never saw it."
     )
-    rows = (
-        " The rows `facets, held out` are by scorers that never saw the document." if report.held_out else ""
-    )
-    return [said + rows]
+    return [UNITS] * chunks + [held_out] * bool(fitted)
 
 
 def judges_markdown(rows: Sequence[dict[str, Any]], judge: dict[str, Any]) -> list[str]:
@@ -113,23 +114,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _paper_rows(report: PagingReport, rows: Iterable[PaperRow]) -> list[list[str]]:
-    found = []
-    for row in rows:
-        if (ours := report.paper_row(row.method)) is not None:
-            found.append(_paper_row(report, row, ours))
-        if row.method == DEFAULT_METHOD and report.judge["spoke"] != "llm":
-            held = [r for r in report.held_out if r["budget"] is None]
-            found += [_paper_row(report, PaperRow(f"{row.label}, held out", r["method"]), r) for r in held]
-    return found
+    found = [(row, report.paper_row(row.method)) for row in rows]
+    return [_paper_row(row, ours) for row, ours in found if ours is not None]
 
 
-def _paper_row(report: PagingReport, row: PaperRow, ours: dict[str, Any]) -> list[str]:
+def _paper_row(row: PaperRow, ours: dict[str, Any]) -> list[str]:
     return [
-        f"{row.label} {_MARK}" if row.method == DEFAULT_METHOD and report.fitted else row.label,
+        _marked(row.label, ours["held_out"]),
         _percent(ours["sufficient"]),
         _interval(ours["ci95"]["sufficient"]),
         _interval(ours["ci95_clustered"]["sufficient"]),
-        f"{ours['nodes']:.2f}",
+        f"{ours['units']:.2f}",
         _percent(ours["token_reduction"]),
         _percent(ours["token_reduction_nodes"]),
         _maybe(row.sufficient, 1),
@@ -151,7 +146,7 @@ def _curves(report: PagingReport) -> str:
     )
     rows = [
         [
-            _name(report, row),
+            _marked(row["method"], row["held_out"]),
             _budget(row["budget"]),
             _percent(row["sufficient"]),
             _interval(row["ci95"]["sufficient"]),
@@ -159,8 +154,8 @@ def _curves(report: PagingReport) -> str:
             _percent(row["coverage"]),
             _percent(row["token_reduction"]),
         ]
-        for row in [*report.held_out, *report.rows]
-        if row["method"] in (*CURVES, HELD_OUT)
+        for row in report.rows
+        if row["method"] in CURVES
     ]
     return table(columns, rows)
 
@@ -174,7 +169,7 @@ def _contests(report: PagingReport) -> list[str]:
         [
             c.method,
             _percent(c.sufficient),
-            _percent(c.default_sufficient) + (f" {_MARK}" if report.fitted else ""),
+            _marked(_percent(c.default_sufficient), c.held_out),
             _percent(c.difference),
             _interval([c.low, c.high]),
             _interval([c.low_clustered, c.high_clustered]),
@@ -192,7 +187,7 @@ def _contests(report: PagingReport) -> list[str]:
     return [note, table(columns, rows)]
 
 
-def _groups(report: PagingReport, rows: Sequence[dict[str, Any]], by: str, *, fitted: bool = True) -> str:
+def _groups(rows: Sequence[dict[str, Any]], by: str) -> str:
     columns = (
         "Method",
         "Budget",
@@ -205,7 +200,7 @@ def _groups(report: PagingReport, rows: Sequence[dict[str, Any]], by: str, *, fi
     )
     lines = [
         [
-            _name(report, row) if fitted else row["method"],
+            _marked(row["method"], row["held_out"]),
             _budget(row["budget"]),
             name,
             group["queries"],
@@ -215,15 +210,14 @@ def _groups(report: PagingReport, rows: Sequence[dict[str, Any]], by: str, *, fi
             _percent(group["token_reduction"]),
         ]
         for row in rows
-        if row["method"] in (*CURVES, HELD_OUT) and row["budget"] in GROUP_BUDGETS
+        if row["method"] in CURVES and row["budget"] in GROUP_BUDGETS
         for name, group in row[by].items()
     ]
     return table(columns, lines)
 
 
-def _name(report: PagingReport, row: dict[str, Any]) -> str:
-    fitted = row["method"] == DEFAULT_METHOD and report.fitted
-    return f"{row['method']} {_MARK}" if fitted else str(row["method"])
+def _marked(text: str, held_out: int) -> str:
+    return f"{text} {_MARK}" if held_out else text
 
 
 def _budget(budget: float | None) -> str:
@@ -243,12 +237,22 @@ def _latency(report: PagingReport) -> str:
     )
 
 
-def _settings() -> str:
+def _settings(given: OpenSettings) -> str:
     names = [f.name for f in fields(Setting)]
-    rows: list[list[Any]] = [[m, *(getattr(s, n) for n in names)] for m, s in SETTINGS.items()]
-    return table(("Method", *names), rows) + (
-        "\n\n`chunks`: 256 tokens each, without overlap. `k` None: 20 up to 100 nodes, else 60."
+    methods: list[list[Any]] = [[m, *(getattr(s, n) for n in names)] for m, s in settings_of(given).items()]
+    open_settings = [[f.name, _spoken(getattr(given, f.name))] for f in fields(given)]
+    notes = (
+        "`k` None: 20 up to 100 nodes of the document, else 60, for chunks too. At a budget of tokens neither"
+        " `k` nor `stop_below` nor `least_gain` ends a method, and a walk that has nowhere to go enters anew:"
+        " each fills the budget, so that curves compare."
     )
+    return "\n\n".join(
+        [table(("Setting", "Value"), open_settings), notes, table(("Method", *names), methods)]
+    )
+
+
+def _spoken(value: object) -> object:
+    return ", ".join(value) if isinstance(value, tuple) else value
 
 
 def _percent(share: float) -> str:

@@ -36,6 +36,7 @@ def page_of(
         method=method,
         budget=budget,
         left_out=[(node, None) for node in document.nodes if node.ordinal not in printed],
+        chunks=len(picks) if selection.chunks else None,
     )
 
 
@@ -52,6 +53,7 @@ def _fit(body: str, selection: Selection, tokenizer: Tokenizer, ceiling: int) ->
         mark_tokens=mark_tokens,
         where=outline(selection.spans, headings),
         ceiling=ceiling,
+        overlap=selection.overlap,
     )
     # A best unit that does not fit must not give way to worse ones that do.
     picks = picks if picks[:1] == best else []

@@ -1,13 +1,14 @@
 """SkillPager's methods to page a skill (sections 3 to 5): its own, its baselines and its ablations.
 
-What the paper leaves open is a field of `Setting`, and reports print it.
+Without a budget of tokens each stops by its own rule. With one, those rules are lifted and the ranking goes
+on to the last unit, so that each method fills the same budget and their curves can be compared.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
@@ -17,6 +18,7 @@ from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.edges import infer_edges
 from tasks.parse.segment.headings import headings_between
 from tasks.retrieve.baselines.mmr import mmr_order, node_budget
+from tasks.retrieve.baselines.skillpager_settings import SKILLPAGER, OpenSettings, Setting
 from tasks.retrieve.paging.chunks import encode_chunks
 from tasks.retrieve.paging.context import Pick
 from tasks.retrieve.paging.terms import Floats
@@ -24,55 +26,16 @@ from tasks.retrieve.paging.types import PagedDocument, Selection, node_vectors
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """The setting of a published method that picks nodes.
-
-    Args:
-        weight: MMR's relevance weight.
-        k: The most nodes picked; None for the paper's 20 up to 100 nodes, else 60.
-        concepts: `keep`, `only`, or `none` of the nodes typed as concepts.
-        density: Concepts are left out if they are more than this share of the nodes.
-        predecessors: Add to each node picked the nodes that edges of `edge_types` come from.
-        walk: Follow edges from an entry node instead of picking from all. The entry is the node most similar
-            to the query; a neighbour's gain is its MMR value; the walk ends if none is 0 or more.
-        edge_types: The edges to follow; the paper does not say which.
-    """
-
-    weight: float = 0.7
-    k: int | None = None
-    concepts: str = "keep"
-    density: float = 1.0
-    predecessors: bool = False
-    walk: bool = False
-    edge_types: tuple[str, ...] = ("sequence", "semantic", "reference", "condition")
-
-
-SKILLPAGER = Setting()
-_TOP = 10  # nodes picked before their predecessors are added; the paper calls it k without a number
-SETTINGS: dict[str, Setting] = {
-    "skillpager": SKILLPAGER,
-    "mmr": SKILLPAGER,
-    "greedy-graph": Setting(weight=1.0, walk=True),
-    "top-k-dependency": Setting(weight=1.0, k=_TOP, predecessors=True),
-    "mmr-one-hop": replace(SKILLPAGER, predecessors=True),
-    "concept-only": replace(SKILLPAGER, concepts="only"),
-    "executable-only": replace(SKILLPAGER, concepts="none"),
-    **{f"density-{share}": replace(SKILLPAGER, density=share) for share in (0.3, 0.4, 0.5)},
-    **{f"weight-{weight}": replace(SKILLPAGER, weight=weight) for weight in (0.3, 0.5, 0.7, 0.9)},
-    **{f"k-{k}": replace(SKILLPAGER, k=k) for k in (5, 10, 20, 30, 40, 60)},
-}
-
-
-@dataclass(frozen=True, slots=True)
 class NodeRanking:
     """Ranks nodes by a published setting; implements `Ranking`."""
 
     setting: Setting
+    given: OpenSettings
 
     def __call__(
         self, document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool
     ) -> Selection:
-        """Return the nodes that the setting picks, in its order; `limited` lifts its limit on nodes."""
+        """Return the nodes that the setting picks, in its order; `limited` lifts its rules to stop."""
         del tokenizer
         vectors = node_vectors(document, encoder)
         if not len(vectors):
@@ -83,28 +46,43 @@ class NodeRanking:
     def _ranked(
         self, document: PagedDocument, vectors: Vectors, relevance: Floats, *, limited: bool
     ) -> Iterable[Pick]:
-        setting, pool = self.setting, _pool(document, self.setting)
-        k = None if limited else setting.k or node_budget(len(pool))
+        setting, given = self.setting, self.given
+        k = setting.k or node_budget(len(document.nodes))
         if setting.walk:
-            return islice(_walked(_edges(document, vectors, setting), vectors, relevance, setting.weight), k)
-        picked = best_first(vectors[pool], relevance[pool], setting.weight, k)
-        in_document = ((pool[place], score) for place, score in picked)
+            walk = _walked(_edges(document, vectors, given), vectors, relevance, setting, given, limited)
+            return walk if limited else islice(walk, k)
+        pool = _pool(document, setting)
+        stop = None if limited else given.stop_below
+        picked = best_first(vectors[pool], relevance[pool], setting.weight, stop)
+        in_document = ((pool[place], score) for place, score in (picked if limited else islice(picked, k)))
         if not setting.predecessors:
             return in_document
-        return _with_predecessors(in_document, _edges(document, vectors, setting), relevance)
+        return _with_predecessors(in_document, _edges(document, vectors, given), relevance)
 
 
-def rank_chunks(
-    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool
-) -> Selection:
-    """Rank chunks of 256 tokens by SkillPager's MMR; no headings are added to them."""
-    chunks = document.chunks or encode_chunks(document.body, encoder=encoder, tokenizer=tokenizer)
-    if not len(chunks.vectors):
-        return Selection(chunks.spans, chunks.tokens, (), [])
-    relevance = chunks.vectors @ encoder.encode([query])[0]
-    k = None if limited else node_budget(len(chunks.spans))
-    ranked = best_first(chunks.vectors, relevance, SKILLPAGER.weight, k)
-    return Selection(chunks.spans, chunks.tokens, (), ranked)
+@dataclass(frozen=True, slots=True)
+class ChunkRanking:
+    """Ranks chunks by SkillPager's MMR, with its k by the document's nodes; implements `Ranking`."""
+
+    given: OpenSettings
+
+    def __call__(
+        self, document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool
+    ) -> Selection:
+        """Return the chunks in order of rank, without headings; `limited` lifts the rules to stop."""
+        size, overlap = self.given.chunk_tokens, self.given.chunk_overlap
+        chunks = document.chunks
+        if chunks is None or (chunks.size, chunks.overlap) != (size, overlap):
+            chunks = encode_chunks(
+                document.body, encoder=encoder, tokenizer=tokenizer, size=size, overlap=overlap
+            )
+        ranked: Iterable[Pick] = ()
+        if len(chunks.vectors):
+            relevance = chunks.vectors @ encoder.encode([query])[0]
+            stop = None if limited else self.given.stop_below
+            ranked = best_first(chunks.vectors, relevance, SKILLPAGER.weight, stop)
+        k = None if limited else node_budget(len(document.nodes))
+        return Selection(chunks.spans, chunks.tokens, (), islice(ranked, k), chunks=True, overlap=overlap)
 
 
 def rank_whole(
@@ -130,11 +108,13 @@ def of_nodes(document: PagedDocument, ranked: Iterable[Pick]) -> Selection:
     return Selection(spans, tokens, headings_between(document.body, spans), ranked)
 
 
-def best_first(vectors: Vectors, relevance: Floats, weight: float, k: int | None) -> Iterator[Pick]:
-    """Rank by MMR; the best unit is kept even if its similarity is negative, so that no page is empty."""
-    order = mmr_order(relevance, vectors, relevance_weight=weight)
+def best_first(
+    vectors: Vectors, relevance: Floats, weight: float, stop_below: float | None
+) -> Iterator[Pick]:
+    """Rank by MMR; the best unit is kept even if its value is too low, so that no page is empty."""
+    order = mmr_order(relevance, vectors, relevance_weight=weight, stop_below=stop_below)
     best = list(islice(order, 1)) or list(islice(mmr_order(relevance, vectors, stop_below=None), 1))
-    return chain(best, order if k is None else islice(order, k - 1))
+    return chain(best, order)
 
 
 def _pool(document: PagedDocument, setting: Setting) -> list[int]:
@@ -148,10 +128,10 @@ def _pool(document: PagedDocument, setting: Setting) -> list[int]:
     return list(every)
 
 
-def _edges(document: PagedDocument, vectors: Vectors, setting: Setting) -> list[tuple[int, int]]:
+def _edges(document: PagedDocument, vectors: Vectors, given: OpenSettings) -> list[tuple[int, int]]:
     edges: Sequence[Edge] = infer_edges(document.nodes, vectors) if document.edges is None else document.edges
     at = {node.node_id: node.ordinal for node in document.nodes}
-    return [(at[e.src_id], at[e.dst_id]) for e in edges if e.edge_type in setting.edge_types]
+    return [(at[e.src_id], at[e.dst_id]) for e in edges if e.edge_type in given.edge_types]
 
 
 def _neighbours(pairs: Iterable[tuple[int, int]]) -> defaultdict[int, list[int]]:
@@ -175,24 +155,41 @@ def _with_predecessors(
 
 
 def _walked(
-    edges: Sequence[tuple[int, int]], vectors: Vectors, relevance: Floats, weight: float
+    edges: Sequence[tuple[int, int]],
+    vectors: Vectors,
+    relevance: Floats,
+    setting: Setting,
+    given: OpenSettings,
+    limited: bool,
 ) -> Iterator[Pick]:
-    """Yield nodes reached along edges, each time the neighbour with the highest MMR value."""
-    after = _neighbours(edges)
-    node, gain = int(np.argmax(relevance)), weight * float(relevance.max())
+    """Yield nodes reached along edges, each time the neighbour with the highest MMR value.
+
+    If `limited`, low gains do not end the walk, and where no edge leads on it enters anew.
+    """
+    after, weight = _neighbours(edges), setting.weight
     nearest = np.full(len(relevance), -np.inf)
-    reached: set[int] = set()
-    frontier: set[int] = set()
-    while True:
+    left = set(range(len(relevance)))
+    frontier = {_entry(left, relevance, given)}
+    while frontier:
+        # Of equal gains the earliest node wins.
+        node = max(sorted(frontier), key=lambda n: _gain(n, relevance, nearest, weight))
+        gain = _gain(node, relevance, nearest, weight)
+        begun = len(left) < len(relevance)
+        if begun and not limited and gain < given.least_gain:
+            return
         yield node, gain
-        reached.add(node)
+        left.discard(node)
         nearest = np.maximum(nearest, vectors @ vectors[node])
-        frontier = (frontier | set(after[node])) - reached
-        if not frontier:
-            return
-        gains = {n: weight * float(relevance[n]) - (1 - weight) * float(nearest[n]) for n in frontier}
-        # Sorted, so that of equal gains the earliest node wins.
-        node = max(sorted(gains), key=gains.__getitem__)
-        gain = gains[node]
-        if gain < 0:
-            return
+        frontier = (frontier | set(after[node])) & left
+        if not frontier and limited and left:
+            frontier = {_entry(left, relevance, given)}
+
+
+def _entry(left: Iterable[int], relevance: Floats, given: OpenSettings) -> int:
+    ordered = sorted(left)
+    return ordered[0] if given.entry == "first" else max(ordered, key=lambda n: float(relevance[n]))
+
+
+def _gain(node: int, relevance: Floats, nearest: Floats, weight: float) -> float:
+    redundancy = 0.0 if weight == 1 or not np.isfinite(nearest[node]) else float(nearest[node])
+    return weight * float(relevance[node]) - (1 - weight) * redundancy

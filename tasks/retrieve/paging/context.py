@@ -68,7 +68,8 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
     exactly the body, headings without nodes included, and so does a body without nodes. The context is empty
     if there are nodes and none is selected.
 
-    `spans` are those of all nodes, ordered and disjoint; `selected` are ordinals of nodes in any order.
+    `spans` are those of all nodes, ordered, and disjoint but for neighbours; `selected` are ordinals of nodes
+    in any order.
 
     Raises:
         ValueError: An ordinal is not below the number of spans.
@@ -110,13 +111,15 @@ def fill(
     mark_tokens: int,
     where: Outline,
     ceiling: int,
+    overlap: int = 0,
 ) -> list[Pick]:
     """Return nodes in the order of `ranked`, without those that do not fit, until none can fit.
 
     `ranked` is consumed no further than needed. The ceiling is for the tokens of nodes, their headings and
-    the gap marks. These are counted one by one, so the assembled text must be counted again.
+    the gap marks. These are counted one by one, so the assembled text must be counted again. Tokens that
+    neighbours share (`overlap`) are printed once where both are taken.
     """
-    smallest = min(tokens, default=0)
+    smallest = min(tokens, default=0) - 2 * overlap
     taken: dict[int, float] = {}
     printed: set[int] = set()
     used = 0
@@ -124,8 +127,9 @@ def fill(
         if used + smallest - mark_tokens > ceiling:
             break
         added = _headings_with(ordinal, taken, where) - printed
-        gaps = bool(taken) - (ordinal - 1 in taken) - (ordinal + 1 in taken)
-        cost = tokens[ordinal] + sum(heading_tokens[h] for h in added) + mark_tokens * gaps
+        beside = (ordinal - 1 in taken) + (ordinal + 1 in taken)
+        cost = tokens[ordinal] + sum(heading_tokens[h] for h in added) + mark_tokens * (bool(taken) - beside)
+        cost -= overlap * beside
         if used + cost <= ceiling:
             taken[ordinal] = score
             printed |= added

@@ -57,15 +57,19 @@ class PagedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The units of a body with ordered, disjoint spans; `headings` are to be restored above them.
+    """The units of a body with ordered spans; `headings` are to be restored above them.
 
     `ranked` has `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
+    `chunks` says that the units are chunks, not nodes. Neighbours share `overlap` tokens; the spans of all
+    others are disjoint.
     """
 
     spans: Sequence[Span]
     tokens: Sequence[int]
     headings: Sequence[Heading]
     ranked: Iterable[Pick]
+    chunks: bool = False
+    overlap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Page:
         why: The parts of each node's score, by node_id; empty for methods with a single measure.
         left_out: The nodes that are not printed, best first, each with its score if it has one.
         reranked: Whether an LLM's answer changed the scores; None if none was asked.
+        chunks: The number of chunks in `context`; None for methods that pick nodes.
     """
 
     context: str
@@ -94,6 +99,12 @@ class Page:
     why: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     left_out: Sequence[tuple[Node, float | None]] = ()
     reranked: bool | None = None
+    chunks: int | None = None
+
+    @property
+    def units(self) -> int:
+        """The number of units in the context, of the kind that the method picks: nodes or chunks."""
+        return len(self.nodes) if self.chunks is None else self.chunks
 
 
 class Ranking(Protocol):

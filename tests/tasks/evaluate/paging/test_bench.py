@@ -87,7 +87,7 @@ def test_every_measure_has_an_interval_around_it() -> None:
     assert row["sufficient"] == 0.5
     assert row["coverage"] == 0.625
     assert row["token_reduction"] == pytest.approx(0.75)
-    assert list(row["ci95"]) == ["sufficient", "coverage", "nodes", "token_reduction"]
+    assert list(row["ci95"]) == ["sufficient", "coverage", "units", "token_reduction"]
     for measure, (low, high) in row["ci95"].items():
         assert low < row[measure] < high
 

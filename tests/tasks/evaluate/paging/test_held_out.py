@@ -1,18 +1,27 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents
-from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, prepare_all
-from tasks.evaluate.paging.fit import body_digest
-from tasks.evaluate.paging.held_out import fitted_among, fitted_digests, held_out_rows
-from tasks.evaluate.paging.report import HELD_OUT
+from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries
+from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, measure, prepare_all
+from tasks.evaluate.paging.fit import example, fit, folds, held_out, stored
+from tasks.evaluate.paging.held_out import SEED, digest, fitted, held_out_scorer, write_fitted
+from tasks.evaluate.paging.outcomes import summarise
+from tasks.evaluate.paging.report import report_paging
+from tasks.evaluate.paging.tables import paging_markdown
+from tasks.models.encoder import OnnxEncoder
+from tasks.parse.classify.cascade import embedded_classifier
+from tasks.retrieve.paging.scorer import FILE
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_bench import AllConcepts
 from tests.support.paging.paging_workshop import workshop
-from tests.support.paths import SHARED
+from tests.support.paths import PROJECT, SHARED
 
 BENCH = SHARED / "bench/paging"
+SAMPLE = PROJECT / "tasks/crawl/marketplace"
 
 
 def bench(documents: int) -> PagingBench:
@@ -26,33 +35,81 @@ def bench(documents: int) -> PagingBench:
     return PagingBench(ready, queries, encoder, tokenizer)
 
 
-def test_every_request_is_paged_by_a_scorer_that_never_saw_its_document() -> None:
-    steps: list[tuple[int, int]] = []
+def shared_bench(encoder: OnnxEncoder, documents: int) -> PagingBench:
+    if not BENCH.exists():
+        pytest.skip("the shared paging bench is not on this machine")
+    texts, queries = read_documents(BENCH / "documents.jsonl"), read_queries(BENCH / "queries.jsonl")
+    some = set(sorted({q.doc_id for q in queries})[:documents])
+    asked = [query for query in queries if query.doc_id in some]
+    classifier = embedded_classifier(careful=True)
+    ready = prepare_all(texts, asked, encoder=encoder, tokenizer=encoder, classifier=classifier)
+    return PagingBench(ready, asked, Remembering(encoder), encoder)
 
-    rows = held_out_rows(bench(18), (None, 0.3), lambda done, total: steps.append((done, total)))
 
-    assert [(row["method"], row["budget"], row["queries"]) for row in rows] == [
-        (HELD_OUT, None, 18),
-        (HELD_OUT, 0.3, 18),
-    ]
-    assert steps == [(n, 36) for n in range(1, 37)]
+def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_fold(tmp_path: Path) -> None:
+    made = bench(18)
+    examples = [example(q, made.documents[q.doc_id], made.encoder, made.tokenizer) for q in made.queries]
+    drawn, scorers = folds(list(made.documents), SEED), held_out(examples, SEED)
+    bodies = {made.documents[doc_id].body: fold for doc_id, fold in drawn.items()}
+    write_fitted(tmp_path / "fitted.json", bodies, [stored(scorers[k]) for k in sorted(scorers)], "packaged")
+
+    found = fitted(tmp_path / "fitted.json")
+    assert found.folds == {digest(body): fold for body, fold in bodies.items()}
+    assert found.packaged == digest("packaged")
+    assert all(np.allclose(found.scorers[k].weight, scorers[k].weight, atol=1e-6) for k in scorers)
+
+    # A bench pages each document by the scorer of its fold, and says so.
+    made.scorers = {doc_id: found.scorers[fold] for doc_id, fold in drawn.items()}
+    measured = measure(made, [("facets", 0.3), ("mmr", 0.3)], lambda _done, _total: None)
+    ours, theirs = (summarise(outcomes) for outcomes in measured.values())
+    assert (ours["held_out"], theirs["held_out"]) == (18, 0)
     # Where the same sentence answers in every document, the others teach it.
-    assert rows[1]["sufficient"] == 1.0
-    assert rows[1]["token_reduction"] >= 0.7
+    assert (ours["sufficient"], ours["token_reduction"] >= 0.7) == (1.0, True)
 
 
-def test_too_few_documents_are_not_fitted_on() -> None:
-    assert held_out_rows(bench(17), (None,), lambda _done, _total: None) == []
+def test_the_held_out_scorers_go_with_the_packaged_one() -> None:
+    assert fitted().packaged == digest(FILE.read_text("utf-8"))
+    assert set(fitted().folds.values()) == set(range(len(fitted().scorers)))
 
 
-def test_a_document_that_the_packaged_scorer_never_saw_is_not_counted() -> None:
-    assert len(fitted_digests()) > 0
-    assert fitted_among(bench(2).documents.values()) == 0
+def test_documents_that_the_packaged_scorer_never_saw_are_paged_by_it() -> None:
+    made = bench(2)
+    assert made.scorers == {}
+    [outcomes] = measure(made, [("facets", None)], lambda _done, _total: None).values()
+    assert summarise(outcomes)["held_out"] == 0
+
+
+def test_the_scorer_never_saw_the_sample_that_a_nights_evaluation_measures() -> None:
+    bodies = [body_of(path.read_text("utf-8", "replace")) for path in SAMPLE.rglob("SKILL.md")]
+    assert bodies
+    assert [body for body in bodies if held_out_scorer(body)] == []
+
+
+def test_of_a_few_documents_that_it_was_fitted_on_every_figure_is_held_out(minilm: OnnxEncoder) -> None:
+    made = shared_bench(minilm, 2)
+    assert len(made.scorers) == 2
+
+    report = report_paging(made, lambda _done, _total: None)
+
+    ours = [row for row in report.rows if row["method"] == "facets"]
+    assert {row["held_out"] for row in ours} == {len(made.queries)}
+    assert {row["held_out"] for row in report.rows if row["method"] != "facets"} == {0}
+    assert {contest.held_out for contest in report.contests} == {len(made.queries)}
+    text = paging_markdown(report)
+    assert "Held out: the scorer of facets was fitted on 2 of these documents" in text
+    assert "| facets |" not in text.partition("## Latency")[0]
 
 
 @pytest.mark.slow
-def test_the_documents_that_the_packaged_scorer_was_fitted_on_are_known() -> None:
-    if not BENCH.exists():
-        pytest.skip("the shared paging bench is not on this machine")
-    texts = read_documents(BENCH / "documents.jsonl")
-    assert {body_digest(body_of(text)) for text in texts.values()} <= fitted_digests()
+def test_each_shipped_scorer_is_what_the_fit_gives_without_its_fold(minilm: OnnxEncoder) -> None:
+    made = shared_bench(minilm, 36)
+    examples = [example(q, made.documents[q.doc_id], minilm, minilm) for q in made.queries]
+    drawn = fitted().folds
+
+    assert len(made.scorers) == 36
+    for fold, shipped in enumerate(fitted().scorers):
+        others = [e for e in examples if drawn[digest(made.documents[e.query.doc_id].body)] != fold]
+        again = fit(others)
+        assert len(others) < len(examples)
+        assert np.allclose(again.weight, shipped.weight, atol=1e-4)
+        assert np.allclose(again.mean, shipped.mean, atol=1e-4)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import copy
 import functools
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,10 @@ from tasks.evaluate.measures.evidence import spans_in
 from tasks.evaluate.measures.statistics import clustered_interval, paired_bootstrap
 from tasks.evaluate.paging.bench import PagingBench, Remembering, prepare_all
 from tasks.evaluate.paging.paper import TABLES
-from tasks.evaluate.paging.picture import draw_paging
-from tasks.evaluate.paging.report import HELD_OUT, PagingReport, report_paging
+from tasks.evaluate.paging.picture import draw_paging, paging_figure
+from tasks.evaluate.paging.report import PagingReport, report_paging
 from tasks.evaluate.paging.tables import paging_markdown
+from tasks.retrieve.baselines.skillpager_settings import OpenSettings
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, AllConcepts
 
@@ -52,13 +55,15 @@ def test_who_judged_what_and_what_was_fitted_is_said_in_the_report() -> None:
     assert "Judged by evidence" in text
     assert "†" not in text
 
-    report.fitted, report.held_out = 1, [{**report.row("facets"), "method": HELD_OUT}]
-    report.probes = [report.row("facets", 0.5)]
+    report.fitted, report.probes = 1, [report.row("facets", 0.5)]
+    report.rows = [{**row, "held_out": 2 * (row["method"] == "facets")} for row in report.rows]
+    report.contests = [replace(contest, held_out=2) for contest in report.contests]
     text = paging_markdown(report)
-    assert "fitted on requests of 1 of this bench's documents" in text
+    assert "Held out: the scorer of facets was fitted on 1 of these documents" in text
     assert "| Skillery, no budget † |" in text
-    assert "| Skillery, no budget, held out |" in text
     assert "| facets † | 0.5 |" in text
+    contests = text[text.index("## facets against") : text.index("## By breadth")]
+    assert contests.count("†") == len(report.contests)
     # The probes are of other documents.
     probes = text[text.index("## Long documents") :]
     assert "| facets | 0.5 |" in probes
@@ -89,11 +94,42 @@ def test_where_a_language_model_speaks_the_papers_tables_are_its_own_and_the_res
 
 def test_a_picture_is_drawn_with_curves_of_scorers_that_never_saw_the_document(tmp_path: Path) -> None:
     report = measured()
-    report.held_out = [{**r, "method": HELD_OUT} for r in report.rows if r["method"] == "facets"]
+    report.rows = [{**row, "held_out": 2 * (row["method"] == "facets")} for row in report.rows]
     draw_paging(report, tmp_path / "paging.svg")
     text = (tmp_path / "paging.svg").read_text("utf-8")
-    assert "facets, fitted on other documents" in text
+    assert "facets (scorers fitted on other documents)" in text
     assert "paper: SkillPager" in text
+
+
+def test_no_name_in_the_picture_lies_on_another_or_outside() -> None:
+    figure = paging_figure(measured())
+    [axes] = figure.axes
+    names = [text for text in axes.texts if text.get_text().startswith("paper: ")]
+    boxes = [name.get_window_extent() for name in names]
+    frame = axes.get_window_extent()
+
+    assert len(names) == 5
+    assert not [(a, b) for a, b in combinations(boxes, 2) if a.overlaps(b)]
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+
+
+def test_what_the_paper_leaves_open_stands_in_the_report() -> None:
+    report = measured()
+    report.skillpager = OpenSettings(entry="first", least_gain=0.1, stop_below=-1, chunk_overlap=32)
+    text = paging_markdown(report)
+
+    said = text[text.index("## What the paper leaves open") :]
+    for line in ("entry | first", "least_gain | 0.1", "stop_below | -1", "chunk_overlap | 32"):
+        assert f"| {line} |" in said
+
+
+def test_units_of_a_method_that_picks_chunks_are_chunks() -> None:
+    report = measured()
+    row = report.row("chunks")
+    assert (row["units"], row["nodes"]) == (1.0, 4.0)  # the whole document is one chunk
+    assert report.row("nodes")["units"] == 4.0
+    assert "| Naive chunk + MMR | 50.00 |" in (text := paging_markdown(report))
+    assert "Units are nodes; of the method that picks chunks, chunks." in text
 
 
 def test_alike_values_of_one_document_widen_the_interval() -> None:

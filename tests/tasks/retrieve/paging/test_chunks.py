@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,28 @@ def test_chunks_cover_every_token_in_order_without_overlap(body: str, size: int)
     spans = chunk_spans(body, BytesTokenizer(), size=size)
 
     assert list(range(len(body))) == [i for start, end in spans for i in range(start, end)]
+
+
+@given(st.text(), st.integers(3, 9), st.integers(1, 4))
+def test_chunks_that_overlap_share_with_their_neighbours_alone(body: str, size: int, overlap: int) -> None:
+    if 2 * overlap >= size:
+        with pytest.raises(ValueError, match="less than half"):
+            chunk_spans(body, BytesTokenizer(), size=size, overlap=overlap)
+        return
+
+    spans = chunk_spans(body, BytesTokenizer(), size=size, overlap=overlap)
+
+    assert {i for start, end in spans for i in range(start, end)} == set(range(len(body)))
+    assert spans == sorted(spans)
+    assert all(b[0] <= a[1] < b[1] for a, b in pairwise(spans))
+
+
+def test_a_chunk_begins_with_the_end_of_the_one_before() -> None:
+    body = "one two three four five six seven"
+
+    spans = chunk_spans(body, WordTokenizer(), size=3, overlap=1)
+
+    assert [body[start:end] for start, end in spans] == ["one two three", "three four five", "five six seven"]
 
 
 def test_each_chunk_is_encoded_and_counted() -> None:

@@ -1,0 +1,134 @@
+"""The options of `evaluate paging` by which people validate the judge, and SkillPager's settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Ask
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.paging.paging_workshop import workshop
+from tests.support.roots.skill_root import Export
+
+THINGS = ("anvil", "bellows", "chisel", "drill", "easel", "funnel", "gimlet", "hammer")
+METHODS = ["--method", "skillpager", "--method", "chunks"]
+
+
+def wavers(asked: Asked) -> str:
+    """Vote yes or no by the excerpt, and let one vote in three of every other case differ."""
+    (record,) = asked.fragments
+    bits = hashlib.sha256(record["excerpt"].encode()).digest()[0]
+    differs = bits & 2 and asked.before == 0
+    return json.dumps({"missing": "", "sufficient": bool(bits & 1) != bool(differs)})
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
+    with LlmServer(say=wavers) as running:
+        for name, value in settings_of(running).items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def bench(tmp_path: Path, minilm_export: Export) -> list[str]:
+    """Write a workshop's guide with requests of it; return the arguments that measure paging on it."""
+    models = tmp_path / "root" / "models"
+    models.mkdir(parents=True)
+    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
+    documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
+    documents.write_text(json.dumps({"doc_id": "w", "content": workshop("w", 20)}) + "\n", "utf-8")
+    rows = [
+        {
+            "query_id": thing, "doc_id": "w", "query": f"how often to polish the {thing} handle?",
+            "evidence": [{"any_of": [f"every 2 weeks with w{thing}0 wax"]}],
+        }
+        for thing in THINGS
+    ]  # fmt: skip
+    queries.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    files = ["--documents", str(documents), "--queries", str(queries)]
+    return ["evaluate", "paging", *files, "--root", str(tmp_path / "root")]
+
+
+def test_a_sample_is_drawn_filled_in_and_read_back(
+    bench: list[str], llm: LlmServer, tmp_path: Path, ask: Ask
+) -> None:
+    form = tmp_path / "forms" / "labels.md"
+
+    done = ask(*bench, *METHODS, "--judge", "both", "--sample-labels", str(form), "--json")
+
+    assert done.code == 0, done.stderr
+    sample = json.loads(done.stdout)["judge"]["sample"]
+    assert len(sample["cells"]) == 2 * 2 * 2
+    assert sample["pairs"] == sum(cell["drawn"] for cell in sample["cells"]) > 0
+    assert {cell["votes"] for cell in sample["cells"] if cell["drawn"]} == {"3-0", "2-1"}
+    text = form.read_text("utf-8")
+    assert len(re.findall("^## Pair", text, re.MULTILINE)) == sample["pairs"]
+    assert "--documents ... --queries ... --method skillpager --method chunks" in text
+
+    form.write_text(re.sub("^Sufficient: $", "Sufficient: yes", text, flags=re.MULTILINE), "utf-8")
+    asked = llm.requests
+    again = ask(*bench, *METHODS, "--judge", "both", "--labels", str(form), "--json")
+
+    assert again.code == 0, again.stderr
+    people = json.loads(again.stdout)["judge"]["agreement"]["people_llm"]
+    said_yes = sum(cell["drawn"] for cell in sample["cells"] if cell["sufficient"])
+    assert (people["cases"], people["raw"]) == (sample["pairs"], said_yes / sample["pairs"])
+    assert set(people["by_pattern"]) == {"3-0", "2-1"}
+    assert llm.requests == asked  # the votes are known
+
+
+def test_a_form_is_read_only_with_the_contexts_that_it_shows(
+    bench: list[str], llm: LlmServer, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form, options = tmp_path / "labels.md", [*METHODS, "--budget", "0.3", "--judge", "both"]
+    assert ask(*bench, *options, "--sample-labels", str(form)).code == 0
+    form.write_text(form.read_text("utf-8").replace("Sufficient: \n", "Sufficient: no\n"), "utf-8")
+    asked = llm.requests
+
+    monkeypatch.setenv("SKILLERY_SKILLPAGER_CHUNK_TOKENS", "64")
+    done = ask(*bench, *options, "--labels", str(form))
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+    assert "the context is another one than the form shows" in done.stderr
+    assert llm.requests == asked
+
+
+def test_a_sample_that_cannot_be_drawn_or_written_is_refused_at_once(
+    bench: list[str], llm: LlmServer, tmp_path: Path, ask: Ask
+) -> None:
+    filled = tmp_path / "labels.md"
+    filled.write_text("filled in\n", "utf-8")
+    for options, said in (
+        (["--sample-labels", str(tmp_path / "new.md")], "add --judge llm or --judge both"),
+        (["--judge", "llm", "--sample-labels", str(filled)], "may be filled in"),
+        (["--judge", "llm", "--sample-labels", str(tmp_path / "new.txt")], "end its name with .md"),
+    ):
+        done = ask(*bench, *options)
+        assert (done.code, done.stderr.count("\n")) == (2, 1)
+        assert said in done.stderr
+    assert filled.read_text("utf-8") == "filled in\n"
+    assert llm.requests == 0
+
+
+def test_settings_of_skillpager_are_named_and_reported(
+    bench: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_SKILLPAGER_CHUNK_TOKENS", "64")
+    monkeypatch.setenv("SKILLERY_SKILLPAGER_CHUNK_OVERLAP", "16")
+    found = json.loads(ask(*bench, "--method", "chunks", "--budget", "1", "--json").stdout)
+    [row] = found["methods"]
+    assert (found["skillpager"]["chunk_tokens"], found["skillpager"]["chunk_overlap"]) == (64, 16)
+    assert row["units"] > 20
+    assert found["fitted"] == 0
+    assert found["notes"] == ["Units are nodes; of the method that picks chunks, chunks."]
+
+    monkeypatch.setenv("SKILLERY_SKILLPAGER_CHUNK_OVERLAP", "32")
+    done = ask(*bench, "--method", "chunks")
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+    assert "less than half of chunk_tokens" in done.stderr

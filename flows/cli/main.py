@@ -249,13 +249,26 @@ def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
 @app.command()
 def forget(
     target: Annotated[str, typer.Argument(help="A document's id, or OWNER/REPO.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a text everywhere, for good: raw, corpus, caches and every version of the index."""
-    from flows.commands.operate import forget_target  # noqa: PLC0415
+    """Remove a text everywhere, for good: raw, corpus, caches and every version of the index.
 
-    found = forget_target(root_of(load_settings(), root), target)
+    Documents that hold the same text now go too. On a terminal it lists them and asks; elsewhere it needs
+    --yes.
+    """
+    from flows.commands.operate import foresee_forgetting, forget_target  # noqa: PLC0415
+
+    place = root_of(load_settings(), root)
+    if dry_run or not yes:
+        foreseen = foresee_forgetting(place, target)
+        if dry_run:
+            print_json(foreseen) if as_json else printing.print_foreseen(foreseen)
+            return
+        printing.confirm_forgetting(foreseen)
+    found = forget_target(place, target)
     print_json(found) if as_json else printing.print_forgotten(found)
 
 

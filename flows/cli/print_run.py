@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
+
+import typer
 
 from flows.cli.print_measures import print_paging
 from flows.commands.console import counts as _counts
 from flows.commands.console import say as _say
 from flows.commands.console import say_text
 from flows.commands.console import table as _table
+from storage.errors import WrongInput
+from tasks.models.visible import visible
 
 
 def print_run(record: dict[str, Any]) -> None:
@@ -56,6 +61,32 @@ def _sources(title: str, sources: list[dict[str, Any]]) -> None:
     columns += [c for c in ("withdrawn", "requests", "quota_left") if any(s.get(c) for s in sources)]
     rows = [[*(s.get(c) for c in columns), _counts(s["failed"] or {})] for s in sources]
     _table(title, [*columns, "failed"], rows)
+
+
+def print_foreseen(found: dict[str, Any], *, err: bool = False) -> None:
+    """Print what would be forgotten, a line an id."""
+    say = _warn if err else _say
+    say(f"the {found['scope']} {found['target']}; gone for good would be:")
+    for doc_id in found["doc_ids"]:
+        say(f"  {doc_id}")
+    for doc_id in found["copies"]:
+        say(f"  {doc_id} (holds the same text)")
+
+
+def confirm_forgetting(found: dict[str, Any]) -> None:
+    """Ask the person at the terminal whether to forget; raises `WrongInput` if there is none, or for a no."""
+    ids = len(found["doc_ids"]) + len(found["copies"])
+    if not sys.stdin.isatty():
+        msg = f"{ids} documents would be gone for good: give --yes, or --dry-run to see which"
+        raise WrongInput(msg)
+    print_foreseen(found, err=True)
+    if not typer.confirm("Remove them everywhere?", err=True):
+        msg = "nothing was removed"
+        raise WrongInput(msg)
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"{visible(text)}\n")
 
 
 def print_forgotten(found: dict[str, Any]) -> None:

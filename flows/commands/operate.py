@@ -15,10 +15,11 @@ from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import CLASSES, published_versions, read_licences, read_served
 from storage.state import corpus_counts, documents_table, read_runs, read_sources, seen_table
+from storage.tombstones import Forgotten
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.forget import forget
+from tasks.retrieve.versions.forget import find_targets, forget
 from tasks.retrieve.versions.publish import roll_back
 
 # What `status` shows of a source: when it was read to its end, and what the last crawl found and cost.
@@ -108,6 +109,12 @@ def export_root(
     classes, now = LicencePolicy(**policy), datetime.now(UTC)
     form_ = cast(Format, form)
     return asdict(export_corpus(root, out, format=form_, licences=licences, policy=classes, now=now))
+
+
+def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
+    """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
+    found = find_targets(root, target, Forgotten.load(root))
+    return {"target": target, "scope": found.scope, "doc_ids": found.doc_ids, "copies": found.copies}
 
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def test_a_night_that_ran_out_of_budget_is_partial_and_the_next_asks_for_the_res
     assert (third["state"], third["published"], server.requests) == ("complete", False, 2)
     assert (third["llm"]["asked"], third["llm"]["cost"]) == (0, 0.0)
 
-    done = ask("forget", late, "--root", root, "--json")
+    done = ask("forget", late, "--yes", "--root", root, "--json")
     assert '"state/answers": 1' in done.stdout
 
 

@@ -5,6 +5,7 @@ Codes: 0 done, 1 a run failed, 2 wrong use, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -18,14 +19,24 @@ import typer
 from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
 from tasks.models.visible import visible
 
+DEBUG_OPTION, _DEBUG = "--debug", "SKILLERY_DEBUG"
+_REMEDIES = {
+    errno.ENOSPC: "make room on that disk, and run again",
+    errno.EACCES: "give the user that runs Skillery the right to it, or name another --root",
+    errno.EPERM: "give the user that runs Skillery the right to it, or name another --root",
+    errno.EROFS: "that file system is read-only: name another --root",
+}
 _INTERRUPTED = 130
 _PATIENCE = 6.0  # seconds in which a command may write its record; what it does not end is safe to kill
 _LINE = "skillery: interrupted; a later run picks up where this one was\n"
 
 
 def run_to_exit(app: typer.Typer) -> NoReturn:
-    """Run the command and end the process."""
+    """Run the command and end the process; with `--debug`, at any place, or SKILLERY_DEBUG show stacks."""
     _handle_interrupts()
+    if DEBUG_OPTION in sys.argv:
+        sys.argv.remove(DEBUG_OPTION)
+        os.environ[_DEBUG] = "1"
     try:
         code = app(standalone_mode=False)
     except (WrongInput, UnknownDocument, Withheld) as error:
@@ -36,12 +47,28 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
         _leave()
     except Exception as error:
         # Typer's own complaints about arguments; their class is not exported, its subclass is.
-        if not isinstance(error, typer.BadParameter.__mro__[1]):
+        if isinstance(error, typer.BadParameter.__mro__[1]):
+            _fail(getattr(error, "format_message", error.__str__)(), 2)
+        if debugging():
             raise
-        _fail(getattr(error, "format_message", error.__str__)(), 2)
+        _fail(_unforeseen(error), 1)
     if code == _INTERRUPTED:  # what Typer makes of Ctrl-C
         _leave()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def debugging() -> bool:
+    """Tell whether stacks are to be shown."""
+    return os.environ.get(_DEBUG, "").lower() not in {"", "0", "false", "no", "off"}
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return one line for an error that no part of Skillery names: the file, or the kind, and the remedy."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        remedy = _REMEDIES.get(error.errno or 0, f"{DEBUG_OPTION} shows where")
+        return f"{error.filename}: {error.strerror}: {remedy}"
+    said = str(error).strip().splitlines() or ["no message"]
+    return f"{type(error).__name__}: {said[0][:300]} ({DEBUG_OPTION} shows where)"
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows.cli import print_run as printing
-from flows.cli.exits import run_to_exit
+from flows.cli.exits import DEBUG_OPTION, run_to_exit
 from flows.cli.measure import bench_app, evaluate_app, train_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import (
@@ -35,8 +36,9 @@ from flows.settings import load_settings
 from storage.errors import WrongInput
 
 app = typer.Typer(
-    invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+    invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 
 app.add_typer(evaluate_app, name="evaluate")
 
@@ -48,8 +50,15 @@ _OR_BATCH = ", or --batch and --out"
 
 
 @app.callback()
-def _skillery(context: typer.Context) -> None:
+def _skillery(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    _debug: Annotated[bool, typer.Option(DEBUG_OPTION, help="Show the stack of an error; anywhere.")] = False,
+) -> None:
     """Skillery, the refinery for agent skills."""
+    if version:
+        typer.echo(f"skillery {metadata.version('skillery')}")
+        raise typer.Exit
     require_command(context)
 
 

@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     page_seconds: float = Field(
         5, gt=0, description="Seconds that `page` may encode a document; then it goes by words alone."
     )
+    debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
     max_control_share: float = Field(

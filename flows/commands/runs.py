@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -9,6 +10,7 @@ from typing import Any, Literal, cast
 
 from flows.run_record import new_run_id, run_as
 from flows.server.home import prepare_home
+from flows.settings import load_settings
 from storage.errors import EvaluationFell, WrongInput
 from storage.root import Root
 from storage.served import require_served
@@ -28,7 +30,25 @@ def prefect_for(root: Root) -> Iterator[None]:
     from flows.server.temporary import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
 
     with temporary_server(root):
+        if not load_settings().debug:
+            _hide_stacks()
         yield
+
+
+def _hide_stacks() -> None:
+    """Keep off the terminal what Prefect says of a failure, once for each flow and task around it.
+
+    The command ends with one line that names it, and the page of the run has all of it.
+    """
+    from prefect.logging.configuration import setup_logging  # noqa: PLC0415
+    from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415
+
+    setup_logging()
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, PrefectConsoleHandler):
+            handler.addFilter(
+                lambda record: not (record.exc_info or "in state Failed" in record.getMessage())
+            )
 
 
 def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:

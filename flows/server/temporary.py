@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from flows.server.child import end_child, start_child
 from storage.errors import TransientError
@@ -40,7 +42,8 @@ def temporary_server(root: Root) -> Iterator[None]:
     the command killed.
 
     Raises:
-        TransientError: The server did not start; the message names the file with its words.
+        TransientError: The server did not start (the message names the file with its words), or the one that
+            the settings name does not answer.
     """
     from prefect.settings import (  # noqa: PLC0415 (reads the environment when imported)
         PREFECT_API_AUTH_STRING,
@@ -49,6 +52,7 @@ def temporary_server(root: Root) -> Iterator[None]:
     )
 
     if PREFECT_API_URL.value():
+        _require_answer(str(PREFECT_API_URL.value()))
         yield
         return
     record = Root(root.folder)
@@ -70,6 +74,20 @@ def temporary_server(root: Root) -> Iterator[None]:
     finally:
         end_child(process)
         record.delete(_RECORD)
+
+
+def _require_answer(url: str) -> None:
+    try:
+        with urlopen(f"{url.rstrip('/')}/health", timeout=10):  # noqa: S310 (the user's own address)
+            pass
+    except HTTPError:
+        pass  # an answer: what it asks for, Prefect knows
+    except (OSError, ValueError, HTTPException) as error:
+        msg = (
+            f"PREFECT_API_URL is {url}, and no server answers there ({error}): start that server, "
+            "or unset the variable to run without one"
+        )
+        raise TransientError(msg) from error
 
 
 def await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -1,0 +1,109 @@
+"""A user's mistakes and failures end with one line that names the input and the remedy."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from flows.cli.exits import run_to_exit
+from tests.support.command import Ask, skillery
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
+
+
+def words(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line and "| INFO" not in line]
+
+
+def test_a_wrong_address_of_prefect_is_one_line(tmp_path: Path) -> None:
+    done = skillery("run", "--root", str(tmp_path / "root"), PREFECT_API_URL="http://127.0.0.1:9/api")
+
+    [said] = words(done)
+    assert done.returncode == 1
+    assert "PREFECT_API_URL is http://127.0.0.1:9/api, and no server answers there" in said
+
+
+@pytest.mark.prefect
+def test_a_missing_folder_is_named_without_a_stack(tmp_path: Path, prefect_server: str) -> None:
+    root = str(tmp_path / "root")
+    done = skillery("run", "--source", "dir:/no/such/folder", "--root", root, PREFECT_API_URL=prefect_server)
+
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert len(words(done)) <= 1  # the warning of the source
+    assert "failed: dir:/no/such/folder: there is no such folder" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "doctor", "rollback", "forget"])
+def test_a_root_that_cannot_be_written_is_one_line(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    more = {"forget": ["bees", "--yes"]}.get(command, [])
+
+    done = skillery(command, *more, "--root", str(file / "below"), PREFECT_API_URL="")
+
+    assert done.returncode in (1, 2)
+    [said] = words(done)
+    assert str(file) in said
+
+
+def test_a_damaged_table_is_one_line_with_the_remedy(
+    ask: Ask, skill_root: Callable[[dict[str, str]], SkillRoot]
+) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    for file in Path(root.root.at("lance/skills.lance/data")).iterdir():
+        file.write_bytes(b"")
+
+    done = ask("search", "keep bees", "--root", root.root.uri)
+
+    assert done.code == 1
+    [said] = done.stderr.splitlines()
+    assert f"`skillery doctor --root {root.root.uri}` repairs it" in said
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device", "/data/root/documents/part-00.parquet")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ZeroDivisionError("division by zero\nand more"), "ZeroDivisionError: division by zero (--debug"),
+        (FULL, "/data/root/documents/part-00.parquet: No space left on device: make room on that disk"),
+    ],
+)
+def test_an_error_that_nobody_foresaw_is_one_line_and_its_stack_is_shown_on_request(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        monkeypatch.setattr(sys, "argv", ["skillery"])
+        with pytest.raises(SystemExit) as ended:
+            run_to_exit(app)
+        assert ended.value.code == 1
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"skillery: {said}")
+
+        monkeypatch.setenv("SKILLERY_DEBUG", "1")
+        with pytest.raises(type(error)):
+            run_to_exit(app)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_the_version_and_the_short_help_are_told(ask: Ask) -> None:
+    assert ask("--version").stdout.startswith("skillery ")
+    assert "Usage" in ask("page", "-h").stdout

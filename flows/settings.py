@@ -43,6 +43,9 @@ class Settings(BaseSettings):
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."
     )
+    max_parts: int = Field(
+        20_000, ge=1, description="A body of more lines and sentences is dropped: each may become a node."
+    )
     min_words: int = Field(2, ge=0, description="A body of fewer words is dropped as too short.")
     min_language_confidence: float = Field(
         0.2, ge=0, le=1, description="How sure a text's language must be; 0 drops nothing for it."
@@ -172,8 +175,8 @@ class Settings(BaseSettings):
     def limits(self) -> dict[str, Any]:
         """Return the thresholds of refine's filters."""
         names = (
-            "max_control_share", "min_words", "min_language_confidence", "drop_templates", "drop_licences",
-            "drop_risks",
+            "max_control_share", "min_words", "max_parts", "min_language_confidence", "drop_templates",
+            "drop_licences", "drop_risks",
         )  # fmt: skip
         # Without classes to drop, a change of the policy must not refine anything again.
         policy = {"policy": self.licence_policies()["serve"]} if self.drop_licences else {}

@@ -16,6 +16,8 @@ from tasks.parse.references import find_references
 _Positions = npt.NDArray[np.intp]
 # Rows of the similarity matrix that are computed at a time: 512 by 5,000 nodes take 10 MB.
 _ROWS = 512
+# Nodes of a document whose vectors are compared: pairs, and memory, grow with the square.
+MOST_COMPARED = 5_000
 # Later nodes a node. A document of thousands of equal lines would otherwise have millions of edges.
 MOST_SIMILAR = 100
 # Nodes. A step further on in its section follows from other text.
@@ -44,10 +46,10 @@ def infer_edges(
     """Return the edges between the nodes of one document, by type, source and destination.
 
     `sequence` joins neighbours. `semantic` joins each node to at most 100 later nodes, the most similar ones
-    whose cosine is above the threshold; its weight is the cosine. `reference` joins a node to those that it
-    mentions (see `find_references`), `condition` a precondition with a dependency cue to the step that it
-    constrains; the weight is 1 except for `semantic`. No edge joins a node to itself, and no two edges have
-    the same source, destination and type.
+    whose cosine is above the threshold; its weight is the cosine. A document of over 5,000 nodes has none.
+    `reference` joins a node to those that it mentions (see `find_references`), `condition` a precondition
+    with a dependency cue to the step that it constrains; the weight is 1 except for `semantic`. No edge joins
+    a node to itself, and no two edges have the same source, destination and type.
 
     Args:
         nodes: All nodes of one document, in document order.
@@ -66,7 +68,7 @@ def infer_edges(
         msg = f"{len(nodes)} nodes but {len(vectors)} vectors"
         raise ValueError(msg)
     edges = _edges(nodes, "sequence", ((i, i + 1) for i in range(len(nodes) - 1)))
-    if vectors is not None:
+    if vectors is not None and len(nodes) <= MOST_COMPARED:
         edges += [
             Edge(nodes[i].node_id, nodes[j].node_id, "semantic", weight)
             for i, j, weight in _similar_pairs(vectors, semantic_threshold)

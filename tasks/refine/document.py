@@ -18,6 +18,7 @@ from tasks.refine.filters import (
     not_text,
     template,
     too_large,
+    too_many_parts,
     too_risky,
     too_short,
 )
@@ -111,7 +112,7 @@ def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verd
     told, body = "" if "description" in document.inferred else document.description, document.body
     on_text = None
     if document.kind != "mcp-server":
-        on_text = no_body(body) or no_instructions(body)
+        on_text = no_body(body) or too_many_parts(body, max_parts=limits.max_parts) or no_instructions(body)
         on_text = on_text or (template(told, body) if limits.drop_templates else None)
         on_text = on_text or too_short(body, min_words=limits.min_words)
         on_text = on_text or no_language(language, min_confidence=limits.min_language_confidence)

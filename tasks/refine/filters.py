@@ -18,6 +18,8 @@ from tasks.refine.text.scripts import UNSPACED_CLASS
 
 Verdict: TypeAlias = tuple[str, str] | None
 MAX_CONTROL_SHARE = 0.1
+# The longest of 20,000 skills has 3,000 lines. Time and memory of parsing grow with the square of the nodes.
+MAX_PARTS = 20_000
 # The gravest first.
 SEVERITIES = ("error", "warning", "info")
 _RULE = frozenset("-=_*")
@@ -35,6 +37,7 @@ _LINK = re.compile(
 )
 _HEAD_CHARS = 500
 _WORD = re.compile(r"[^\W_]+")
+_SENTENCE_END = re.compile(r"[.!?](?= )|[。！？]")
 # Scripts without spaces: two of their characters pass for a word.
 _UNSPACED = re.compile(UNSPACED_CLASS)
 
@@ -49,6 +52,7 @@ class FilterLimits:
 
     max_control_share: float = MAX_CONTROL_SHARE  # largest share of control characters in a text, 0 to 1
     min_words: int = 2  # fewest words of a body
+    max_parts: int = MAX_PARTS  # most lines and sentences of a body, from 1: each may become a node
     min_language_confidence: float = 0.2  # least confidence of the language, 0 to 1; 0 drops nothing
     drop_templates: bool = True  # whether placeholders and unfilled templates are dropped
     # Classes of licences to drop; none by default: the policy applies when texts are served.
@@ -63,7 +67,7 @@ class FilterLimits:
             msg = f"risk severity {self.drop_risks!r} is not known: choose one of {', '.join(SEVERITIES)}"
             raise WrongInput(msg)
         shares = (self.max_control_share, self.min_language_confidence)
-        if self.min_words < 0 or not all(0 <= share <= 1 for share in shares):
+        if self.min_words < 0 or self.max_parts < 1 or not all(0 <= share <= 1 for share in shares):
             msg = f"{self}: shares are 0 to 1, numbers of words 0 or more"
             raise WrongInput(msg)
 
@@ -190,6 +194,16 @@ def count_words(text: str) -> int:
     """Return a text's number of words; in scripts without spaces two characters count as one word."""
     unspaced = len(_UNSPACED.findall(text))
     return len(_WORD.findall(_UNSPACED.sub(" ", text) if unspaced else text)) + (unspaced + 1) // 2
+
+
+def too_many_parts(body: str, *, max_parts: int) -> Verdict:
+    """Drop a body of so many lines and sentences that its nodes would hold up all others."""
+    if len(body) <= max_parts:  # most bodies: nothing is counted
+        return None
+    parts = body.count("\n") + len(_SENTENCE_END.findall(body))
+    return (
+        ("too_many_parts", f"{parts} lines and sentences, at most {max_parts}") if parts > max_parts else None
+    )
 
 
 def too_short(body: str, *, min_words: int) -> Verdict:

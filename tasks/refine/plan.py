@@ -13,7 +13,7 @@ from storage.state import SEEN, refined_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.refine import STAGE_VERSION
 from tasks.refine.duplicates.exact import preferred
-from tasks.refine.filters import FilterLimits
+from tasks.refine.filters import MAX_PARTS, FilterLimits
 from tasks.refine.rule_digests import rule_digests
 
 STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
@@ -67,6 +67,8 @@ def digest_of_rules(limits: FilterLimits) -> str:
     """Return 12 hexadecimal digits that change with the stage's version, its rules or the filters' limits."""
     # The class had this name when digests were first stored: another would refine every document again.
     stated = repr(limits).replace(type(limits).__name__, "Limits", 1)
+    # Nor had it this limit, whose default keeps every skill that was met.
+    stated = stated.replace(f", max_parts={MAX_PARTS}", "", 1)
     return hashlib.sha256(f"({STAGE_VERSION!r}, {rule_digests()!r}, {stated})".encode()).hexdigest()[:12]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage.schemas import BLOCKS, EDGE_TYPES, NODE_TYPES, Node
 from tasks.models.protocols import Vectors
-from tasks.parse.edges import FARTHEST_STEP, MOST_SIMILAR, infer_edges
+from tasks.parse.edges import FARTHEST_STEP, MOST_COMPARED, MOST_SIMILAR, infer_edges
 from tasks.parse.references import MOST_REFERENCES
 
 
@@ -281,3 +281,16 @@ def test_nodes_of_two_documents_are_refused() -> None:
 def test_a_vector_too_few_is_refused() -> None:
     with pytest.raises(ValueError, match="2 nodes but 1 vectors"):
         infer_edges([node(0, "x"), node(1, "x")], np.ones((1, 2), dtype=np.float32))
+
+
+def test_a_document_of_twenty_thousand_equal_items_takes_no_time_and_no_room() -> None:
+    nodes = [node(k, "a") for k in range(20_000)]
+    vectors = np.tile(np.array([[1, 0, 0, 0]], dtype=np.float32), (len(nodes), 1))
+    started = time.perf_counter()
+
+    found = infer_edges(nodes, vectors)
+
+    assert time.perf_counter() - started < 10
+    assert {edge.edge_type for edge in found} == {"sequence"}
+    few = infer_edges(nodes[:MOST_COMPARED], vectors[:MOST_COMPARED])
+    assert sum(edge.edge_type == "semantic" for edge in few) <= MOST_COMPARED * MOST_SIMILAR

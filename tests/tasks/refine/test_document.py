@@ -201,6 +201,9 @@ def test_what_is_listed_as_a_server_and_is_no_object_is_dropped(content: str) ->
     [
         (KILN.replace("Fire it.", "[oven](oven.md)"), "no_instructions"),
         ("---\nname: kiln\n---\nFire.", "too_short"),
+        (KILN + "- a\n" * 25_000, "too_many_parts"),
+        (KILN + "Fire it. " * 25_000, "too_many_parts"),
+        (KILN + "火を。" * 25_000, "too_many_parts"),
         (KILN.replace("Fires clay.", "TODO"), "template"),
         (KILN.replace("Fire it.", "TBD"), "template"),
     ],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.refine import plan, rule_digests
-from tasks.refine.filters import FilterLimits
+from tasks.refine.filters import MAX_PARTS, FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.text import boilerplate
 from tasks.refine.text import rules as rules_data
@@ -55,3 +55,11 @@ def test_the_digest_of_a_root_made_before_is_still_that_of_the_default_limits(
     monkeypatch.setattr(plan, "STAGE_VERSION", 3)
     monkeypatch.setattr(plan, "rule_digests", lambda: {"risk rules": "3c7c1fd88365"})
     assert plan.digest_of_rules(FilterLimits()) == "d34cef26a7fc"
+
+
+def test_the_limit_of_parts_refines_anew_only_if_it_is_set(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "root")
+    nights.run(HandSource("dir:d", raw("o/r/bread", TEXT)))
+
+    assert plan_refine(nights.root, FilterLimits(max_parts=MAX_PARTS)).todo == 0
+    assert plan_refine(nights.root, FilterLimits(max_parts=5)).todo == 1

@@ -15,6 +15,7 @@ from flows.cli.exits import DEBUG_OPTION, run_to_exit
 from flows.cli.measure import bench_app, evaluate_app, train_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import (
+    AllowErrorsOption,
     BackfillStage,
     BatchOption,
     BudgetOption,
@@ -116,6 +117,7 @@ def search(
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
     batch: BatchOption = None,
     out: OutOption = None,
+    allow_errors: AllowErrorsOption = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -126,8 +128,8 @@ def search(
     index = open_index(root_of(settings, root), settings)
     filters = search_filters(kind, licence, source)
     if batch is not None or out is not None:
-        search_batch(index, batch, out, k=k, filters=filters, explain=explain)
-        return
+        failed = search_batch(index, batch, out, k=k, filters=filters, explain=explain)
+        raise typer.Exit(1 if failed and not allow_errors else 0)
     asked = given_or_wrong(query, "QUERY", _OR_BATCH)
     answer = index.search(asked, k, filters=filters, explain=explain)
     print_json(answer) if as_json else printing.print_search(answer)
@@ -142,6 +144,7 @@ def page(
     rerank: RerankOption = False,
     batch: BatchOption = None,
     out: OutOption = None,
+    allow_errors: AllowErrorsOption = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the context alone.")] = False,
     form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
     root: RootOption = None,
@@ -150,13 +153,16 @@ def page(
     """Return the parts of a skill that a request needs."""
     from flows.commands.queries import open_index, page_batch, reranker_of  # noqa: PLC0415
 
+    if as_json and markdown:
+        msg = "--json and --markdown are two forms of one answer: give one of them"
+        raise WrongInput(msg)
     settings = load_settings()
     where = root_of(settings, root)
     index = open_index(where, settings)
     with reranker_of(where, settings, wanted=rerank) as reranker:
         if batch is not None or out is not None:
-            page_batch(index, batch, out, budget=budget, method=method, reranker=reranker)
-            return
+            failed = page_batch(index, batch, out, budget=budget, method=method, reranker=reranker)
+            raise typer.Exit(1 if failed and not allow_errors else 0)
         answer = index.page(
             given_or_wrong(doc_id, "DOC_ID", _OR_BATCH),
             given_or_wrong(query, "QUERY", _OR_BATCH),
@@ -166,7 +172,9 @@ def page(
         )
     if as_json or form == PageForm.json:
         print_json(answer)
-    elif markdown or form == PageForm.markdown:
+        return
+    printing.print_notes(answer)
+    if markdown or form == PageForm.markdown:
         say_text(answer["context"])
     else:
         printing.print_page(answer)

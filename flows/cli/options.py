@@ -50,6 +50,9 @@ RootOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
+AllowErrorsOption = Annotated[
+    bool, typer.Option("--allow-errors", help="End with 0 though lines of --batch failed.")
+]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answers go, a line each.")]
 BudgetOption = Annotated[
     float | None, typer.Option("--budget", help="Up to 1 a share of the document's tokens, else a number.")

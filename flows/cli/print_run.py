@@ -154,8 +154,8 @@ def print_status(status: dict[str, Any]) -> None:
 
 def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills."""
-    rows = [[r["rank"], r["doc_id"], r["name"], _told(r)] for r in answer["results"]]
-    _table(answer["query"], ["#", "doc_id", "name", "description"], rows)
+    rows = [[r["rank"], r["doc_id"], _told(r)] for r in answer["results"]]  # an id ends in the name
+    _table(answer["query"], ["#", "doc_id", "description"], rows)
     _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
 
 
@@ -175,6 +175,16 @@ def _short(text: str, width: int = 140) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def print_notes(answer: dict[str, Any]) -> None:
+    """Print on stderr what a reader of a page must know of it."""
+    if answer["over_budget"]:
+        _warn(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
+    if answer.get("unmatched"):
+        _warn("no word of the request stands in this skill: what was chosen may not answer it")
+    if answer.get("by_words"):
+        _warn("to encode this skill took too long: its parts were chosen by their words alone")
+
+
 def print_page(answer: dict[str, Any]) -> None:
     """Print a page: its context, then where it comes from and what it cost."""
     say_text(answer["context"])
@@ -182,8 +192,6 @@ def print_page(answer: dict[str, Any]) -> None:
     share = answer["tokens"] / max(answer["document_tokens"], 1)
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
     how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
-    if answer.get("by_words"):
-        how += ", by words alone: to encode this document took too long"
     _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
     origin = answer["url"] or answer["source"]
     licence = answer["licence"] or "unknown"

@@ -71,6 +71,7 @@ def _lines(verb: str, clock: Callable[[], float]) -> Report:
     return report
 
 
+_WHOLE = ("id", "doc_id", "source", "version")  # columns of what is copied
 _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 
 
@@ -92,7 +93,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     say(title, style="bold")  # Rich wraps the title of a table
     drawn = Table()
     for column in columns:
-        drawn.add_column(column, overflow="fold")
+        # An id that is folded cannot be copied: the terminal may wrap the row instead.
+        whole = column in _WHOLE
+        drawn.add_column(column, overflow="ignore" if whole else "fold", no_wrap=whole)
     for row in rows:
         drawn.add_row(*("" if cell is None else visible(str(cell)) for cell in row))
     _out().print(drawn)

@@ -69,17 +69,18 @@ def search_batch(
     k: int,
     filters: Filters | None = None,
     explain: bool = False,
-) -> None:
+) -> int:
     """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
-    A line that cannot be answered is answered by its `error`. `WrongInput` says that only one of the files is
+    A line without `query_id` gets its number in the file, from 1. A line that cannot be answered is answered
+    by its `error`; the number of these is returned. `WrongInput` says that only one of the files is
     given, that one cannot be used, or that a line has a wrong form; no line was answered then.
     """
 
     def answer(line: Line) -> Line:
         return index.search(line["query"], line.get("k", k), filters=filters, explain=explain)
 
-    _answer(batch, out, answer, ("query_id", "query"))
+    return _answer(batch, out, answer, ("query_id", "query"))
 
 
 def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:
@@ -95,7 +96,7 @@ def page_batch(
     budget: float | None,
     method: str,
     reranker: Reranker | None = None,
-) -> None:
+) -> int:
     """Page for a file of queries, lines `{query_id, doc_id, query}`; files, errors as in `search_batch`."""
     require_page_options([method], [budget])
     require_reranked(method, reranked=reranker is not None)
@@ -104,18 +105,20 @@ def page_batch(
         limit = line.get("budget", budget)
         return index.page(line["doc_id"], line["query"], budget=limit, method=method, reranker=reranker)
 
-    _answer(batch, out, answer, ("query_id", "doc_id", "query"))
+    return _answer(batch, out, answer, ("query_id", "doc_id", "query"))
 
 
 def _answer(
     batch: Path | None, out: Path | None, answer: Callable[[Line], Line], required: tuple[str, ...]
-) -> None:
+) -> int:
     if batch is None or out is None:
         msg = "--batch Q.jsonl and --out R.jsonl go together"
         raise WrongInput(msg)
     form = f"{{{', '.join(required)}}}"
     option = "budget" if "doc_id" in required else "k"
-    lines = [_checked(line, where, required, option) for where, line in read_lines(batch, form)]
+    given = enumerate(read_lines(batch, form), start=1)
+    numbered = [(where, {"query_id": number, **line}) for number, (where, line) in given]
+    lines = [_checked(line, where, required, option) for where, line in numbered]
     failed: list[Line] = []
 
     def answers(report: Report) -> Iterator[Line]:
@@ -131,6 +134,7 @@ def _answer(
         write_lines(out, answers(report))
     if failed:
         sys.stderr.write(f"{len(failed)} of {len(lines)} lines failed: {out} says why under `error`\n")
+    return len(failed)
 
 
 def _checked(line: Line, where: str, required: tuple[str, ...], option: str) -> Line:

@@ -25,7 +25,7 @@ from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
-from tasks.retrieve.paging.terms import WordVectors
+from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters
@@ -100,7 +100,8 @@ class ServedIndex:
         """Return the parts of a document that a query needs, as the command prints them.
 
         With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if encoding the
-        document would take longer than `page_seconds`, so that it was read by its words alone.
+        document would take longer than `page_seconds`, so that it was read by its words alone. `unmatched` is
+        there, and true, if no word of the query stands in the document.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.
@@ -134,6 +135,7 @@ class ServedIndex:
         provenance = _provenance(row, self._failed_sources()) | {"index_version": now.served.version}
         return {
             **named, "query": query, **_printed(found), **({"by_words": True} if document.by_words else {}),
+            **({} if shares_word(document.body, query) else {"unmatched": True}),
             "took_ms": _since(started), **provenance,
         }  # fmt: skip
 
@@ -277,10 +279,16 @@ class ServedIndex:
 
 
 def _nearest(skills: lancedb.table.Table, doc_id: str) -> list[str]:
-    """Return the ids most like one that is missing, at most three."""
+    """Return the ids most like one that is missing, at most three; one that ends in it comes first."""
     served = skills.search().select(["doc_id"]).to_arrow().column("doc_id").to_pylist()
-    ids = {d.casefold(): d for d in served}
-    return [ids[key] for key in difflib.get_close_matches(doc_id.casefold(), ids, n=3)]
+    ids, wanted = {d.casefold(): d for d in served}, doc_id.casefold().strip("/")
+    ending = sorted(key for key in ids if key.endswith(f"/{wanted}"))
+    names = {key.rpartition("/")[2]: key for key in ids}
+    close = [
+        *difflib.get_close_matches(wanted, ids, n=3),
+        *map(names.get, difflib.get_close_matches(wanted, names)),
+    ]
+    return [ids[key] for key in dict.fromkeys([*ending, *close]) if key][:3]
 
 
 def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:

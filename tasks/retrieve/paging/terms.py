@@ -114,6 +114,13 @@ def bm25(counts: Floats, lengths: Floats | Integers, weights: Floats, *, length_
     return contributions
 
 
+def shares_word(text: str, query: str) -> bool:
+    """Tell whether a word of a query, of three letters or more, stands in a text, if only within a word."""
+    held = text.lower()
+    words = [word for word in words_of(query) if len(word) >= _SHORT or not word.isascii()]
+    return not words or any(word in held for word in words)
+
+
 _DIMENSION = 1024
 
 

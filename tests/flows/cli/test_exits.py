@@ -107,3 +107,45 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_stack_is_shown_on_requ
 def test_the_version_and_the_short_help_are_told(ask: Ask) -> None:
     assert ask("--version").stdout.startswith("skillery ")
     assert "Usage" in ask("page", "-h").stdout
+
+
+def test_what_a_person_must_know_of_a_page_is_said_on_stderr(ask: Ask, served_bakery: SkillRoot) -> None:
+    at = ["--root", served_bakery.root.uri]
+
+    done = ask("page", "local/market/bees", "zzzz qqqq", "--budget", "2", "--markdown", *at)
+
+    assert "no part fits 2 tokens: this is the best one, of" in done.stderr
+    assert "no word of the request stands in this skill" in done.stderr
+    assert "no part" not in done.stdout
+
+
+def test_a_short_id_is_answered_by_the_whole_ones(ask: Ask, served_bakery: SkillRoot) -> None:
+    done = ask("page", "bees", "mites", "--root", served_bakery.root.uri)
+
+    assert done.code == 2
+    assert "no served document has the id 'bees'; near it are local/market/bees" in done.stderr
+
+
+def test_two_forms_of_one_answer_are_refused(ask: Ask, served_bakery: SkillRoot) -> None:
+    done = ask("page", "bees", "mites", "--json", "--markdown", "--root", served_bakery.root.uri)
+
+    assert (done.code, "give one of them" in done.stderr) == (2, True)
+
+
+def test_a_batch_with_a_line_that_failed_ends_with_1_unless_errors_are_allowed(
+    ask: Ask, served_bakery: SkillRoot, tmp_path: Path
+) -> None:
+    batch = tmp_path / "q.jsonl"
+    batch.write_text('{"query": "bees"}\n{"query": " "}\n')
+    asked = [
+        "search",
+        "--batch",
+        str(batch),
+        "--out",
+        str(tmp_path / "r.jsonl"),
+        "--root",
+        served_bakery.root.uri,
+    ]
+
+    assert ask(*asked).code == 1
+    assert ask(*asked, "--allow-errors").code == 0

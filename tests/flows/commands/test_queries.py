@@ -89,7 +89,7 @@ def test_a_line_that_is_not_as_it_should_be_is_named_before_anything_is_answered
     assert not out.exists()
 
 
-@pytest.mark.parametrize("key", ["query_id", "doc_id", "query"])
+@pytest.mark.parametrize("key", ["doc_id", "query"])
 def test_a_key_that_is_missing_is_named(key: str, index: ServedIndex, tmp_path: Path) -> None:
     batch = batch_file(tmp_path, {k: v for k, v in ASKED.items() if k != key})
     with pytest.raises(WrongInput, match=rf"q\.jsonl:1: `{key}` is missing"):
@@ -144,3 +144,8 @@ def test_filters_hold_for_every_line(index: ServedIndex, tmp_path: Path) -> None
 def test_a_kind_that_is_not_known_is_wrong_use() -> None:
     with pytest.raises(WrongInput, match="--kind 'server' is not known: choose skill or mcp-server"):
         search_filters(["server"], None, None)
+
+
+def test_lines_without_an_id_are_numbered(tmp_path: Path, index: ServedIndex) -> None:
+    search(index, batch_file(tmp_path, {"query": "bees"}, {"query": "bread"}), tmp_path / "r.jsonl")
+    assert [line["query_id"] for line in answers(tmp_path / "r.jsonl")] == [1, 2]

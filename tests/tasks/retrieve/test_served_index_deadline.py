@@ -85,3 +85,21 @@ def test_texts_that_share_words_are_nearer_than_those_that_share_none() -> None:
 
     assert asked @ near > 0.4
     assert asked @ far < 0.1
+
+
+@pytest.mark.parametrize(
+    ("query", "unmatched"),
+    [
+        ("zzzz qqqq", True),
+        ("Sirup füttern", True),
+        ("when to feed SUGAR", False),
+        ("is it?", False),
+        ("窯", True),
+    ],
+)
+def test_a_page_says_when_no_word_of_the_request_stands_in_the_skill(
+    root: SkillRoot, query: str, unmatched: bool
+) -> None:
+    assert (
+        index(root, None).page(BEES, query, budget=60, method="chunks").get("unmatched", False) is unmatched
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -73,7 +71,10 @@ def run(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Crawl, refine, parse, index, check and publish, in this process."""
+    """Run a night: crawl, refine, parse, index, check, publish.
+
+    Crawl, refine, parse, index, check and publish, in this process.
+    """
     settings = load_settings()
     from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
 
@@ -88,7 +89,10 @@ def status(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what is served, how old it is, and how the last runs went."""
+    """Show what is served, its age, and the last runs.
+
+    Tell what is served, how old it is, and how the last runs went.
+    """
     from flows.commands.operate import root_status  # noqa: PLC0415
 
     if max_age is not None and not max_age >= 0:
@@ -188,7 +192,10 @@ def classify(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Type fragments: step, example, param, precondition, error_handling or concept."""
+    """Give fragments of text their types.
+
+    Type fragments: step, example, param, precondition, error_handling or concept.
+    """
     from flows.commands.classify import classify_file  # noqa: PLC0415
 
     settings = load_settings()
@@ -203,7 +210,10 @@ def graph(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw one skill's graph: its typed nodes in order, and the edges between them."""
+    """Draw the graph of one skill.
+
+    Draw one skill's graph: its typed nodes in order, and the edges between them.
+    """
     from flows.commands.corpus import draw_graph  # noqa: PLC0415
 
     settings = load_settings()
@@ -217,7 +227,10 @@ def rollback(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve a version published earlier again; what is served now stays at hand too."""
+    """Serve an earlier version again.
+
+    Serve a version published earlier again; what is served now stays at hand too.
+    """
     from flows.commands.operate import roll_back_root  # noqa: PLC0415
 
     found = roll_back_root(root_of(load_settings(), root), version)
@@ -241,7 +254,10 @@ def backfill(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rebuild the corpus of past days out of what was fetched by then, beside what is served."""
+    """Rebuild the corpus of past days from raw snapshots.
+
+    Rebuild the corpus of past days out of what was fetched by then, beside what is served.
+    """
     from flows.commands.runs import foresee_backfill, run_backfill  # noqa: PLC0415
 
     place = root_of(load_settings(), root)
@@ -255,7 +271,10 @@ def backfill(
 
 @app.command()
 def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
-    """Find what a crash or a bad disk left, and mend it; exit code 1 where something is left to do."""
+    """Find and repair what a crash or a bad disk left.
+
+    Find what a crash or a bad disk left, and mend it; exit code 1 where something is left to do.
+    """
     from flows.commands.operate import examine_root  # noqa: PLC0415
 
     found = examine_root(root_of(load_settings(), root))
@@ -271,8 +290,9 @@ def forget(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a text everywhere, for good: raw, corpus, caches and every version of the index.
+    """Remove a text everywhere, for good.
 
+    It goes from raw, corpus, caches and every version of the index.
     Documents that hold the same text now go too. On a terminal it lists them and asks; elsewhere it needs
     --yes.
     """
@@ -301,33 +321,16 @@ def export(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the clean corpus with a datasheet, by what its licences allow."""
+    """Write the clean corpus, by what its licences allow.
+
+    Write the clean corpus with a datasheet, by what its licences allow.
+    """
     from flows.commands.operate import export_root  # noqa: PLC0415
 
     settings = load_settings()
     policy = settings.licence_policies()["export"]
     found = export_root(root_of(settings, root), out, form.value, licence or ["allow"], policy)
     print_json(found) if as_json else printing.print_export(found)
-
-
-@app.command("serve-metrics")
-def serve_metrics(
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 9108,
-    address: Annotated[
-        str, typer.Option("--address", help="Where to listen; the default is this machine alone.")
-    ] = "127.0.0.1",
-    root: RootOption = None,
-) -> None:
-    """Serve what status tells to Prometheus, under /metrics, until interrupted."""
-    from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
-
-    at, end = serve(root_of(load_settings(), root), address, port)
-    sys.stderr.write(f"metrics at http://{address}:{at}/metrics\n")
-    try:
-        while not threading.Event().wait(1):  # Polars' handler of signals lets a wait without end go on
-            pass
-    finally:
-        end()
 
 
 for command in COMMANDS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -19,7 +21,10 @@ def refresh(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at one skill or repository again now, in its sources alone, and serve what changed."""
+    """Read one skill or repository again now.
+
+    Look at one skill or repository again now, in its sources alone, and serve what changed.
+    """
     from flows.commands.runs import run_refresh  # noqa: PLC0415 (Prefect: only runs pay for it)
 
     record = run_refresh(root_of(load_settings(), root), target, index.value)
@@ -35,7 +40,10 @@ def rebuild(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make everything anew out of raw snapshots, beside what is served; serve it if it passes the gate."""
+    """Make everything again from raw snapshots.
+
+    Make everything anew out of raw snapshots, beside what is served; serve it if it passes the gate.
+    """
     from flows.commands.runs import run_rebuild  # noqa: PLC0415
 
     record = run_rebuild(root_of(load_settings(), root), index.value, keep_vectors=keep_vectors)
@@ -44,7 +52,10 @@ def rebuild(
 
 
 def compact(root: RootOption = None, as_json: JsonOption = False) -> None:
-    """Merge small files of the tables, and remove those that only versions beyond retention need."""
+    """Merge small files of the tables, remove old ones.
+
+    Merge small files of the tables, and remove those that only versions beyond retention need.
+    """
     from flows.commands.runs import run_compaction  # noqa: PLC0415
 
     found = run_compaction(root_of(load_settings(), root))
@@ -55,7 +66,10 @@ def up(
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of Prefect's page.")] = 4200,
     root: RootOption = None,
 ) -> None:
-    """Run Prefect's server, the deployments and a worker here, until Ctrl-C stops all of it."""
+    """Run Prefect's server, schedules and a worker here.
+
+    Run Prefect's server, the deployments and a worker here, until Ctrl-C stops all of it.
+    """
     from flows.server.up import serve_flows  # noqa: PLC0415
 
     try:
@@ -68,7 +82,10 @@ def alert(
     block: Annotated[str, typer.Argument(help="A notification block of your server: TYPE/NAME.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Have your Prefect server tell somebody, through a notification block, when a deployment fails."""
+    """Alert somebody when a deployment fails.
+
+    Have your Prefect server tell somebody, through a notification block, when a deployment fails.
+    """
     from flows.commands.monitoring import NAME, register_alert  # noqa: PLC0415
 
     done = register_alert(block)
@@ -82,7 +99,10 @@ def settings(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print every setting: its environment variable, its value, where that comes from, what it means."""
+    """Print every setting, its value and where it comes from.
+
+    Print every setting: its environment variable, its value, where that comes from, what it means.
+    """
     from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
 
     rows = described(load_settings())
@@ -92,4 +112,26 @@ def settings(
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
 
 
-COMMANDS = (up, refresh, rebuild, compact, alert, settings)
+def serve_metrics(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 9108,
+    address: Annotated[
+        str, typer.Option("--address", help="Where to listen; the default is this machine alone.")
+    ] = "127.0.0.1",
+    root: RootOption = None,
+) -> None:
+    """Serve the figures of status to Prometheus.
+
+    Serve what status tells to Prometheus, under /metrics, until interrupted.
+    """
+    from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
+
+    at, end = serve(root_of(load_settings(), root), address, port)
+    sys.stderr.write(f"metrics at http://{address}:{at}/metrics\n")
+    try:
+        while not threading.Event().wait(1):  # Polars' handler of signals lets a wait without end go on
+            pass
+    finally:
+        end()
+
+
+COMMANDS = (serve_metrics, up, refresh, rebuild, compact, alert, settings)

@@ -16,9 +16,10 @@ from tasks.crawl.http.network import Network
 from tasks.crawl.refresh import Target, open_part, sources_of
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
+from tasks.models.retry import task_retries
 
 
-@task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE)
+@task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE, **task_retries())
 def crawl_source(
     root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
 ) -> dict[str, Any]:
@@ -34,7 +35,9 @@ def find_sources(root: str, target: str) -> list[str]:
     return sources_of(Root(root), Target(target))
 
 
-@task(name="refresh-source", task_run_name="refresh {target} of {spec}", cache_policy=NO_CACHE)
+@task(
+    name="refresh-source", task_run_name="refresh {target} of {spec}", cache_policy=NO_CACHE, **task_retries()
+)
 def refresh_source(
     root: str, spec: str, target: str, *, run_id: str, now: datetime, options: dict[str, Any]
 ) -> dict[str, Any]:

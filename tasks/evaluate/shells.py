@@ -20,6 +20,7 @@ from tasks.evaluate.health.regression import check_regression
 from tasks.evaluate.health.report import pictures_of, render_report, write_report
 from tasks.evaluate.health.sample import page_sample, paging_rows, route_sample, sample_requests
 from tasks.models.encoder import load_encoder
+from tasks.models.retry import task_retries
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.served_index import ServedIndex
@@ -33,7 +34,7 @@ def pin_served(root: str) -> Served:
     return require_served(Root(root))
 
 
-@task(name="probe-served", cache_policy=NO_CACHE)
+@task(name="probe-served", cache_policy=NO_CACHE, **task_retries())
 def probe_served(root: str, served: Served, *, count: int) -> dict[str, Any]:
     """Probe each leg of a version, and ask it as users do; return the history's rows, and what was missed."""
     place = Root(root)
@@ -85,7 +86,7 @@ def _index(root: Root, served: Served) -> ServedIndex:
     return ServedIndex(root, encoder=served.model["name"], classifier=LocalClassifier, pinned=served)
 
 
-@task(name="compare-with-served", cache_policy=NO_CACHE)
+@task(name="compare-with-served", cache_policy=NO_CACHE, **task_retries())
 def compare_with_served(
     root: str, built: dict[str, Any], encoder: str, probes: dict[str, Any], *,
     run_id: str, now: datetime, corpus: str | None = None,

@@ -1,4 +1,4 @@
-"""The retry policy of HTTP requests: how often a failed one is sent again, and after which wait."""
+"""The retry policy of requests and of Prefect's tasks: how often a failed one is tried again, and when."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from storage.errors import WrongInput
+from storage.errors import TransientError, WrongInput
 
 LONGEST_WAIT = 86_400.0  # seconds; a server that asks for more would stop its client for good
 
@@ -79,6 +80,26 @@ def retrying(
         sleep=sleep,
         reraise=True,
     )
+
+
+def task_retries(policy: RetryPolicy | None = None) -> dict[str, Any]:
+    """Return the arguments of Prefect's `task` with which it repeats what failed for a transient reason.
+
+    A terminal error, or one of no kind of ours, is not repeated.
+    """
+    policy = policy or RetryPolicy()
+    waits = [policy.backoff(tried, draw=0.5) for tried in range(1, policy.tries)]
+    return {"retries": len(waits), "retry_delay_seconds": waits, "retry_condition_fn": _is_transient}
+
+
+def _is_transient(_task: object, _run: object, state: Any) -> bool:  # noqa: ANN401 (Prefect's State)
+    try:
+        state.result()
+    except TransientError:
+        return True
+    except BaseException:
+        return False
+    return False
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

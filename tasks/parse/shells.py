@@ -17,6 +17,7 @@ from tasks.models.cached_encoder import export_here, load_kept_encoder
 from tasks.models.encoder import card_of
 from tasks.models.llm.budget import Carried
 from tasks.models.onnx_export import exported_encoder
+from tasks.models.retry import task_retries
 from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded_name
 from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
@@ -25,7 +26,7 @@ from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 LIMIT = "skillery-llm"
 
 
-@task(name="prepare-encoder", cache_policy=NO_CACHE)
+@task(name="prepare-encoder", cache_policy=NO_CACHE, **task_retries())
 def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
     """Export the encoder to ONNX below the root unless that has been done; return its local folder."""
     place = Root(root)
@@ -43,7 +44,7 @@ def plan_parsing(
     return {**asdict(plan), "classifier": classifier_name(embedded_name(careful=with_vectors), llm)}
 
 
-@task(name="parse-batch", cache_policy=NO_CACHE)
+@task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
 def parse_batch(
     root: str, partitions: list[int], encoder: str, *, with_vectors: bool,
     llm: LlmOptions | None = None, before: Carried | None = None,

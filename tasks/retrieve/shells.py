@@ -14,6 +14,7 @@ from storage.root import Root
 from storage.served import require_served
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
+from tasks.models.retry import task_retries
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.index.build import Built, build, embed_partitions, plan_embedding, redo_all
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
@@ -24,7 +25,7 @@ from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions
 
 
-@task(name="build-tables", cache_policy=NO_CACHE)
+@task(name="build-tables", cache_policy=NO_CACHE, **task_retries())
 def build_tables(
     root: str, encoder: str, *, with_nodes: bool, anew: bool = False, corpus: str | None = None
 ) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def plan_embeddings(root: str, encoder: str) -> list[list[int]]:
     return plan_embedding(Root(root), encoder=load_kept_encoder(root, encoder))
 
 
-@task(name="embed-batch", cache_policy=NO_CACHE)
+@task(name="embed-batch", cache_policy=NO_CACHE, **task_retries())
 def embed_batch(root: str, partitions: list[int], encoder: str) -> int:
     """Encode the skills of a few partitions; return how many there are."""
     return embed_partitions(Root(root), partitions, encoder=load_kept_encoder(root, encoder))
@@ -121,7 +122,7 @@ def clean_files(root: str) -> int:
     return table_files(Root(root))
 
 
-@task(name="served-encoder", cache_policy=NO_CACHE)
+@task(name="served-encoder", cache_policy=NO_CACHE, **task_retries())
 def served_encoder(root: str) -> str:
     """Return the folder of the encoder that made what is served."""
     return str(Root(root).fetch(str(require_served(Root(root)).model["path"])))

@@ -1,0 +1,62 @@
+"""What broke under attack, in a new user's hands and under audit: `pytest -m slow` on this file tries all again.
+
+Each fault has a test of its own; this runs them by the number under which they were found.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import PROJECT
+
+REPRODUCTIONS = {
+    "1 missing files": ["tests/tasks/retrieve/versions/test_doctor_missing.py"],
+    "2 torn tags, flipped bits": [
+        "tests/tasks/retrieve/versions/test_file_digests.py",
+        "tests/tasks/retrieve/versions/test_doctor.py",
+    ],
+    "3 state files": ["tests/tasks/retrieve/versions/test_doctor.py", "tests/storage/test_state.py"],
+    "4 a server left behind": ["tests/flows/server/test_temporary.py"],
+    "5 values that no file holds": ["tests/tasks/crawl/test_intake_unforeseen.py"],
+    "6 unbounded work": [
+        "tests/tasks/parse/test_edges.py",
+        "tests/tasks/refine/test_document.py",
+        "tests/tasks/retrieve/test_served_index_deadline.py",
+        "tests/tasks/crawl/git",
+        "tests/tasks/crawl/source",
+    ],
+    "7 names, quotas, rights": [
+        "tests/flows/commands/test_console.py",
+        "tests/tasks/models/test_visible.py",
+        "tests/tasks/crawl/http",
+        "tests/tasks/refine/export",
+        "tests/storage/test_root.py",
+    ],
+    "8 forgetting unasked": ["tests/flows/commands/test_operate_forget.py"],
+    "9 Ctrl-C": ["tests/operations/test_ctrl_c.py"],
+    "10 up": ["tests/flows/server/test_up.py"],
+    "11 to 14 the command": ["tests/flows/cli", "tests/flows/commands/test_queries.py"],
+    "15 Prefect's pages": ["tests/flows/test_run_page.py"],
+    "16 the report and the graph": [
+        "tests/tasks/evaluate/health",
+        "tests/flows/commands/test_corpus_graph.py",
+    ],
+    "17, 18 figures": ["tests/tasks/evaluate/paging", "tests/tasks/retrieve/baselines"],
+    "20 retries": ["tests/flows/test_task_retries.py"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("number", REPRODUCTIONS)
+def test_what_was_broken_before_holds(number: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-m", "slow or not slow"]
+
+    done = subprocess.run(
+        [*command, *REPRODUCTIONS[number]], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout[-3000:]

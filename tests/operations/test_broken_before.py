@@ -1,6 +1,6 @@
-"""What broke under attack, in a new user's hands and under audit: `pytest -m slow` on this file tries all again.
+"""What broke under attack, in a new user's hands and under audit, tried again by one command.
 
-Each fault has a test of its own; this runs them by the number under which they were found.
+It is `pytest -m slow tests/operations/test_broken_before.py`, and runs the faults' tests by their numbers.
 """
 
 from __future__ import annotations

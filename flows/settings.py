@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from dataclasses import asdict, replace
 from typing import Any, Literal, TypeVar
 
@@ -244,6 +246,22 @@ def load(kind: type[Model]) -> Model:
         name = str(kind.model_config.get("env_prefix", "")) + str(first["loc"][0]).upper()
         msg = f"{name}={first['input']!r}: {first['msg']}"
         raise WrongInput(msg) from error
+
+
+# Settings of published pipelines and of training have classes, and loaders, of their own.
+_OTHERS = ("SKILLERY_SKILLPAGER_", "SKILLERY_SKILLFLOW_", "SKILLERY_SKILLROUTER_", "SKILLERY_TRAINING_")
+
+
+def unknown_settings() -> dict[str, str | None]:
+    """Return the environment variables named like a setting that are none, each with the nearest setting."""
+    prefix = str(Settings.model_config.get("env_prefix"))
+    known = [f"{prefix}{field.upper()}" for field in Settings.model_fields]
+    given = sorted(name for name in os.environ if name.startswith(prefix) and not name.startswith(_OTHERS))
+    return {
+        name: next(iter(difflib.get_close_matches(name, known, n=1)), None)
+        for name in given
+        if name not in known
+    }
 
 
 def described(settings: BaseSettings) -> list[dict[str, Any]]:

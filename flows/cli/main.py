@@ -31,7 +31,7 @@ from flows.cli.options import (
     root_of,
 )
 from flows.commands.console import say_text
-from flows.settings import load_settings
+from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
 
 app = typer.Typer(
@@ -59,6 +59,7 @@ def _skillery(
         typer.echo(f"skillery {metadata.version('skillery')}")
         raise typer.Exit
     require_command(context)
+    printing.print_unknown(unknown_settings())
 
 
 @app.command()

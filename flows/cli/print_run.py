@@ -175,6 +175,12 @@ def _short(text: str, width: int = 140) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def print_unknown(names: dict[str, str | None]) -> None:
+    """Say on stderr which environment variables look like settings and are none."""
+    for name, near in names.items():
+        _warn(f"{name} is no setting" + (f": {near} is" if near else "") + "; `skillery settings` lists them")
+
+
 def print_notes(answer: dict[str, Any]) -> None:
     """Print on stderr what a reader of a page must know of it."""
     if answer["over_budget"]:

@@ -149,3 +149,16 @@ def test_a_batch_with_a_line_that_failed_ends_with_1_unless_errors_are_allowed(
 
     assert ask(*asked).code == 1
     assert ask(*asked, "--allow-errors").code == 0
+
+
+def test_a_misspelt_setting_is_named_with_the_one_meant(
+    ask: Ask, served_bakery: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_QUERY_THREAD", "2")
+    monkeypatch.setenv("SKILLERY_TRAINING_EPOCHS", "1")  # of another class of settings
+
+    done = ask("search", "bees", "--root", served_bakery.root.uri)
+
+    assert done.code == 0
+    [said] = done.stderr.splitlines()
+    assert said.startswith("SKILLERY_QUERY_THREAD is no setting: SKILLERY_QUERY_THREADS is")

@@ -146,10 +146,18 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"dropped: {_counts(status['dropped'])}")
     _say(f"licences, as served: {_counts(status['licences'])}")
     columns = ["source", "state", "last_complete", "stale_since"]
-    _table("sources", columns, [[s[c] for c in columns] for s in status["sources"]])
+    states = [[s["source"], s["state"], *(_minute(s[c]) for c in columns[2:])] for s in status["sources"]]
+    _table("sources", columns, states)
     _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
-    rows = [[r["run_id"], r["state"], r["published"], sum(r["seconds"].values())] for r in status["runs"]]
+    rows = [
+        [r["run_id"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"] for r in status["runs"]
+    ]
     _table("last runs", ["run", "state", "published", "seconds"], rows)
+
+
+def _minute(time: str | None) -> str | None:
+    """Return an ISO time without seconds, in UTC as all times are."""
+    return time and time[:16].replace("T", " ")
 
 
 def print_search(answer: dict[str, Any]) -> None:

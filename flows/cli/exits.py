@@ -54,6 +54,8 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
         _fail(_unforeseen(error), 1)
     if code == _INTERRUPTED:  # what Typer makes of Ctrl-C
         _leave()
+    # The answer is out: what comes now would be told, after all, that its run was interrupted.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -52,40 +52,52 @@ def of_session(session: int) -> list[int]:
     return found
 
 
+def interrupted(root: Root, market: Path, words: Path, after: float) -> float | None:
+    """Start a night, press Ctrl-C after some seconds, and return how long it took; None: it was through."""
+    running = night(root, market, words)
+    time.sleep(after)
+    asked = time.monotonic()
+    os.killpg(running.pid, signal.SIGINT)
+    if running.wait(30) == 0:
+        assert read_runs(root)[0]["state"] == "complete"
+        return None
+    took = time.monotonic() - asked
+    assert running.returncode == 130
+    said = [line for line in words.read_text().splitlines() if line and "| INFO" not in line]
+    assert said == [_LINE]
+    assert of_session(running.pid) == []
+    return took
+
+
 @pytest.mark.slow
 @pytest.mark.prefect
 @pytest.mark.timeout(3600)
-def test_twenty_interrupts_at_random_moments_of_a_night_of_400_documents(
+def test_twenty_interrupts_at_random_moments_of_nights_of_400_documents(
     tmp_path: Path, minilm_export: Export
 ) -> None:
-    root, market, words = Root(tmp_path / "root"), tmp_path / "market", tmp_path / "stderr"
-    (tmp_path / "root/models").mkdir(parents=True)
-    (tmp_path / "root/models" / minilm_export.folder.name).symlink_to(minilm_export.folder)
-    draw, slowest = random.Random(9), 0.0  # noqa: S311 (the same moments in every run)
+    draw, market, words = random.Random(9), tmp_path / "market", tmp_path / "stderr"  # noqa: S311
     words_of = sorted({*" ".join(many_skills(60).values()).split()})
     for number in range(400):
         (market / f"skill-{number}").mkdir(parents=True)
         (market / f"skill-{number}/SKILL.md").write_text(written(number, words_of, draw))
+    took: list[float] = []
 
-    for _ in range(20):
-        running = night(root, market, words)
-        time.sleep(draw.uniform(0.5, 25))
-        if running.poll() is not None:  # it was through before
-            assert running.returncode == 0
-            continue
-        asked = time.monotonic()
-        os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(30) == 130
-        slowest = max(slowest, time.monotonic() - asked)
-        said = [line for line in words.read_text().splitlines() if line and "| INFO" not in line]
-        assert said == [_LINE]
-        assert of_session(running.pid) == []
+    for place in range(5):  # each first night is interrupted four times, and then goes through
+        root = Root(tmp_path / f"root-{place}")
+        (root.folder / "models").mkdir(parents=True)
+        (root.folder / "models" / minilm_export.folder.name).symlink_to(minilm_export.folder)
+        while len(took) < 4 * (place + 1):
+            seconds = interrupted(root, market, words, draw.uniform(0.5, 20))
+            if seconds is None:
+                root = Root(tmp_path / f"root-{place}-{len(took)}")
+                continue
+            took.append(seconds)
+        assert night(root, market, words).wait(600) == 0
+        assert read_runs(root)[0]["state"] == "complete"
+        documents = documents_table(root).read()
+        assert documents.height == documents["doc_id"].n_unique() == 400
+        assert nodes_table(root).read().height == parsed_table(root).read()["n_nodes"].sum()
+        assert examine(root) == []
 
-    assert night(root, market, words).wait(600) == 0
-    assert slowest <= 10
-    assert read_runs(root)[0]["state"] == "complete"
-    documents = documents_table(root).read()
-    assert documents.height == documents["doc_id"].n_unique() == 400
-    assert nodes_table(root).read().height == parsed_table(root).read()["n_nodes"].sum()
-    assert examine(root) == []
-    print(f"slowest of 20 interrupts: {slowest:.1f} seconds")  # noqa: T201 (the figure that is asked for)
+    print(f"slowest of {len(took)} interrupts: {max(took):.1f} seconds")  # noqa: T201 (the figure asked for)
+    assert max(took) <= 10

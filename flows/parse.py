@@ -9,12 +9,14 @@ from prefect import flow
 
 from flows.artifacts import counted, flat, show_table
 from flows.run_page import tell
-from flows.runners import run_batches
-from flows.settings import load_settings, run_llm
+from flows.runners import batches_at_once, run_batches, runs_elsewhere
+from flows.settings import load_settings, run_edges, run_llm
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.parse.classify.options import llm_report
+from tasks.models.llm.budget import Carried, Ledger
+from tasks.parse.classify.options import LlmOptions, llm_report
 from tasks.parse.corpus import node_type_mix
+from tasks.parse.edges.linker import edges_report
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 
 
@@ -30,24 +32,42 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
         index: `skills` leaves the nodes' vectors, and edges that need them, for later.
     """
     with_vectors, settings = index == "all", load_settings()
-    llm, account = run_llm(settings), None
+    llm, edges = run_llm(settings), run_edges(settings)
+    asked = llm if edges is None else edges.llm
+    ledger = _ledger(asked, None)
     with writer_lock(Root(root)):
         encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
-        plan = plan_parsing(root, encoder, with_vectors=with_vectors, llm=llm)
+        plan = plan_parsing(root, encoder, with_vectors=with_vectors, llm=llm, edges=edges)
         tell(f"documents to parse: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
         done: Counter[str] = Counter()
-        given = {"root": root, "encoder": encoder, "with_vectors": with_vectors, "llm": llm}
-        calls = ((parse_batch, {**given, "partitions": p, "before": account}) for p in plan["batches"])
-        # The budget of an LLM is one account: each batch needs what the batch before it has left.
-        for batch in run_batches("parse", calls, len(plan["batches"]), in_turn=llm is not None):
+        at_once = batches_at_once(len(plan["batches"]))
+        given = {
+            "root": root, "encoder": encoder, "with_vectors": with_vectors,
+            "llm": llm and llm.shared_by(at_once), "edges": edges and edges.shared_by(at_once),
+        }  # fmt: skip
+        calls = ((parse_batch, {**given, "partitions": p, "ledger": ledger}) for p in plan["batches"])
+        # The budget of an LLM is one account: threads share it, and processes hand it on.
+        handed_on = asked is not None and runs_elsewhere()
+        batches = run_batches(
+            "parse", calls, len(plan["batches"]), in_turn=handed_on, waiting=asked is not None
+        )
+        for batch in batches:
             done.update(batch["done"])
-            account = batch["account"]
+            if handed_on:
+                ledger = _ledger(asked, batch["account"])
             tell(f"parsed {done['documents']} of {plan['todo']} documents, {done['nodes']} nodes")
     found = {k: done[k] for k in ("documents", "nodes", "edges", "vectors")}
-    report = llm_report(plan["classifier"], llm, done, account)
+    report = llm_report(plan["classifier"], asked, done, ledger.carried())
+    if report is not None and edges is not None:
+        report["edges"] = edges_report(edges, done)
+        report["partial"] = report["partial"] or report["edges"]["partial"]
     _show(found, plan["unchanged"], report)
     show_table("skillery-node-types", node_type_mix(Root(root)), "Node types beside SkillPager's table 3.")
     return {**found, "llm": report}
+
+
+def _ledger(llm: LlmOptions | None, before: Carried | None) -> Ledger:
+    return Ledger() if llm is None else Ledger(llm.prices, llm.ceiling, before)
 
 
 def _show(found: dict[str, int], unchanged: int, llm: dict[str, Any] | None) -> None:

@@ -37,6 +37,13 @@ def runs_elsewhere() -> bool:
     return load_settings().task_runner != "threads"
 
 
+def batches_at_once(total: int) -> int:
+    """Return how many of `total` batches that wait for a server run at once in this process, at least 1."""
+    settings = load_settings()
+    workers = 1 if settings.task_runner != "threads" else settings.task_workers or _cores()
+    return max(1, min(total, workers))
+
+
 @contextmanager
 def shared_runner() -> Iterator[None]:
     """Share one task runner between all stages inside; a cluster starts once, with the first batch.
@@ -51,7 +58,9 @@ def shared_runner() -> Iterator[None]:
         yield
 
 
-def run_batches(stage: str, calls: Iterable[Call], total: int, *, in_turn: bool = False) -> Iterator[Any]:
+def run_batches(
+    stage: str, calls: Iterable[Call], total: int, *, in_turn: bool = False, waiting: bool = False
+) -> Iterator[Any]:
     """Run a stage's batches inside a flow, and yield their results in order.
 
     Args:
@@ -59,20 +68,21 @@ def run_batches(stage: str, calls: Iterable[Call], total: int, *, in_turn: bool 
         calls: Tasks with their parameters, which must be small and picklable.
         total: The number of calls.
         in_turn: Whether each call starts only after the result of the one before.
+        waiting: Whether the calls mostly wait for a server: threads gain although they share the cores.
 
     Raises:
         WrongInput: As `require_runner`.
     """
     with shared_runner(), batch_progress(stage, total) as step:
-        for result in _results(calls, in_turn=in_turn):
+        for result in _results(calls, in_turn=in_turn, waiting=waiting):
             step()
             yield result
 
 
-def _results(calls: Iterable[Call], *, in_turn: bool) -> Iterator[Any]:
+def _results(calls: Iterable[Call], *, in_turn: bool, waiting: bool) -> Iterator[Any]:
     runner = _shared.get()
     assert runner is not None  # noqa: S101 (for the types)
-    if in_turn or runner.in_process:
+    if in_turn or (runner.in_process and not (waiting and runner.may_thread)):
         for task, parameters in calls:
             yield runner.wait(task, parameters)
     else:
@@ -86,6 +96,7 @@ class _Runner:
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
         self._settings, self._stack = settings, stack
         self.in_process = settings.task_runner == "threads" and settings.task_workers in (None, 1)
+        self.may_thread = settings.task_workers is None
         self._runner: TaskRunner[Any] | None = None
 
     def wait(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the task's)

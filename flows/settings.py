@@ -18,6 +18,7 @@ from tasks.models.llm.endpoint import Endpoint
 from tasks.models.llm.question import Sampling
 from tasks.models.llm.retry import LLM_RETRY
 from tasks.parse.classify.options import LlmOptions
+from tasks.parse.edges.linker import EdgeOptions
 
 Model = TypeVar("Model", bound=BaseSettings)
 
@@ -115,6 +116,11 @@ class Settings(BaseSettings):
     )
     classifier: Literal["local", "llm", "hybrid"] | None = Field(
         None, description="What types nodes in a run; none: hybrid where an LLM is set up, else local."
+    )
+    edges: Literal["rules", "llm", "hybrid"] = Field(
+        "rules",
+        description="What infers conditions and references: rules, the LLM, or (hybrid) both, the LLM being "
+        "asked about candidates alone.",
     )
     llm_base_url: str = Field("", description="An OpenAI-compatible endpoint, its version included.")
     llm_model: str = Field("", description="The model's name there.")
@@ -294,6 +300,15 @@ def run_llm(settings: Settings) -> LlmOptions | None:
     """
     set_up: Kind = "hybrid" if settings.llm_base_url or settings.llm_model else "local"
     return llm_options(settings, settings.classifier or set_up)
+
+
+def run_edges(settings: Settings) -> EdgeOptions | None:
+    """Return how an LLM infers edges in a run; None: the rules do. Raises as `llm_options`."""
+    if settings.edges == "rules":
+        return None
+    llm = llm_options(settings, "llm")
+    assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
+    return EdgeOptions(settings.edges, llm)
 
 
 def llm_options(settings: Settings, kind: Kind) -> LlmOptions | None:

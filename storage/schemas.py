@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-SCHEMA_VERSION = 3  # 1 had no `repo_licence`, 2 no `states`
+SCHEMA_VERSION = 4  # 1 had no `repo_licence`, 2 no `states`, 3 no `inferred_by`
 NODE_TYPES = ("step", "example", "param", "precondition", "error_handling", "concept")
 EDGE_TYPES = ("sequence", "semantic", "reference", "condition")
 BLOCKS = ("prose", "list_item", "code", "table", "html")
@@ -56,6 +56,7 @@ _NODES: dict[str, Any] = {
 NODES = pl.Schema(_NODES)
 EDGES = pl.Schema({
     "src_id": pl.String, "dst_id": pl.String, "edge_type": pl.String, "weight": pl.Float32,
+    "inferred_by": pl.String,
 })  # fmt: skip
 DROPPED = pl.Schema({
     "run_id": pl.String, "doc_id": pl.String, "source": pl.String, "content_hash": pl.String,
@@ -217,12 +218,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A directed relation between two nodes of one document; `weight` is a cosine for `semantic`, else 1."""
+    """A directed relation between two nodes of one document; `weight` is a cosine for `semantic`, else 1.
+
+    `inferred_by` is `rules`, `rules:fallback` where a language model should have answered, or the name of its
+    prompt and of the model; None in rows of schema versions before 4.
+    """
 
     src_id: str
     dst_id: str
     edge_type: str
     weight: float
+    inferred_by: str | None = "rules"
 
 
 class Qrel(NamedTuple):

@@ -19,7 +19,8 @@ from tasks.models.token_states import encoded, packing
 from tasks.parse import STAGE_VERSION
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_documents
-from tasks.parse.edges import infer_edges
+from tasks.parse.edges.linker import Linked, Linker
+from tasks.parse.edges.rules import infer_edges
 
 VECTORS = "state/vectors"
 DOCUMENTS_PER_BATCH = 100
@@ -99,6 +100,7 @@ def parse_partitions(
     tokenizer: Tokenizer,
     encoder: Encoder | None,
     dimension: int,
+    linker: Linker | None = None,
 ) -> dict[str, int]:
     """Parse the documents of partitions (0 to 63) that changed, at most 100 of them a write.
 
@@ -110,9 +112,10 @@ def parse_partitions(
         tokenizer: Counts their tokens.
         encoder: Makes the nodes' vectors for semantic edges and the index; None makes neither.
         dimension: The vectors' length.
+        linker: Infers conditions and references, as `classifier` does types; None: the rules do.
 
     Returns:
-        Counts of `documents`, `nodes`, `edges` and `vectors` written, and `Typing.counts`.
+        Counts of `documents`, `nodes`, `edges` and `vectors` written, `Typing.counts` and `Linked.counts`.
     """
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
@@ -124,27 +127,32 @@ def parse_partitions(
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
     for chunk in documents.iter_slices(_DOCUMENTS_PER_WRITE):
         found = parse_documents(dict(chunk.iter_rows()), classifier=classifier, tokenizer=tokenizer)
-        parsed, late = found.nodes, found.typing.unfinished
+        parsed = found.nodes
+        linked = Linked() if linker is None else linker.link(parsed)
+        late = found.typing.unfinished | linked.unfinished
         texts = [node.text for nodes in parsed.values() for node in nodes]
         made = None if encoder is None else encoded(encoder, texts)
-        done = {d: _unfinished(digests[d], parsed[d]) if d in late else digests[d] for d in parsed}
-        writer.write(done, parsed, _edges(parsed, None if made is None else made[0]), made)
-        writer.counts.update(found.typing.counts())
+        edges = _edges(parsed, None if made is None else made[0], linked)
+        done = {d: _unfinished(digests[d], parsed[d], edges[d]) if d in late else digests[d] for d in parsed}
+        writer.write(done, parsed, edges, made)
+        writer.counts.update(found.typing.counts() + linked.counts())
+        if more := len(late - found.typing.unfinished):
+            writer.counts["unfinished"] += more
     return dict(writer.counts)
 
 
-def _unfinished(digest: str, nodes: list[Node]) -> str:
+def _unfinished(digest: str, nodes: list[Node], edges: list[Edge]) -> str:
     """Return a digest that no plan takes for parsed."""
-    # It changes with the types, so that the index sees them change.
-    types = repr([(n.node_type, n.classifier) for n in nodes])
-    return f"{digest}?{hashlib.sha256(types.encode()).hexdigest()[:12]}"
+    # It changes with types and edges, so that the index sees them change.
+    found = repr(([(n.node_type, n.classifier) for n in nodes], edges))
+    return f"{digest}?{hashlib.sha256(found.encode()).hexdigest()[:12]}"
 
 
-def _edges(parsed: dict[str, list[Node]], vectors: Vectors | None) -> dict[str, list[Edge]]:
+def _edges(parsed: dict[str, list[Node]], vectors: Vectors | None, linked: Linked) -> dict[str, list[Edge]]:
     found, start = {}, 0
     for doc_id, nodes in parsed.items():
         own = None if vectors is None else vectors[start : start + len(nodes)]
-        found[doc_id] = infer_edges(nodes, own)
+        found[doc_id] = infer_edges(nodes, own, pairs=linked.pairs.get(doc_id))
         start += len(nodes)
     return found
 

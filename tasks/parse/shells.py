@@ -15,12 +15,13 @@ from prefect.exceptions import ObjectNotFound
 from storage.root import Root
 from tasks.models.cached_encoder import export_here, load_kept_encoder
 from tasks.models.encoder import card_of
-from tasks.models.llm.budget import Carried
+from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import exported_encoder
 from tasks.models.retry import task_retries
 from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded_name
-from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, open_classifier, typing_identity
+from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
+from tasks.parse.edges.linker import EdgeOptions, edges_identity, open_asked
 
 # The global concurrency limit of questions to the language model, over all workers.
 LIMIT = "skillery-llm"
@@ -37,40 +38,45 @@ def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
 
 @task(name="plan-parse", cache_policy=NO_CACHE)
 def plan_parsing(
-    root: str, encoder: str, *, with_vectors: bool, llm: LlmOptions | None = None
+    root: str,
+    encoder: str,
+    *,
+    with_vectors: bool,
+    llm: LlmOptions | None = None,
+    edges: EdgeOptions | None = None,
 ) -> dict[str, Any]:
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
-    plan = plan_parse(Root(root), _rules(encoder, llm, with_vectors=with_vectors))
+    plan = plan_parse(Root(root), _rules(encoder, llm, edges, with_vectors=with_vectors))
     return {**asdict(plan), "classifier": classifier_name(embedded_name(careful=with_vectors), llm)}
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
 def parse_batch(
     root: str, partitions: list[int], encoder: str, *, with_vectors: bool,
-    llm: LlmOptions | None = None, before: Carried | None = None,
+    llm: LlmOptions | None = None, edges: EdgeOptions | None = None, ledger: Ledger | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""
-    model, place = load_kept_encoder(root, encoder), Root(root)
+    encoder = export_here(root, encoder)
+    model, place, account = load_kept_encoder(root, encoder), Root(root), ledger or Ledger()
     local = embedded_classifier(careful=with_vectors, look=KeptLook(place))
-    with open_classifier(place, local, llm, before=before, slot=_slot(llm)) as opened:
+    with open_asked(place, local, llm, edges, account, _slot(llm, edges)) as (classifier, linker):
         done = parse_partitions(
-            place, partitions,
-            rules=_rules(export_here(root, encoder), llm, with_vectors=with_vectors),
-            classifier=opened.classifier, tokenizer=model, encoder=model if with_vectors else None,
-            dimension=int(model.card["dimension"]),
+            place, partitions, rules=_rules(encoder, llm, edges, with_vectors=with_vectors),
+            classifier=classifier, tokenizer=model, encoder=model if with_vectors else None,
+            dimension=int(model.card["dimension"]), linker=linker,
         )  # fmt: skip
-    return {"done": done, "account": opened.ledger.carried()}
+    return {"done": done, "account": account.carried()}
 
 
-def _rules(encoder: str, llm: LlmOptions | None, *, with_vectors: bool) -> str:
+def _rules(encoder: str, llm: LlmOptions | None, edges: EdgeOptions | None, *, with_vectors: bool) -> str:
     revision = card_of(encoder)["revision"]
-    identity = typing_identity(embedded_name(careful=with_vectors), llm)
+    identity = typing_identity(embedded_name(careful=with_vectors), llm) + edges_identity(edges)
     return rules_digest(identity, revision, revision if with_vectors else None)
 
 
-def _slot(llm: LlmOptions | None) -> Slot:
-    """Return what takes a slot of Prefect's global concurrency limit, if that limit exists."""
-    if llm is None:
+def _slot(*asked: object) -> Slot:
+    """Return what takes a slot of Prefect's global concurrency limit, if that exists and a model is asked."""
+    if not any(asked):
         return nullcontext
     with get_client(sync_client=True) as client, suppress(ObjectNotFound):
         client.read_global_concurrency_limit_by_name(LIMIT)

@@ -29,7 +29,7 @@ from tasks.models.onnx_export import exported_encoder
 from tasks.models.protocols import Vectors
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.document import parse_document
-from tasks.parse.edges import infer_edges
+from tasks.parse.edges.rules import infer_edges
 from tasks.parse.segment.segment import segment
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

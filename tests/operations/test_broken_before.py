@@ -22,7 +22,7 @@ REPRODUCTIONS = {
     "4 a server left behind": ["tests/flows/server/test_temporary.py"],
     "5 values that no file holds": ["tests/tasks/crawl/test_intake_unforeseen.py"],
     "6 unbounded work": [
-        "tests/tasks/parse/test_edges.py",
+        "tests/tasks/parse/edges/test_rules.py",
         "tests/tasks/refine/test_document.py",
         "tests/tasks/retrieve/test_served_index_deadline.py",
         "tests/tasks/crawl/git",
@@ -45,6 +45,7 @@ REPRODUCTIONS = {
         "tests/flows/commands/test_corpus_graph.py",
     ],
     "17, 18 figures": ["tests/tasks/evaluate/paging", "tests/tasks/retrieve/baselines"],
+    "19 edges by a model": ["tests/tasks/parse/edges/test_linker.py", "tests/flows/test_nightly_edges.py"],
     "20 retries": ["tests/flows/test_task_retries.py"],
 }
 

@@ -17,7 +17,7 @@ from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_document
-from tasks.parse.edges import infer_edges
+from tasks.parse.edges.rules import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.boilerplate import strip_boilerplate
 from tasks.refine.text.canonical import canonical

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any
 from storage.errors import WrongInput
 from tasks.models.llm.errors import BudgetSpent
 
+# Not an attribute: a ledger is sent to other processes.
+_LOCK = threading.Lock()
 BYTES_PER_TOKEN = 3.0
 
 """For guesses before the server has counted: fewer than English has with any common tokenizer."""
@@ -80,7 +83,7 @@ class Carried:
 
 
 class Ledger:
-    """The counts of one run, and its ceiling: shared by every client and stage of the run.
+    """The counts of one run, and its ceiling: shared by every client, stage and thread of the run.
 
     A question is let through only if the ceiling holds what is spent, what is under way and its own longest
     answer, as far as prompt lengths are guessed well. Once the ceiling is reached, nothing is let through any
@@ -124,13 +127,14 @@ class Ledger:
         """
         guess = guessed_tokens(prompt_bytes)
         wanted = Reservation(guess + max_tokens, self.prices.of(guess, max_tokens))
-        self.spent = self.spent or self._passes([wanted])
-        if self.spent:
-            raise BudgetSpent(self._said())
-        if self._passes([wanted, *self._under_way.elements()]):
-            return None
-        self._under_way[wanted] += 1
-        return wanted
+        with _LOCK:
+            self.spent = self.spent or self._passes([wanted])
+            if self.spent:
+                raise BudgetSpent(self._said())
+            if self._passes([wanted, *self._under_way.elements()]):
+                return None
+            self._under_way[wanted] += 1
+            return wanted
 
     def _passes(self, reserved: Sequence[Reservation]) -> bool:
         tokens = self.tokens + sum(r.tokens for r in reserved)
@@ -139,15 +143,17 @@ class Ledger:
 
     def release(self, reservation: Reservation) -> None:
         """Give back what a question had set aside, whatever became of it."""
-        self._under_way[reservation] -= 1
+        with _LOCK:
+            self._under_way[reservation] -= 1
 
     def spend(self, usage: Usage) -> None:
         """Count an answer's tokens."""
-        self.counts["answered"] += 1
-        self.counts["prompt_tokens"] += usage.prompt_tokens
-        self.counts["completion_tokens"] += usage.completion_tokens
-        if not usage.counted:
-            self.counts["tokens_guessed"] += usage.prompt_tokens + usage.completion_tokens
+        with _LOCK:
+            self.counts["answered"] += 1
+            self.counts["prompt_tokens"] += usage.prompt_tokens
+            self.counts["completion_tokens"] += usage.completion_tokens
+            if not usage.counted:
+                self.counts["tokens_guessed"] += usage.prompt_tokens + usage.completion_tokens
 
     def spend_unseen(self, prompt_bytes: int) -> None:
         """Count a question that the server took and did not answer to the end: its prompt, by our guess."""

@@ -52,6 +52,11 @@ def addresses_the_reader(text: str) -> bool:
     return _ADDRESS.search(text) is not None
 
 
+def shown(text: str, most: int, keep: str) -> str:
+    """Return a text as `shortened` does, or a mark in place of one that addresses the reader."""
+    return "(not shown)" if addresses_the_reader(text) else shortened(text, most, keep)
+
+
 def shortened(text: str, most: int, keep: str = "both") -> str:
     """Return a text of at most about `most` characters: its two ends, or its `start` or `end`, marked."""
     if len(text) <= most:

@@ -34,6 +34,11 @@ class LlmOptions:
     prices: Prices = field(default_factory=Prices)  # what its tokens cost
     ceiling: Ceiling = field(default_factory=Ceiling)  # what one run may spend
 
+    def shared_by(self, batches: int) -> LlmOptions:
+        """Return the options of each of several batches that ask at once: its share of the questions."""
+        share = max(1, self.endpoint.concurrency // batches)
+        return replace(self, endpoint=replace(self.endpoint, concurrency=share))
+
 
 class Opened(NamedTuple):
     """A classifier that is ready, and the account of what it asks."""
@@ -72,7 +77,7 @@ def open_classifier(
     local: Classifier,
     llm: LlmOptions | None,
     *,
-    before: Carried | None = None,
+    ledger: Ledger | None = None,
     slot: Slot = nullcontext,
 ) -> Iterator[Opened]:
     """Hold a classifier; with a language model, its answers are kept below the root.
@@ -81,7 +86,7 @@ def open_classifier(
         root: Nothing is read or written there without a language model.
         local: Types alone, or what the model does not.
         llm: None: no model takes part.
-        before: What an earlier part of the same run has spent.
+        ledger: The account of the run; None: one that begins here.
         slot: Entered around each question: a limit across processes.
 
     Raises:
@@ -89,9 +94,9 @@ def open_classifier(
         StorageError: The answers kept cannot be read.
     """
     if llm is None:
-        yield Opened(local, Ledger())
+        yield Opened(local, ledger or Ledger())
         return
-    ledger = Ledger(llm.prices, llm.ceiling, before)
+    ledger = ledger or Ledger(llm.prices, llm.ceiling)
     with Answers(root) as answers:
         book = open_book(llm.endpoint, answers, ledger, slot=slot)
         model = LlmClassifier(book, local, sampling=llm.sampling, batch=llm.batch, accuracy=llm.accuracy)

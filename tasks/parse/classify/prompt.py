@@ -11,7 +11,7 @@ from storage.schemas import NODE_TYPES
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.question import Question, Sampling
-from tasks.models.llm.quoting import addresses_the_reader, data_block, quoted, shortened
+from tasks.models.llm.quoting import data_block, quoted, shortened, shown
 from tasks.parse.classify.protocol import FragmentInContext
 
 PROMPT = "classify-1"
@@ -19,7 +19,6 @@ PROMPT = "classify-1"
 """Raised whenever a word of what is sent changes, in `data/classify_prompt.txt` or here."""
 
 _TEXT, _NEIGHBOUR, _TITLE, _TITLES = 1_600, 240, 100, 6  # characters; titles of the heading path
-_HIDDEN = "(not shown)"
 
 
 def question_for(
@@ -71,20 +70,16 @@ def _records(fragments: Sequence[FragmentInContext]) -> list[dict[str, object]]:
     for position, fragment in enumerate(fragments, start=1):
         record: dict[str, object] = {"id": str(position)}
         if fragment.heading_path:
-            record["headings"] = [_around(t, _TITLE, "start") for t in fragment.heading_path[-_TITLES:]]
+            record["headings"] = [shown(t, _TITLE, "start") for t in fragment.heading_path[-_TITLES:]]
         record["block"] = fragment.block
         # A neighbour that is itself in the batch is not sent twice.
         if fragment.previous and fragment.previous != texts[position - 1]:
-            record["before"] = _around(fragment.previous, _NEIGHBOUR, "end")
+            record["before"] = shown(fragment.previous, _NEIGHBOUR, "end")
         record["text"] = shortened(fragment.text, _TEXT)
         if fragment.next and fragment.next != texts[position + 1]:
-            record["after"] = _around(fragment.next, _NEIGHBOUR, "start")
+            record["after"] = shown(fragment.next, _NEIGHBOUR, "start")
         records.append(record)
     return records
-
-
-def _around(text: str, most: int, keep: str) -> str:
-    return _HIDDEN if addresses_the_reader(text) else shortened(text, most, keep)
 
 
 @functools.cache

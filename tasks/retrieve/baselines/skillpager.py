@@ -15,7 +15,7 @@ import numpy as np
 
 from storage.schemas import Edge
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
-from tasks.parse.edges import infer_edges
+from tasks.parse.edges.rules import infer_edges
 from tasks.parse.segment.headings import headings_between
 from tasks.retrieve.baselines.mmr import mmr_order, node_budget
 from tasks.retrieve.baselines.skillpager_settings import SKILLPAGER, OpenSettings, Setting

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.schemas import EDGE_TYPES, NODE_TYPES, Edge, Node
-from tasks.parse.edges import infer_edges
+from tasks.parse.edges.rules import infer_edges
 from tasks.retrieve.paging.types import PagedDocument
 
 

@@ -24,6 +24,7 @@ from tasks.models.protocols import Vectors
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
+from tasks.parse.edges.linker import Linker
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import SERVE_POLICY
@@ -139,11 +140,15 @@ class SkillRoot:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits)
         settle(self.root, run_id=self.run_id, now=self.now)
 
-    def parse(self, *, vectors: bool = True, classifier: Classifier | None = None) -> dict[str, int]:
+    def parse(
+        self, *, vectors: bool = True, classifier: Classifier | None = None, linker: Linker | None = None
+    ) -> dict[str, int]:
         """Bring nodes and edges in step with the corpus; return what was done."""
         types: Classifier = classifier or LocalClassifier()
         revision = self.encoder.card["revision"]
-        rules = rules_digest(types.name, revision, revision if vectors else None)
+        rules = rules_digest(
+            types.name + (linker.name if linker else ""), revision, revision if vectors else None
+        )
         done: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
         for partitions in plan_parse(self.root, rules).batches:
             done.update(
@@ -155,6 +160,7 @@ class SkillRoot:
                     tokenizer=self.encoder,
                     encoder=self.encoder if vectors else None,
                     dimension=384,
+                    linker=linker,
                 )
             )
         return dict(done)

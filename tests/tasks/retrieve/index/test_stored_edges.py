@@ -8,7 +8,7 @@ import pytest
 
 from storage.schemas import EDGES, Edge, to_frame
 from storage.state import edges_table, parsed_table
-from tasks.parse.edges import infer_edges
+from tasks.parse.edges.rules import infer_edges
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.versions.publish import roll_back

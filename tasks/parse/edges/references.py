@@ -63,17 +63,20 @@ class _Target:
 _Index = dict[_Words | str, _Target]
 
 
-def find_references(nodes: Sequence[Node]) -> list[tuple[int, int]]:
+def find_references(
+    nodes: Sequence[Node], *, common: frozenset[tuple[str, ...]] = _COMMON
+) -> list[tuple[int, int]]:
     """Return `(position of the node, position of the node it mentions)`, by position, each pair once.
 
     A node is mentioned by the title of the section that it begins (whole words in any case, without markup
     and numbering), by that section's number (`Step 3`), or by the term that it defines: the bold or `code`
     term that opens a list item or paragraph before a colon or dash. Names have at least 4 letters (code terms
     2) and at most 8 words. A mention of one word counts only if it is marked (code, bold, quoted, a link).
-    Common names, names of several nodes, mentions in code blocks and those of a section by its own nodes do
-    not count. A node has at most 8 references, the first in its text. Time is linear in the text.
+    Common names (`common`, in words), names of several nodes, mentions in code blocks and those of a section
+    by its own nodes do not count. A node has at most 8 references, the first in its text. Time is linear in
+    the text.
     """
-    index = _unambiguous([*_sections(nodes), *_terms(nodes)])
+    index = _unambiguous([*_sections(nodes, common), *_terms(nodes, common)])
     # A run of words is looked up only if a name begins with its first word.
     openings = frozenset(name[0] for name in index if isinstance(name, tuple))
     pairs: list[tuple[int, int]] = []
@@ -103,7 +106,7 @@ def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
     return {name: target for name, target in index.items() if name not in several}
 
 
-def _sections(nodes: Sequence[Node]) -> Iterator[tuple[_Words | str, _Target]]:
+def _sections(nodes: Sequence[Node], common: frozenset[_Words]) -> Iterator[tuple[_Words | str, _Target]]:
     """Yield the names of each section with its first node."""
     # A title above all nodes is that of the document.
     whole = len({node.heading_path[:1] for node in nodes}) == 1
@@ -113,21 +116,21 @@ def _sections(nodes: Sequence[Node]) -> Iterator[tuple[_Words | str, _Target]]:
         for depth, title in enumerate(path):
             section = path[: depth + 1]
             if before[: depth + 1] != section and not (whole and depth == 0):
-                for name in _names_of_title(title):
+                for name in _names_of_title(title, common):
                     yield name, _Target(position, section)
         before = path
 
 
-def _names_of_title(title: str) -> Iterator[_Words]:
+def _names_of_title(title: str, common: frozenset[_Words]) -> Iterator[_Words]:
     plain = _LINK.sub(r"\1", title)
     if numbered := _NUMBERED.match(plain):
         yield _words(numbered[1])
     name = _words(_ORDINAL.sub("", plain, count=1))
-    if _tells(name):
+    if _tells(name, common):
         yield name
 
 
-def _terms(nodes: Sequence[Node]) -> Iterator[tuple[_Words | str, _Target]]:
+def _terms(nodes: Sequence[Node], common: frozenset[_Words]) -> Iterator[tuple[_Words | str, _Target]]:
     """Yield each defined term with the node that defines it: code as written, other terms as words."""
     for position, node in enumerate(nodes):
         if node.block not in ("prose", "list_item"):
@@ -137,17 +140,17 @@ def _terms(nodes: Sequence[Node]) -> Iterator[tuple[_Words | str, _Target]]:
             continue
         code = defined.groupdict().get("code")
         words = _words(code or defined["bold"])
-        if words in _COMMON:
+        if words in common:
             continue
         if code:
             yield code.strip(), _Target(position, None)
-        elif _tells(words):
+        elif _tells(words, common):
             yield words, _Target(position, None)
 
 
-def _tells(name: _Words) -> bool:
+def _tells(name: _Words, common: frozenset[_Words]) -> bool:
     letters = sum(len(word) for word in name)
-    return letters >= SHORTEST_NAME and len(name) <= LONGEST_NAME and name not in _COMMON
+    return letters >= SHORTEST_NAME and len(name) <= LONGEST_NAME and name not in common
 
 
 def _words(text: str) -> _Words:

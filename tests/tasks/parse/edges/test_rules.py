@@ -10,32 +10,9 @@ from hypothesis import strategies as st
 
 from storage.schemas import BLOCKS, EDGE_TYPES, NODE_TYPES, Node
 from tasks.models.protocols import Vectors
-from tasks.parse.edges import FARTHEST_STEP, MOST_COMPARED, MOST_SIMILAR, infer_edges
-from tasks.parse.references import MOST_REFERENCES
-
-
-def node(
-    ordinal: int,
-    text: str,
-    *path: str,
-    kind: str = "concept",
-    block: str = "prose",
-    lead_in: str | None = None,
-) -> Node:
-    return Node(
-        node_id=f"d#{ordinal}", doc_id="d", ordinal=ordinal, node_type=kind, heading_path=path, lead_in=None,
-        block=block, start=0, end=len(text), text=text, n_tokens=1, classifier="c", confidence=0.5,
-    )  # fmt: skip
-
-
-def document(*rows: tuple[str, str, str] | tuple[str, str, str, str]) -> list[Node]:
-    """Nodes from `(type, section, text[, block])`; `A/B` is section B of A, all below the title Sourdough."""
-    return [
-        node(
-            k, row[2], "Sourdough", *row[1].split("/"), kind=row[0], block=row[3] if len(row) > 3 else "prose"
-        )
-        for k, row in enumerate(rows)
-    ]
+from tasks.parse.edges.references import MOST_REFERENCES
+from tasks.parse.edges.rules import FARTHEST_STEP, MOST_COMPARED, MOST_SIMILAR, infer_edges
+from tests.support.texts.nodes import document, node
 
 
 def pairs(nodes: list[Node], edge_type: str, vectors: Vectors | None = None) -> list[tuple[int, int]]:

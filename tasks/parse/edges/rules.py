@@ -1,17 +1,18 @@
-"""Infers the edges between the nodes of one document, as in SkillPager, section 3.1."""
+"""Rules that infer the edges between the nodes of one document, as in SkillPager, section 3.1."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.schemas import Edge, Node
 from tasks.models.protocols import Vectors
-from tasks.parse.references import find_references
+from tasks.parse.edges.references import find_references
 
 _Positions = npt.NDArray[np.intp]
 # Rows of the similarity matrix that are computed at a time: 512 by 5,000 nodes take 10 MB.
@@ -40,8 +41,17 @@ _WHOLE_SKILL = re.compile(
 )
 
 
+Pair = tuple[int, int, str]  # places of source and destination, and the edge's type
+InferredPair = tuple[int, int, str, str]  # a pair, and who inferred it
+BY_RULES = "rules"
+
+
 def infer_edges(
-    nodes: Sequence[Node], vectors: Vectors | None, *, semantic_threshold: float = 0.85
+    nodes: Sequence[Node],
+    vectors: Vectors | None,
+    *,
+    semantic_threshold: float = 0.85,
+    pairs: Sequence[InferredPair] | None = None,
 ) -> list[Edge]:
     """Return the edges between the nodes of one document, by type, source and destination.
 
@@ -55,6 +65,7 @@ def infer_edges(
         nodes: All nodes of one document, in document order.
         vectors: Their unit vectors, shape `(len(nodes), dimension)`; None makes no `semantic` edges.
         semantic_threshold: SkillPager's tau, in [0, 1).
+        pairs: The references and conditions; None: those that the rules find.
 
     Raises:
         ValueError: The nodes are of several documents, or nodes and vectors differ in number.
@@ -67,18 +78,21 @@ def infer_edges(
     if vectors is not None and len(vectors) != len(nodes):
         msg = f"{len(nodes)} nodes but {len(vectors)} vectors"
         raise ValueError(msg)
-    edges = _edges(nodes, "sequence", ((i, i + 1) for i in range(len(nodes) - 1)))
+    ids = [node.node_id for node in nodes]
+    edges = [Edge(*neighbours, "sequence", 1.0) for neighbours in pairwise(ids)]
     if vectors is not None and len(nodes) <= MOST_COMPARED:
         edges += [
-            Edge(nodes[i].node_id, nodes[j].node_id, "semantic", weight)
+            Edge(ids[i], ids[j], "semantic", weight)
             for i, j, weight in _similar_pairs(vectors, semantic_threshold)
         ]
-    edges += _edges(nodes, "reference", find_references(nodes))
-    return edges + _edges(nodes, "condition", _conditions(nodes))
+    found = [(*pair, BY_RULES) for pair in text_pairs(nodes)] if pairs is None else pairs
+    return edges + [Edge(ids[i], ids[j], edge_type, 1.0, by) for i, j, edge_type, by in found]
 
 
-def _edges(nodes: Sequence[Node], edge_type: str, pairs: Iterable[tuple[int, int]]) -> list[Edge]:
-    return [Edge(nodes[i].node_id, nodes[j].node_id, edge_type, 1.0) for i, j in pairs]
+def text_pairs(nodes: Sequence[Node]) -> list[Pair]:
+    """Return the references, then the conditions, that the rules find between one document's nodes."""
+    references = [(i, j, "reference") for i, j in find_references(nodes)]
+    return references + [(i, j, "condition") for i, j in _conditions(nodes)]
 
 
 def _similar_pairs(vectors: Vectors, threshold: float) -> Iterator[tuple[int, int, float]]:

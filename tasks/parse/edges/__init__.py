@@ -1,0 +1,1 @@
+"""Edges: from a document's nodes and vectors to how they depend on each other; begin at `rules`."""

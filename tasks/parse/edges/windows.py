@@ -1,0 +1,97 @@
+"""Windows: the nodes of one document that one question about edges shows, and the pairs that it may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from storage.schemas import Node
+from tasks.models.llm.quoting import addresses_the_reader
+from tasks.parse.edges.references import find_references
+from tasks.parse.edges.rules import FARTHEST_STEP, Pair, text_pairs
+
+# Nodes that two neighbouring windows share, so that what stands on either side of a cut is seen together.
+SHARED = 4
+# Steps after a precondition that it may constrain.
+_STEPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWindow:
+    """The places of nodes shown, in order, and the pairs asked about; None: whatever holds between them."""
+
+    places: tuple[int, ...]
+    asked: frozenset[Pair] | None
+
+    def holds(self, pair: Pair) -> bool:
+        """Tell whether an answer about this window decides on a pair."""
+        if self.asked is not None:
+            return pair in self.asked
+        return pair[0] in self.places and pair[1] in self.places
+
+    def halves(self) -> list[NodeWindow]:
+        """Return two windows of half the pairs or half the nodes; none if it cannot be cut."""
+        if self.asked is not None:
+            pairs = sorted(self.asked)
+            cut = [pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]] if len(pairs) > 1 else []
+            return [_of_pairs(part) for part in cut]
+        middle = (len(self.places) + 1) // 2
+        if len(self.places) <= 2:
+            return []
+        return [NodeWindow(self.places[:middle], None), NodeWindow(self.places[middle - 1 :], None)]
+
+
+def windows(nodes: Sequence[Node], most: int, *, candidates_only: bool) -> list[NodeWindow]:
+    """Return the windows of a document's nodes, of at most `most` nodes each, at least 2.
+
+    Args:
+        nodes: All nodes of one document, in order.
+        most: Nodes that one question shows.
+        candidates_only: Whether only `candidate_pairs` are asked about. Else neighbouring nodes are shown
+            `most` at a time, and candidates that lie farther apart by themselves.
+    """
+    # A text that gives the reader orders stands in no question: its edges are those of the rules.
+    shown = [k for k, node in enumerate(nodes) if not addresses_the_reader(node.text)]
+    visible = set(shown)
+    pairs = [pair for pair in candidate_pairs(nodes) if {pair[0], pair[1]} <= visible]
+    if candidates_only:
+        return list(_grouped(pairs, most))
+    step = max(1, most - SHARED)
+    starts = range(0, max(len(shown) - SHARED, 1), step)
+    found = [NodeWindow(tuple(shown[start : start + most]), None) for start in starts if len(shown) > 1]
+    far = [pair for pair in pairs if not any(window.holds(pair) for window in found)]
+    return [*found, *_grouped(far, most)]
+
+
+def candidate_pairs(nodes: Sequence[Node]) -> list[Pair]:
+    """Return the pairs that may be a condition or a reference: those of the rules, and what they pass over.
+
+    These are a precondition without a cue, with each of the next three steps at most 12 nodes on; and a
+    mention by a name that many documents use for something else.
+    """
+    steps = [k for k, node in enumerate(nodes) if node.node_type == "step"]
+    pairs = set(text_pairs(nodes))
+    pairs |= {(i, j, "reference") for i, j in find_references(nodes, common=frozenset())}
+    for k, node in enumerate(nodes):
+        if node.node_type == "precondition":
+            after = [step for step in steps if 0 < step - k <= FARTHEST_STEP][:_STEPS]
+            pairs |= {(k, step, "condition") for step in after}
+    return sorted(pairs)
+
+
+def _grouped(pairs: Sequence[Pair], most: int) -> Iterator[NodeWindow]:
+    """Yield windows that ask about all pairs, by place, each showing at most `most` nodes."""
+    held: list[Pair] = []
+    places: set[int] = set()
+    for pair in pairs:
+        if held and len(places | {pair[0], pair[1]}) > most:
+            yield _of_pairs(held)
+            held, places = [], set()
+        held.append(pair)
+        places |= {pair[0], pair[1]}
+    if held:
+        yield _of_pairs(held)
+
+
+def _of_pairs(pairs: Sequence[Pair]) -> NodeWindow:
+    return NodeWindow(tuple(sorted({k for pair in pairs for k in pair[:2]})), frozenset(pairs))

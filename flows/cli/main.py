@@ -19,12 +19,14 @@ from flows.cli.options import (
     BudgetOption,
     ClassifierOption,
     ExportForm,
+    GroupedCommands,
     IndexMode,
     JsonOption,
     OutOption,
     PageForm,
     RerankOption,
     RootOption,
+    SourceOption,
     given_or_wrong,
     print_json,
     require_command,
@@ -35,7 +37,7 @@ from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
 
 app = typer.Typer(
-    invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    cls=GroupedCommands, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
@@ -64,9 +66,7 @@ def _skillery(
 
 @app.command()
 def run(
-    source: Annotated[
-        list[str] | None, typer.Option("--source", help="Where skills come from; repeatable.")
-    ] = None,
+    source: SourceOption = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First N documents of each.")] = None,
     index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
     root: RootOption = None,
@@ -74,7 +74,7 @@ def run(
 ) -> None:
     """Run a night: crawl, refine, parse, index, check, publish.
 
-    Crawl, refine, parse, index, check and publish, in this process.
+    All in this process, on a Prefect server that ends with it unless PREFECT_API_URL names one.
     """
     settings = load_settings()
     from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
@@ -178,8 +178,9 @@ def page(
     if as_json or form == PageForm.json:
         print_json(answer)
         return
-    printing.print_notes(answer)
-    if markdown or form == PageForm.markdown:
+    alone = markdown or form == PageForm.markdown
+    printing.print_notes(answer, alone=alone)
+    if alone:
         say_text(answer["context"])
     else:
         printing.print_page(answer)

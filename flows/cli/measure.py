@@ -114,6 +114,20 @@ def evaluate_nodes(
     print_json(found) if as_json else printing.print_nodes(found)
 
 
+@evaluate_app.command("edges")
+def evaluate_edges(
+    documents: Annotated[int, typer.Option("--documents", min=1, help="Parsed skills to ask about.")] = 50,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the rules' conditions and references against those of the LLM that is set up."""
+    from flows.commands.classify import edges_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = edges_bench(root_of(settings, root), settings, documents)
+    print_json(found) if as_json else printing_bench.print_edges(found)
+
+
 @evaluate_app.command("look-alikes")
 def evaluate_look_alikes(
     threshold: Annotated[float, typer.Option("--threshold", help="Cosine, above 0, at most 1.")] = 0.95,

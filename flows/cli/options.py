@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from flows.settings import Settings
 from storage.errors import WrongInput
@@ -63,6 +64,48 @@ RerankOption = Annotated[
 ClassifierOption = Annotated[
     str, typer.Option("--classifier", help="local, llm, or hybrid: the LLM where the local one is unsure.")
 ]
+
+
+SPECS = (
+    "skillsmp[:QUERY], github:OWNER/REPO[@REF], git+URL[@REF], dir:PATH, parquet:PATH, "
+    "awesome:PATH-or-URL, mcp-registry, sample"
+)
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source", help=f"Where skills come from; repeatable. One of: {SPECS} [the last run's]."),
+]
+_GROUPS = {
+    "Bring in": ("run", "refresh", "backfill", "rebuild"),
+    "Ask": ("search", "page", "graph", "export"),
+    "Look after": (
+        "status",
+        "up",
+        "settings",
+        "doctor",
+        "rollback",
+        "forget",
+        "compact",
+        "serve-metrics",
+        "alert",
+    ),
+    "Measure": ("evaluate", "bench", "train", "classify"),
+}
+
+
+class GroupedCommands(TyperGroup):
+    """The commands in groups, as `--help` lists them."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (classes that typer hides)
+        """Write a list for each group, with the first sentence of each command."""
+        listed = [name for names in _GROUPS.values() for name in names]
+        others = [name for name in self.list_commands(ctx) if name not in listed]
+        width = max(len(name) for name in self.commands)
+        for title, names in {**_GROUPS, "Others": others}.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            shown = [(f"{n:<{width}}", c.get_short_help_str(80)) for n, c in commands if c and not c.hidden]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
 
 
 def root_of(settings: Settings, given: str | None) -> Root:

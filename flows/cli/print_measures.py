@@ -211,3 +211,22 @@ def _training(what: str, training: dict[str, Any]) -> None:
     speed = f"{training['tokens']:,} tokens in {training['seconds']:.0f} s"
     loss = f"loss {training['first_loss']:.3f} to {training['last_loss']:.3f}"
     say(f"{what}: {training['updates']} updates, {speed} ({training['tokens_per_second']} a second), {loss}")
+
+
+_EDGE_MEASURES = ("precision", "recall", "f1")
+
+
+def print_edges(found: dict[str, Any]) -> None:
+    """Print how rules and candidates agree with a model's edges, and what asking cost."""
+    rows = [
+        [who, kind, str(row["llm"]), str(row["found"]), *(f"{row[name]:.3f}" for name in _EDGE_MEASURES)]
+        for who in ("rules", "candidates")
+        for kind, row in found[who].items()
+    ]
+    title = f"edges against {found['model']}, {found['documents']} of {found['asked_of']} documents"
+    table(title, ["", "edge", "LLM's", "found", "precision", "recall", "F1"], rows)
+    say("hybrid asks about the candidates: their recall is the most it can reach")
+    llm = found["llm"]
+    say(f"{llm['requests']} requests, {llm['cached']} known, {llm['tokens']} tokens, cost {llm['cost']:g}")
+    if llm["edges"]["fallbacks"]:
+        say(f"questions left to the rules: {counts(llm['edges']['fallbacks'])}", style="red")

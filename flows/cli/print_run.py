@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from typing import Any
 
 import typer
@@ -164,7 +165,17 @@ def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills."""
     rows = [[r["rank"], r["doc_id"], _told(r)] for r in answer["results"]]  # an id ends in the name
     _table(answer["query"], ["#", "doc_id", "description"], rows)
+    licences = Counter(r["licence"] or "unknown" for r in answer["results"])
+    sources = Counter(r["source"] for r in answer["results"])
+    _say(f"third-party texts: {_most(sources)}; licences: {_most(licences)}; --json says whose each is")
     _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
+
+
+def _most(names: Counter[str], shown: int = 3) -> str:
+    """Return the most frequent names with their numbers, and how many others there are."""
+    rest = len(names) - shown
+    listed = ", ".join(f"{name} {n}" for name, n in names.most_common(shown))
+    return f"{listed}, {rest} others" if rest > 0 else listed
 
 
 def _told(result: dict[str, Any]) -> str:
@@ -189,8 +200,10 @@ def print_unknown(names: dict[str, str | None]) -> None:
         _warn(f"{name} is no setting" + (f": {near} is" if near else "") + "; `skillery settings` lists them")
 
 
-def print_notes(answer: dict[str, Any]) -> None:
-    """Print on stderr what a reader of a page must know of it."""
+def print_notes(answer: dict[str, Any], *, alone: bool) -> None:
+    """Print on stderr what a reader of a page must know of it; whose text it is, if that stands `alone`."""
+    if alone:
+        _warn(_origin(answer))
     if answer["over_budget"]:
         _warn(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
     if answer.get("unmatched"):
@@ -207,9 +220,14 @@ def print_page(answer: dict[str, Any]) -> None:
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
     how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
     _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
-    origin = answer["url"] or answer["source"]
-    licence = answer["licence"] or "unknown"
-    _say(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}")
+    _say(_origin(answer))
+
+
+def _origin(answer: dict[str, Any]) -> str:
+    """Return whose text a page is: where it was read, at which commit, and its licence."""
+    commit = f" at {answer['commit'][:12]}" if answer["commit"] else ""
+    where = f"{answer['url'] or answer['source']}{commit}"
+    return f"third-party text of {answer['doc_id']} from {where}, licence {answer['licence'] or 'unknown'}"
 
 
 def print_nodes(found: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Commands that classify fragments: they type a file, or measure a classifier against labels."""
+"""Commands that classify: they type a file, or measure types and edges against labels or an LLM."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from flows.settings import Kind, Settings, llm_options
 from storage.errors import WrongInput
 from storage.jsonl import read_lines
 from storage.root import Root
+from tasks.evaluate.measures.edges import edge_agreement, sampled_documents
 from tasks.evaluate.measures.nodes import agreement, read_gold, threshold_table
+from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.attribution import Typing, document_in, typed_by
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.parse.classify.hybrid import merged
 from tasks.parse.classify.options import LlmOptions, classifier_name, everything, llm_report, open_classifier
 from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed, read_fragments, write_typed
+from tasks.parse.edges.linker import EdgeOptions, edges_report, open_asked
 
 
 def require_kind(classifier: str) -> Kind:
@@ -112,4 +115,30 @@ def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> 
         "thresholds": threshold_table(labelled, sure, labels, settings.llm_accuracy),
         "measured": labels is not None,
         "llm": report,
+    }
+
+
+def edges_bench(root: Root, settings: Settings, count: int) -> dict[str, Any]:
+    """Return how far the rules' conditions and references agree with an LLM's, on parsed documents of a root.
+
+    The keys are `asked_of` (documents), `model`, those of `edge_agreement`, and `llm` (`llm_report` with the
+    keys of `edges_report` as `edges`). Answers are kept below the root.
+
+    Raises:
+        WrongInput: No LLM is set up, or the root holds no parsed skill.
+        LlmDenied: The server denies access, or has no such model.
+    """
+    llm = llm_options(settings, "llm")
+    assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
+    edges, documents = EdgeOptions("llm", llm), sampled_documents(root, count)
+    ledger = Ledger(llm.prices, llm.ceiling)
+    with open_asked(root, local_classifier(), None, edges, ledger) as (_, linker):
+        assert linker is not None  # noqa: S101 (for the types: there are options)
+        linked, model = linker.link(documents), linker.name
+    report = llm_report(model, llm, linked.counts(), ledger.carried()) or {}
+    return {
+        "asked_of": len(documents),
+        "model": model,
+        **edge_agreement(documents, linked, model),
+        "llm": {**report, "edges": edges_report(edges, linked.counts())},
     }

@@ -18,6 +18,7 @@ from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import Target, sources_of
 from tasks.crawl.sources import normal_spec
+from tasks.models.onnx_export import require_obtainable
 
 
 @contextmanager
@@ -55,10 +56,12 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
     """Run the nightly flow and return its record, also if a stage failed or the gate refused.
 
     Raises:
-        WrongInput: A source's spec has none of the known forms; nothing was started.
+        WrongInput: A source's spec has none of the known forms, or the encoder of the settings cannot be had;
+            nothing was started.
         SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
+    require_obtainable(root.folder / "models", load_settings().encoder)
     with prefect_for(root):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,7 +52,27 @@ def parse_spec(spec: str, limits: DocumentLimits = DEFAULT_LIMITS, timeout: floa
     for prefix, make in makers.items():
         if spec.startswith(prefix) and len(spec) > len(prefix):
             return make(spec.removeprefix(prefix))
-    raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}")
+    meant = f"; you may mean {hide_credentials(near)}" if (near := meant_spec(spec)) else ""
+    raise WrongInput(f"unknown source {hide_credentials(spec)!r}{meant}; give one of: {ACCEPTED}")
+
+
+_GITHUB = re.compile(
+    r"(?:https?://)?(?:www\.)?github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?(?:/tree/([^/]+).*)?/?"
+)
+_REPOSITORY = re.compile(r"[\w-]+/[\w.-]+(?:@[\w./-]+)?")
+
+
+def meant_spec(given: str) -> str | None:
+    """Return the spec that is meant by a path, a web address or `OWNER/REPO`; None if it is like nothing."""
+    if address := _GITHUB.fullmatch(given):
+        return f"github:{address[1]}" + (f"@{address[2]}" if address[2] else "")
+    if given.endswith(".parquet"):
+        return f"parquet:{given}"
+    if given.startswith((".", "/", "~")) or Path(given).is_dir():
+        return f"dir:{given}"
+    if re.match(r"(?:https?|ssh|file|git)://|git@", given):
+        return f"git+{given}"
+    return f"github:{given}" if _REPOSITORY.fullmatch(given) else None
 
 
 def normal_spec(spec: str) -> str:

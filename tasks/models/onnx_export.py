@@ -12,8 +12,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
 
-from storage.errors import ModelMismatch, TerminalError
+from huggingface_hub import try_to_load_from_cache
+
+from storage.errors import ModelMismatch, TerminalError, WrongInput
 from tasks.models.encoder import card_of
 
 log = logging.getLogger(__name__)
@@ -26,6 +31,7 @@ PACKAGED = {
     )
 }
 _MODULES = ("Transformer", "Pooling", "Normalize")
+_HUB_SECONDS = 8.0
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -44,15 +50,47 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
         TerminalError: The export failed; the message ends with what it printed.
     """
     source, weights = resolve(name)
-    # By name too: two models may share the last part of theirs, and the card holds the name.
-    digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
-    target = models / f"{Path(name).resolve().name}-{digest}"
+    target = _target(models, name, weights)
     _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX")
     if precision == "float32":
         return target
     small = target.with_name(f"{target.name}-{precision}")
     _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}")
     return small
+
+
+def require_obtainable(models: Path, name: str) -> None:
+    """Raise `WrongInput` in seconds where `exported_encoder` would wait for minutes, and fail.
+
+    A name that is no folder, is not packaged, and was neither exported nor downloaded before, must be one of
+    the hub's, and the hub must answer.
+
+    Raises:
+        ModelMismatch: As `exported_encoder`.
+    """
+    source, weights = resolve(name)
+    if weights or (_target(models, name, weights) / "encoder.json").is_file():
+        return
+    if isinstance(try_to_load_from_cache(source, "config.json"), str):
+        return
+    hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    wrong = f"SKILLERY_ENCODER={name}: no such folder, no packaged model ({', '.join(PACKAGED)})"
+    try:
+        asked = Request(f"{hub}/api/models/{quote(name)}", method="HEAD")  # noqa: S310 (an address of the user's)
+        urlopen(asked, timeout=_HUB_SECONDS).close()  # noqa: S310 (the same)
+    except HTTPError as error:
+        if error.code < 500:
+            msg = f"{wrong}, and {hub} has no such model for you ({error.code})"
+            raise WrongInput(msg) from error
+    except (OSError, ValueError) as error:
+        msg = f"{wrong}, and {hub} does not answer ({getattr(error, 'reason', error)})"
+        raise WrongInput(msg) from error
+
+
+def _target(models: Path, name: str, weights: str) -> Path:
+    # By name too: two models may share the last part of theirs, and the card holds the name.
+    digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
+    return models / f"{Path(name).resolve().name}-{digest}"
 
 
 def _ensure(target: Path, arguments: list[str], what: str) -> None:
@@ -68,7 +106,7 @@ def _ensure(target: Path, arguments: list[str], what: str) -> None:
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
-            msg = f"{what} failed: {done.stderr.strip()[-800:]}"
+            msg = f"{what} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1][:300]}"
             raise TerminalError(msg)
         shutil.rmtree(target, ignore_errors=True)  # a folder without a card is what a crash left
         (Path(scratch) / "export").rename(target)

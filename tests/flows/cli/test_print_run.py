@@ -8,12 +8,20 @@ from flows.cli import print_run as printing
 
 PAGE: dict[str, Any] = {
     "doc_id": "a/b/c", "context": "x", "nodes": [], "tokens": 1, "document_tokens": 2, "took_ms": 1.0,
-    "method": "mmr", "url": None, "source": "dir:shelf", "licence": None,
+    "method": "mmr", "url": None, "source": "dir:shelf", "licence": None, "commit": None,
 }  # fmt: skip
 
 
 def result(doc_id: str, description: str) -> dict[str, Any]:
-    return {"rank": 1, "doc_id": doc_id, "name": "name", "description": description, "folded": []}
+    return {
+        "rank": 1,
+        "doc_id": doc_id,
+        "name": "name",
+        "description": description,
+        "folded": [],
+        "source": "sample",
+        "licence": "MIT",
+    }
 
 
 def test_what_looks_like_markup_is_text(capsys: pytest.CaptureFixture[str]) -> None:

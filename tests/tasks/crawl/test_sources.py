@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flows.cli.options import SPECS
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import RawDocument
@@ -153,3 +155,33 @@ def test_any_other_spec_names_its_own_source(tmp_path: Path) -> None:
         open_source(f"dir:{tmp_path}", SourceOptions(Root(tmp_path), datetime.now(UTC))), DirectorySource
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("./skills", "dir:./skills"),
+        ("/srv/skills", "dir:/srv/skills"),
+        ("~/skills", "dir:~/skills"),
+        ("skills.parquet", "parquet:skills.parquet"),
+        ("ada/looms", "github:ada/looms"),
+        ("ada/looms@v2", "github:ada/looms@v2"),
+        ("https://github.com/ada/looms", "github:ada/looms"),
+        ("github.com/ada/looms.git", "github:ada/looms"),
+        ("https://github.com/ada/looms/tree/main/weaving", "github:ada/looms@main"),
+        ("https://git.example.org/ada/looms", "git+https://git.example.org/ada/looms"),
+        ("git@example.org:ada/looms", "git+git@example.org:ada/looms"),
+    ],
+)
+def test_the_spec_that_is_meant_is_named(given: str, meant: str) -> None:
+    with pytest.raises(WrongInput, match=re.escape(f"you may mean {meant};")):
+        parse_spec(given)
+
+
+def test_what_is_like_no_source_is_told_the_forms_alone() -> None:
+    with pytest.raises(WrongInput) as said:
+        parse_spec("ftp:nowhere")
+
+    assert "you may mean" not in str(said.value)
+    assert ACCEPTED in str(said.value)
+    assert SPECS == ACCEPTED  # what `run --help` says

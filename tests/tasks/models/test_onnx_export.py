@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from storage.errors import ModelMismatch, TerminalError
+from storage.errors import ModelMismatch, TerminalError, WrongInput
 from tasks.models import onnx_export as export
 from tasks.models.encoder import card_of
-from tasks.models.onnx_export import PACKAGED, exported_encoder, resolve
+from tasks.models.onnx_export import PACKAGED, exported_encoder, require_obtainable, resolve
 from tests.support.roots.skill_root import MINILM, Export
 
 FAKE_EXPORT = """#!{python}
@@ -154,3 +158,44 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
 )
 def test_pooling_of_older_models_is_read_off_their_flags(config: dict[str, object], pooling: str) -> None:
     assert export._old_pooling(json.loads(json.dumps(config))) == pooling
+
+
+class _Hub(http.server.BaseHTTPRequestHandler):
+    """A hub that has one model."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200 if self.path == "/api/models/weaver/loom-encoder" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        yield address
+        server.shutdown()
+
+
+def test_a_model_of_the_hub_can_be_had_and_another_name_is_refused(tmp_path: Path, hub: str) -> None:
+    require_obtainable(tmp_path, "weaver/loom-encoder")
+
+    with pytest.raises(WrongInput, match=r"SKILLERY_ENCODER=weaver/lom: .* no such model for you \(404\)"):
+        require_obtainable(tmp_path, "weaver/lom")
+
+
+def test_without_a_network_a_model_that_is_not_here_is_refused_in_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    started = time.monotonic()
+
+    with pytest.raises(WrongInput, match=r"http://127\.0\.0\.1:9 does not answer"):
+        require_obtainable(tmp_path, "weaver/loom-encoder")
+
+    assert time.monotonic() - started < 10
+    require_obtainable(tmp_path, MINILM)  # packaged

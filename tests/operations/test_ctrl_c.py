@@ -15,6 +15,7 @@ from storage.root import Root
 from storage.state import documents_table, nodes_table, parsed_table, read_runs
 from tasks.retrieve.versions.doctor import examine
 from tests.support.command import MAIN
+from tests.support.processes import marked, marked_environment
 from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import Export
 
@@ -23,7 +24,7 @@ _LINE = "skillery: interrupted; a later run picks up where this one was"
 
 def night(root: Root, market: Path, words: Path) -> subprocess.Popen[bytes]:
     """Start a night in a process group of its own, as a terminal does."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment = marked_environment(root.uri)
     command = [*MAIN, "run", "--root", root.uri, "--source", f"dir:{market}"]
     with words.open("wb") as stderr:
         return subprocess.Popen(
@@ -39,19 +40,6 @@ def written(number: int, words: list[str], draw: random.Random) -> str:
     )
 
 
-def of_session(session: int) -> list[int]:
-    """Return the processes of a session that are not over."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(status.parent.name))
-    return found
-
-
 def interrupted(root: Root, market: Path, words: Path, after: float) -> float | None:
     """Start a night, press Ctrl-C after some seconds, and return how long it took; None: it was through."""
     running = night(root, market, words)
@@ -65,7 +53,7 @@ def interrupted(root: Root, market: Path, words: Path, after: float) -> float | 
     assert running.returncode == 130
     said = [line for line in words.read_text().splitlines() if line and "| INFO" not in line]
     assert said == [_LINE]
-    assert of_session(running.pid) == []
+    assert marked(root.uri) == []
     return took
 
 

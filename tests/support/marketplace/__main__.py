@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import threading
 
@@ -26,6 +27,8 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> None:
+    # A shell that starts it in the background has it ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _options()
     world = World()
     world.github.anonymous_limit = options.anonymous_limit

@@ -94,7 +94,7 @@ def test_rows_with_other_columns_are_refused(tmp_path: Path) -> None:
 def test_rows_keyed_by_nodes_go_with_their_document(tmp_path: Path) -> None:
     table = PartitionedTable(Root(tmp_path), "edges", EDGES, key="src_id", node_key=True)
     ids = ["rye#1", "rye", "spelt"]
-    edges = [(f"{d}#{n}", f"{d}#{n + 1}", "sequence", 1.0) for d in ids for n in (0, 10)]
+    edges = [(f"{d}#{n}", f"{d}#{n + 1}", "sequence", 1.0, "rules") for d in ids for n in (0, 10)]
     table.replace(ids, pl.DataFrame(edges, schema=EDGES, orient="row"))
     table.replace(["rye"], pl.DataFrame(schema=EDGES))
     assert sorted(table.read()["src_id"]) == ["rye#1#0", "rye#1#10", "spelt#0", "spelt#10"]

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import typer
 
+from flows.commands.console import folded
 from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
 from tasks.models.visible import visible
 
@@ -74,7 +75,7 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    sys.stderr.write(f"skillery: {visible(' '.join(message.split()))}\n")
+    sys.stderr.write(folded(f"skillery: {visible(' '.join(message.split()))}", sys.stderr) + "\n")
     sys.exit(code)
 
 

@@ -11,8 +11,8 @@ import typer
 
 from flows.cli.print_measures import print_paging
 from flows.commands.console import counts as _counts
+from flows.commands.console import folded, say_text
 from flows.commands.console import say as _say
-from flows.commands.console import say_text
 from flows.commands.console import table as _table
 from storage.errors import WrongInput
 from tasks.models.visible import visible
@@ -87,7 +87,7 @@ def confirm_forgetting(found: dict[str, Any]) -> None:
 
 
 def _warn(text: str) -> None:
-    sys.stderr.write(f"{visible(text)}\n")
+    sys.stderr.write(f"{folded(visible(text), sys.stderr)}\n")
 
 
 def print_forgotten(found: dict[str, Any]) -> None:
@@ -111,7 +111,9 @@ def print_rollback(found: dict[str, Any]) -> None:
 
 def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
-    _table("backfill", list(days[0]), [list(day.values()) for day in days])
+    for day in days:
+        told = [f"{name} {value}" for name, value in day.items() if name != "day" and value not in (None, 0)]
+        _say(f"{day['day']}: {', '.join(told) or 'nothing'}")
     served = next((day["published"] for day in days if day.get("published")), None)
     _say(
         "each day has tables of its own under backfill/; "
@@ -163,8 +165,11 @@ def _minute(time: str | None) -> str | None:
 
 def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills."""
-    rows = [[r["rank"], r["doc_id"], _told(r)] for r in answer["results"]]  # an id ends in the name
-    _table(answer["query"], ["#", "doc_id", "description"], rows)
+    _say(answer["query"], style="bold")
+    for result in answer["results"]:
+        _say(f"{result['rank']:>3}  {result['doc_id']}", style="bold")  # an id ends in the name
+        for line in _told(result):
+            _say(line, indent="     ")
     licences = Counter(r["licence"] or "unknown" for r in answer["results"])
     sources = Counter(r["source"] for r in answer["results"])
     _say(f"third-party texts: {_most(sources)}; licences: {_most(licences)}; --json says whose each is")
@@ -178,15 +183,15 @@ def _most(names: Counter[str], shown: int = 3) -> str:
     return f"{listed}, {rest} others" if rest > 0 else listed
 
 
-def _told(result: dict[str, Any]) -> str:
+def _told(result: dict[str, Any]) -> list[str]:
     """Return a skill's description, shortened, with its copies and what its score is made of where asked."""
     lines = [_short(result["description"])]
     if "parts" in result:
-        parts = " + ".join(f"{part} {score:.2f}" for part, score in result["parts"].items())
-        lines.append(f"{result['score']:.2f} = {parts}")
+        parts = [f"{part} {score:.2f}" for part, score in result["parts"].items() if score]
+        lines.append(f"{result['score']:.2f} = {' + '.join(parts)}")
     if result["folded"]:
         lines.append(f"near-identical: {', '.join(result['folded'])}")
-    return "\n".join(lines)
+    return lines
 
 
 def _short(text: str, width: int = 140) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import Progress
@@ -75,9 +79,23 @@ _WHOLE = ("id", "doc_id", "source", "version")  # columns of what is copied
 _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 
 
-def say(text: str, style: str | None = None) -> None:
-    """Print a line as it is, but for control characters."""
-    _out().print(visible(text), style=style, soft_wrap=True)
+def say(text: str, style: str | None = None, *, indent: str = "") -> None:
+    """Print a line as it is, but for control characters; a terminal gets it broken between words."""
+    _out().print(folded(visible(text), sys.stdout, indent), style=style, soft_wrap=True)
+
+
+def folded(line: str, stream: TextIO, indent: str = "") -> str:
+    """Return a line as a terminal is to show it: broken at blanks, and never within a word, an id or a path.
+
+    `indent` stands before each line. Where there is no terminal, the line stays whole.
+    """
+    if not stream.isatty():
+        return indent + line
+    columns = shutil.get_terminal_size().columns
+    fill = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
+    # What blanks begin a line with, they set off.
+    own = indent + line[: len(line) - len(line.lstrip(" "))]
+    return fill(line.lstrip(" "), columns, initial_indent=own, subsequent_indent=own)
 
 
 def say_text(text: str) -> None:

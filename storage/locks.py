@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 LOCK = "state/locks/writer.lock"
 _HOLDER = "state/locks/writer.json"
+# Given up where the disk is full: what makes room there, or goes back, writes a little first.
+RESERVE = "state/locks/reserve"
+_RESERVE_BYTES = 1_000_000
+_PLENTY = 200 * _RESERVE_BYTES  # bytes that must be free for a reserve to be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Holder:
 
 
 @contextmanager
-def writer_lock(root: Root, wait: float = 0) -> Iterator[None]:
+def writer_lock(root: Root, wait: float = 0, *, spare: bool = False) -> Iterator[None]:
     """Hold the root's writer lock; it is released however the process dies.
 
     The system releases a folder's lock at once. A bucket's is a lease that others may take when its holder
@@ -49,11 +54,13 @@ def writer_lock(root: Root, wait: float = 0) -> Iterator[None]:
     Args:
         root: The root to write to.
         wait: Seconds to wait for another process; below 0: until it lets go.
+        spare: Whether a full disk is worth the reserve that the lock keeps: the work is small, or makes room.
 
     Raises:
         Locked: Another process writes to this root; the message says which, if that is known.
     """
-    with (_file_lock if isinstance(root.place, Folder) else _lease)(root, wait):
+    held = _file_lock(root, wait, spare=spare) if isinstance(root.place, Folder) else _lease(root, wait)
+    with held:
         yield
 
 
@@ -69,7 +76,7 @@ def _lease(root: Root, wait: float) -> Iterator[None]:
 
 
 @contextmanager
-def _file_lock(root: Root, wait: float) -> Iterator[None]:
+def _file_lock(root: Root, wait: float, *, spare: bool) -> Iterator[None]:
     path = root.folder / LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     # One instance a path and process: a flow within a flow enters again, another process does not.
@@ -81,13 +88,25 @@ def _file_lock(root: Root, wait: float) -> Iterator[None]:
     outermost = lock.lock_counter == 1
     try:
         if outermost:
-            root.write_json(_HOLDER, asdict(_this_process()))
+            _sign(root, spare=spare)
         yield
     finally:
         # Gone before the lock is: a name that is read belongs to whoever holds it, or to a dead process.
         if outermost:
             root.delete(_HOLDER)
         lock.release()
+
+
+def _sign(root: Root, *, spare: bool) -> None:
+    """Write who holds the lock; make the reserve where there is room, and give it up where that is wanted."""
+    with suppress(StorageError, OSError):
+        free = shutil.disk_usage(root.folder).free
+        if free > _PLENTY and not root.exists(RESERVE):
+            root.write(RESERVE, bytes(_RESERVE_BYTES))
+        elif spare and free < _RESERVE_BYTES:
+            root.delete(RESERVE)
+    with suppress(StorageError):  # the lock is held, whether or not it can be said by whom
+        root.write_json(_HOLDER, asdict(_this_process()))
 
 
 def holder(root: Root) -> Holder | None:

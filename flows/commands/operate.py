@@ -76,7 +76,7 @@ def examine_root(root: Root) -> dict[str, Any]:
     Another run that writes to the root raises `Locked`: its unfinished work must not be repaired.
     """
     policy = LicencePolicy(**load_settings().licence_policies()["serve"])
-    with writer_lock(root):
+    with writer_lock(root, spare=True):
         findings = examine(root, policy)
         served = _served(root)
     return {
@@ -119,13 +119,13 @@ def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:
     """Forget a document or a repository (else `UnknownDocument`) and return what was removed."""
-    with writer_lock(root):
+    with writer_lock(root, spare=True):
         return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
 
 
 def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:
     """Serve an earlier version again; return what is served, what was, and all versions."""
-    with writer_lock(root):
+    with writer_lock(root, spare=True):
         was, now = roll_back(root, version)
         kept = published_versions(root)
     return {

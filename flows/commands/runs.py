@@ -18,6 +18,7 @@ from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import Target, sources_of
 from tasks.crawl.sources import normal_spec
+from tasks.models.onnx_export import require_encoder
 
 
 @contextmanager
@@ -59,6 +60,7 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
         SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
+    _require_encoder(root)
     with prefect_for(root):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
@@ -77,6 +79,7 @@ def run_backfill(
     """
     _require_days(root, start, end)
     days = date.fromisoformat(start), date.fromisoformat(end)
+    _require_encoder(root)
     with prefect_for(root):
         from flows.backfill import Stage, backfill  # noqa: PLC0415
 
@@ -127,6 +130,7 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
         Locked: Another run writes to the root.
     """
     sources_of(root, Target(target))
+    _require_encoder(root)
     with prefect_for(root):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
@@ -139,6 +143,7 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
     Raises:
         Locked: Another run writes to the root.
     """
+    _require_encoder(root)
     with prefect_for(root):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
@@ -158,6 +163,11 @@ def run_compaction(root: Root) -> dict[str, Any]:
         from flows.compact import compact  # noqa: PLC0415
 
         return compact(root.uri, 0)
+
+
+def _require_encoder(root: Root) -> None:
+    """Raise `WrongInput` before Prefect starts if the settings' encoder is not there and cannot be fetched."""
+    require_encoder(root.fetch("models"), load_settings().encoder)
 
 
 def _mode(index: str) -> Literal["all", "skills"]:

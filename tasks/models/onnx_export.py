@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
-from storage.errors import ModelMismatch, TerminalError
+from storage.errors import ModelMismatch, TerminalError, WrongInput
 from tasks.models.encoder import card_of
+from tasks.models.hub import require_on_hub
 
 log = logging.getLogger(__name__)
 # Weights that come with a package of their own: (package, folder in it, SHA-256 of the weights).
@@ -41,12 +43,11 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
 
     Raises:
         ModelMismatch: Packaged weights are not those that this program expects.
-        TerminalError: The export failed; the message ends with what it printed.
+        TerminalError: There is no such model, or the export failed; the message ends with what it printed.
     """
     source, weights = resolve(name)
-    # By name too: two models may share the last part of theirs, and the card holds the name.
-    digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
-    target = models / f"{Path(name).resolve().name}-{digest}"
+    target = _target(models, name, weights)
+    _require_weights(target, source, weights)
     _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX")
     if precision == "float32":
         return target
@@ -55,9 +56,37 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     return small
 
 
+def require_encoder(models: Path, name: str) -> None:
+    """Raise `WrongInput` if the encoder that SKILLERY_ENCODER names is not there and cannot be fetched.
+
+    Nothing is written. An encoder that was exported below `models` is there.
+    """
+    try:
+        source, weights = resolve(name)
+        _require_weights(_target(models, name, weights), source, weights)
+    except TerminalError as error:
+        msg = f"SKILLERY_ENCODER={name}: {error}; unset it to use the default"
+        raise WrongInput(msg) from error
+
+
+def _target(models: Path, name: str, weights: str) -> Path:
+    # By name too: two models may share the last part of theirs, and the card holds the name.
+    digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
+    return models / f"{Path(name).resolve().name}-{digest}"
+
+
+def _is_exported(target: Path) -> bool:
+    return (target / "encoder.json").is_file()
+
+
+def _require_weights(target: Path, source: str, weights: str) -> None:
+    if not weights and not _is_exported(target):
+        require_on_hub(source)
+
+
 def _ensure(target: Path, arguments: list[str], what: str) -> None:
     """Make `target` by running this module in a process of its own, which writes to a scratch folder."""
-    if (target / "encoder.json").is_file():
+    if _is_exported(target):
         return
     models = target.parent
     models.mkdir(parents=True, exist_ok=True)
@@ -68,7 +97,9 @@ def _ensure(target: Path, arguments: list[str], what: str) -> None:
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
-            msg = f"{what} failed: {done.stderr.strip()[-800:]}"
+            log.debug("%s", done.stderr)
+            said = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+            msg = f"{what} failed: {said[-1][:300]}"
             raise TerminalError(msg)
         shutil.rmtree(target, ignore_errors=True)  # a folder without a card is what a crash left
         (Path(scratch) / "export").rename(target)
@@ -95,7 +126,7 @@ def _weights_hash(folder: Path) -> str:
         if (folder / name).is_file():
             with (folder / name).open("rb") as stream:
                 return hashlib.file_digest(stream, "sha256").hexdigest()
-    msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a sentence-transformers model folder"
+    msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a folder with a sentence-transformers model"
     raise ModelMismatch(msg)
 
 
@@ -161,7 +192,14 @@ def quantise(export: Path, target: Path) -> None:
 
 if __name__ == "__main__":
     # A process of its own: `float32 NAME SOURCE WEIGHTS SCRATCH`, or a precision with `EXPORT SCRATCH`.
-    if sys.argv[1] == "float32":
-        export(sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))
-    else:
-        quantise(Path(sys.argv[2]), Path(sys.argv[3]) / "export")
+    try:
+        if sys.argv[1] == "float32":
+            export(sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))
+        else:
+            quantise(Path(sys.argv[2]), Path(sys.argv[3]) / "export")
+    except Exception as error:  # what libraries raise here is a matter of the model's files
+        traceback.print_exc()
+        # The last line is what the run says.
+        sys.exit(
+            f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else 'no message'}"
+        )

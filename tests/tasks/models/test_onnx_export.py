@@ -12,6 +12,7 @@ from storage.errors import ModelMismatch, TerminalError
 from tasks.models import onnx_export as export
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import PACKAGED, exported_encoder, resolve
+from tests.support.models.loopback_hub import loopback_hub
 from tests.support.roots.skill_root import MINILM, Export
 
 FAKE_EXPORT = """#!{python}
@@ -80,12 +81,14 @@ def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: P
 
 
 def test_folders_are_named_for_the_model_and_differ_with_name_and_weights(
-    tmp_path: Path, exporter: Path
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [model(tmp_path / "a" / "mine", b"one"), model(tmp_path / "b" / "mine", b"one")]
     hub = ["someone/mine", "another/mine"]
 
-    folders = {n: exported_encoder(tmp_path / "models", n) for n in [*names, *hub]}
+    with loopback_hub(hub) as address:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        folders = {n: exported_encoder(tmp_path / "models", n) for n in [*names, *hub]}
     (tmp_path / "a" / "mine" / "model.safetensors").write_bytes(b"two")
     changed = exported_encoder(tmp_path / "models", names[0])
 
@@ -117,6 +120,19 @@ def test_the_export_does_not_import_what_lies_in_the_working_folder(
         exported_encoder(tmp_path / "models", name)
 
     assert os.listdir(tmp_path / "models") == []
+
+
+def test_a_model_that_cannot_be_exported_is_told_in_a_line(tmp_path: Path) -> None:
+    name = model(tmp_path / "mine", b"no weights at all")
+
+    with pytest.raises(TerminalError) as caught:
+        exported_encoder(tmp_path / "models", name)
+
+    said = str(caught.value)
+    assert said.startswith(f"exporting encoder {name} to ONNX failed: ")
+    assert "\n" not in said
+    assert "Traceback" not in said
+    assert "Error: " in said
 
 
 def test_packaged_weights_of_another_sha_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ def run_compaction(root: Root) -> dict[str, Any]:
 
 
 def _require_encoder(root: Root) -> None:
-    """Raise `WrongInput` before Prefect starts if the settings' encoder is not there and cannot be fetched."""
+    """Raise `WrongInput`, before Prefect starts, if the encoder is not there and cannot be fetched."""
     require_encoder(root.fetch("models"), load_settings().encoder)
 
 

@@ -46,22 +46,39 @@ class PageForm(str, Enum):  # noqa: UP042
 
 RootOption = Annotated[
     str | None,
-    typer.Option("--root", help="Folder of all that Skillery keeps, or s3://bucket/prefix [data]."),
+    typer.Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
+BatchOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--batch",
+        metavar="FILE",
+        help="Answer a file of queries: JSON lines {query_id, query}, of page doc_id too.",
+    ),
+]
 AllowErrorsOption = Annotated[
     bool, typer.Option("--allow-errors", help="End with 0 though lines of --batch failed.")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answers go, a line each.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Where their answers go, a line each.")
+]
 BudgetOption = Annotated[
-    float | None, typer.Option("--budget", help="Up to 1 a share of the document's tokens, else a number.")
+    float | None,
+    typer.Option(
+        "--budget",
+        metavar="NUMBER",
+        help="Up to 1 a share of the document's tokens, above 1 a number of tokens.",
+    ),
 ]
 RerankOption = Annotated[
-    bool, typer.Option("--rerank", help="Have the LLM a say in the default method's scores.")
+    bool, typer.Option("--rerank", help="Let the LLM's judgement count in the default method's scores.")
 ]
 ClassifierOption = Annotated[
-    str, typer.Option("--classifier", help="local, llm, or hybrid: the LLM where the local one is unsure.")
+    str,
+    typer.Option(
+        "--classifier", metavar="NAME", help="local, llm, or hybrid: the LLM where the local one is unsure."
+    ),
 ]
 
 

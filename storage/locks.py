@@ -81,7 +81,9 @@ def _file_lock(root: Root, wait: float) -> Iterator[None]:
     outermost = lock.lock_counter == 1
     try:
         if outermost:
-            root.write_json(_HOLDER, asdict(_this_process()))
+            # The name is for those who wait: on a full disk, what makes room on it must be able to start.
+            with suppress(StorageError):
+                root.write_json(_HOLDER, asdict(_this_process()))
         yield
     finally:
         # Gone before the lock is: a name that is read belongs to whoever holds it, or to a dead process.

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import typer
 
-from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
+from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
 from tasks.models.visible import visible
 
 DEBUG_OPTION, _DEBUG = "--debug", "SKILLERY_DEBUG"
@@ -24,7 +24,7 @@ _REMEDIES = {
     errno.ENOSPC: "make room on that disk, and run again",
     errno.EACCES: "give the user that runs Skillery the right to it, or name another --root",
     errno.EPERM: "give the user that runs Skillery the right to it, or name another --root",
-    errno.EROFS: "that file system is read-only: name another --root",
+    errno.EROFS: "mount it for writing, or name another --root",
 }
 _INTERRUPTED = 130
 _PATIENCE = 6.0  # seconds in which a command may write its record; what it does not end is safe to kill
@@ -42,7 +42,7 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
     except (WrongInput, UnknownDocument, Withheld) as error:
         _fail(str(error), 2)
     except SkilleryError as error:
-        _fail(str(error), 1)
+        _fail(_with_remedy(error), 1)
     except KeyboardInterrupt:
         _leave()
     except Exception as error:
@@ -60,6 +60,13 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
 def debugging() -> bool:
     """Tell whether stacks are to be shown."""
     return os.environ.get(_DEBUG, "").lower() not in {"", "0", "false", "no", "off"}
+
+
+def _with_remedy(error: SkilleryError) -> str:
+    """Return what an error says, and what to do where the machine kept a file from being read or written."""
+    cause = error.__cause__
+    remedy = _REMEDIES.get(cause.errno or 0) if isinstance(cause, OSError) else None
+    return f"{error}: {remedy}" if remedy and isinstance(error, StorageError) else str(error)
 
 
 def _unforeseen(error: Exception) -> str:

@@ -134,7 +134,7 @@ def print_export(found: dict[str, Any]) -> None:
     """Print what an export holds."""
     _say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
     _say(f"left out: {_counts(found['left_out'])}")
-    _say(f"the corpus by licence, as exported: {_counts(found['classes'])}")
+    _say(f"the corpus by licence, when exported: {_counts(found['classes'])}")
     _say(f"{found['out']}/DATASHEET.md says where they come from and how they were refined")
 
 
@@ -144,7 +144,7 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"served: {status['served'] or 'nothing yet'}{age}")
     _say(f"counts: {_counts(status['counts'])}")
     _say(f"dropped: {_counts(status['dropped'])}")
-    _say(f"licences, as served: {_counts(status['licences'])}")
+    _say(f"licences, when answering: {_counts(status['licences'])}")
     columns = ["source", "state", "last_complete", "stale_since"]
     states = [[s["source"], s["state"], *(_minute(s[c]) for c in columns[2:])] for s in status["sources"]]
     _table("sources", columns, states)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import NoReturn
 
 import typer
 
+from flows.commands.console import wrapped
 from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
 from tasks.models.visible import visible
 
@@ -79,7 +81,10 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    sys.stderr.write(f"skillery: {visible(' '.join(message.split()))}\n")
+    said = f"skillery: {visible(' '.join(message.split()))}"
+    if sys.stderr.isatty():  # a terminal would break words
+        said = "\n".join(wrapped(said, shutil.get_terminal_size().columns))
+    sys.stderr.write(f"{said}\n")
     sys.exit(code)
 
 

@@ -158,7 +158,9 @@ def page(
     batch: BatchOption = None,
     out: OutOption = None,
     allow_errors: AllowErrorsOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print these parts alone.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print these parts alone; stderr says whose they are.")
+    ] = False,
     form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -189,6 +191,7 @@ def page(
     printing.print_notes(answer)
     if markdown or form == PageForm.markdown:
         say_text(answer["context"])
+        printing.print_origin(answer)
     else:
         printing.print_page(answer)
 

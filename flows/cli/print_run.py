@@ -60,7 +60,11 @@ def _sources(title: str, sources: list[dict[str, Any]]) -> None:
     columns = ["source", "state", "listed", "new", "changed", "unchanged", "retired"]
     columns += [c for c in ("withdrawn", "requests", "quota_left") if any(s.get(c) for s in sources)]
     rows = [[*(s.get(c) for c in columns), _counts(s["failed"] or {})] for s in sources]
-    _table(title, [*columns, "failed"], rows)
+    _table(title, _headers([*columns, "failed"]), rows)
+
+
+def _headers(columns: list[str]) -> list[str]:
+    return [column.replace("_", " ") for column in columns]
 
 
 def print_foreseen(found: dict[str, Any], *, err: bool = False) -> None:
@@ -145,12 +149,13 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"counts: {_counts(status['counts'])}")
     _say(f"dropped: {_counts(status['dropped'])}")
     _say(f"licences, when answering: {_counts(status['licences'])}")
-    columns = ["source", "state", "last_complete", "stale_since"]
+    columns = ["source", "state", "last_complete", "stale_since"]  # times in UTC
     states = [[s["source"], s["state"], *(_minute(s[c]) for c in columns[2:])] for s in status["sources"]]
-    _table("sources", columns, states)
+    _table("sources", _headers(columns), states)
     _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
     rows = [
-        [r["run_id"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"] for r in status["runs"]
+        [r["run_id"], r["state"], "yes" if r["published"] else "no", f"{sum(r['seconds'].values()):.1f}"]
+        for r in status["runs"]
     ]
     _table("last runs", ["run", "state", "published", "seconds"], rows)
 
@@ -161,21 +166,35 @@ def _minute(time: str | None) -> str | None:
 
 
 def print_search(answer: dict[str, Any]) -> None:
-    """Print a ranking of skills."""
-    rows = [[r["rank"], r["doc_id"], _told(r)] for r in answer["results"]]  # an id ends in the name
-    _table(answer["query"], ["#", "doc_id", "description"], rows)
+    """Print a ranking of skills, a paragraph each: an id may be as long as a line."""
+    _say(answer["query"], style="bold")
+    for result in answer["results"]:
+        _say(f"{result['rank']:>2}  {result['doc_id']}")
+        for line in _told(result):
+            _say(line, indent=4)
     _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
 
 
-def _told(result: dict[str, Any]) -> str:
-    """Return a skill's description, shortened, with its copies and what its score is made of where asked."""
-    lines = [_short(result["description"])]
+def _told(result: dict[str, Any]) -> list[str]:
+    """Return a skill's description, shortened, its origin, its copies and what its score is made of."""
+    lines = [_short(result["description"]), _origin(result, result["source"])]
     if "parts" in result:
-        parts = " + ".join(f"{part} {score:.2f}" for part, score in result["parts"].items())
-        lines.append(f"{result['score']:.2f} = {parts}")
+        parts = (f"{part} {score:.2f}" for part, score in result["parts"].items() if abs(score) >= _LEAST)
+        lines.append(f"{result['score']:.2f} = {' + '.join(parts) or 0}")
     if result["folded"]:
         lines.append(f"near-identical: {', '.join(result['folded'])}")
-    return "\n".join(lines)
+    return [line for line in lines if line]
+
+
+_LEAST = 0.005  # a smaller part of a score would show as 0.00
+
+
+def _origin(answer: dict[str, Any], place: str) -> str:
+    """Return where a text comes from, its licence, and its commit where there is one, as its start."""
+    commit = answer.get("commit")
+    return f"from {place}, licence {answer['licence'] or 'unknown'}" + (
+        f", commit {commit[:12]}" if commit else ""
+    )
 
 
 def _short(text: str, width: int = 140) -> str:
@@ -207,9 +226,16 @@ def print_page(answer: dict[str, Any]) -> None:
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
     how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
     _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
-    origin = answer["url"] or answer["source"]
-    licence = answer["licence"] or "unknown"
-    _say(f"third-party text of {answer['doc_id']} from {origin}, licence {licence}")
+    _say(_third_party(answer))
+
+
+def print_origin(answer: dict[str, Any]) -> None:
+    """Print on stderr where a page comes from."""
+    _warn(_third_party(answer))
+
+
+def _third_party(answer: dict[str, Any]) -> str:
+    return f"third-party text of {answer['doc_id']} {_origin(answer, answer['url'] or answer['source'])}"
 
 
 def print_nodes(found: dict[str, Any]) -> None:
@@ -256,13 +282,19 @@ def print_comparison(found: dict[str, Any]) -> None:
 def print_look_alikes(found: dict[str, Any]) -> None:
     """Print which served skills mean nearly the same."""
     if found["pairs"]:
-        rows = [[g["size"], g["name"], " ".join(g["doc_ids"][:3])] for g in found["largest"]]
-        _table("the largest groups", ["skills", "name", "ids, the first three"], rows)
-        alike = [[f"{p['similarity']:.3f}", p["doc_id"], p["other"]] for p in found["closest"]]
-        _table("the closest pairs", ["cosine", "skill", "other"], alike)
-    pairs = f"{found['pairs']:,} pairs" + (", cut off there" if found["truncated"] else "")
-    grouped = f"{found['groups']:,} groups, {found['documents_in_groups']:,} of {found['documents']:,} skills"
-    _say(f"{pairs} of cosine {found['threshold']} or more, by name and description: {grouped}")
+        _say("the largest groups", style="bold")
+        for group in found["largest"]:
+            _say(f"{group['size']} skills such as {group['name']}; the first of them:")
+            for doc_id in group["doc_ids"][:3]:
+                _say(doc_id, indent=2)
+        _say("the closest pairs, by cosine", style="bold")
+        for pair in found["closest"]:
+            _say(f"{pair['similarity']:.3f}  {pair['doc_id']}")
+            _say(pair["other"], indent=7)
+    pairs = f"pairs of cosine {found['threshold']} or more, by name and description: {found['pairs']:,}"
+    grouped = f"groups: {found['groups']:,}, of {found['documents_in_groups']:,} skills"
+    cut = ", cut off there" if found["truncated"] else ""
+    _say(f"{pairs}{cut}; {grouped} among {found['documents']:,}")
 
 
 def print_evaluation(found: dict[str, Any]) -> None:
@@ -279,10 +311,11 @@ def print_evaluation(found: dict[str, Any]) -> None:
 def print_compaction(found: dict[str, Any]) -> None:
     """Print what compaction merged, and what it let go of."""
     columns = ["table", "rows", "files_before", "files_after", "bytes_before", "bytes_after"]
-    _table(
-        "tables", [c.replace("_", " ") for c in columns], [[t[c] for c in columns] for t in found["tables"]]
+    rows = [[t["table"], *(f"{t[c]:,}" for c in columns[1:])] for t in found["tables"]]
+    _table("tables", _headers(columns), rows)
+    _say(
+        f"{found['published']} is served" if found["published"] else "nothing to merge; what is served stays"
     )
-    _say(f"{found['published'] or 'nothing to merge, the served version'} is served")
     gone = ", ".join(found["gone"]) or "none"
     _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
 

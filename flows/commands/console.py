@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -75,9 +76,21 @@ _WHOLE = ("id", "doc_id", "source", "version")  # columns of what is copied
 _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 
 
-def say(text: str, style: str | None = None) -> None:
-    """Print a line as it is, but for control characters."""
-    _out().print(visible(text), style=style, soft_wrap=True)
+def say(text: str, style: str | None = None, *, indent: int = 0) -> None:
+    """Print a line as it is, but for control characters; a terminal gets it wrapped between words."""
+    out, shown, margin = _out(), visible(text), " " * indent
+    if not sys.stdout.isatty():
+        out.print(margin + shown, style=style, soft_wrap=True)
+        return
+    for line in wrapped(shown, out.width - indent):
+        out.print(margin + line, style=style, soft_wrap=True)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return lines of at most so many characters, broken between words alone: an id stays whole."""
+    return textwrap.wrap(
+        text, width, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    ) or [""]
 
 
 def say_text(text: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -17,9 +16,8 @@ from typing import NoReturn
 
 import typer
 
-from flows.commands.console import wrapped
+from flows.commands.console import say_aside
 from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
-from tasks.models.visible import visible
 
 DEBUG_OPTION, _DEBUG = "--debug", "SKILLERY_DEBUG"
 _REMEDIES = {
@@ -81,10 +79,7 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    said = f"skillery: {visible(' '.join(message.split()))}"
-    if sys.stderr.isatty():  # a terminal would break words
-        said = "\n".join(wrapped(said, shutil.get_terminal_size().columns))
-    sys.stderr.write(f"{said}\n")
+    say_aside(f"skillery: {' '.join(message.split())}")
     sys.exit(code)
 
 

@@ -11,10 +11,10 @@ import typer
 from flows.cli.print_measures import print_paging
 from flows.commands.console import counts as _counts
 from flows.commands.console import say as _say
+from flows.commands.console import say_aside as _say_aside
 from flows.commands.console import say_text
 from flows.commands.console import table as _table
 from storage.errors import WrongInput
-from tasks.models.visible import visible
 
 
 def print_run(record: dict[str, Any]) -> None:
@@ -31,8 +31,9 @@ def print_run(record: dict[str, Any]) -> None:
         _say(f"{record['state']}: {record['message']}", style="red")
     passed = sum(c["passed"] for c in record["checks"])
     news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
-    _say(f"checks passed {passed} of {len(record['checks'])}; served: {record['served']} ({news})")
-    _say(f"seconds: {_counts(record['seconds'])}")
+    checked = f"checks passed {passed} of {len(record['checks'])}; " if record["checks"] else ""
+    _say(f"{checked}served: {record['served'] or 'nothing'} ({news})")
+    _say(f"seconds: {_counts({stage: f'{seconds:.1f}' for stage, seconds in record['seconds'].items()})}")
 
 
 def _llm(report: dict[str, Any]) -> None:
@@ -69,7 +70,7 @@ def _headers(columns: list[str]) -> list[str]:
 
 def print_foreseen(found: dict[str, Any], *, err: bool = False) -> None:
     """Print what would be forgotten, a line an id."""
-    say = _warn if err else _say
+    say = _say_aside if err else _say
     say(f"the {found['scope']} {found['target']}; gone for good would be:")
     for doc_id in found["doc_ids"]:
         say(f"  {doc_id}")
@@ -87,10 +88,6 @@ def confirm_forgetting(found: dict[str, Any]) -> None:
     if not typer.confirm("Remove them everywhere?", err=True):
         msg = "nothing was removed"
         raise WrongInput(msg)
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"{visible(text)}\n")
 
 
 def print_forgotten(found: dict[str, Any]) -> None:
@@ -126,7 +123,7 @@ def print_findings(found: dict[str, Any]) -> None:
     """Print what was found below a root, and what was done about it."""
     for finding in found["findings"]:
         _say(f"{finding['where']}: {finding['found']}", style=None if finding["mended"] else "red")
-        _say(f"  {finding['done']}")
+        _say(finding["done"], indent=2)
     count = len(found["findings"])
     _say(
         f"{count or 'nothing'} found{'' if found['mended'] else ', not all of it mended'}; "
@@ -154,8 +151,7 @@ def print_status(status: dict[str, Any]) -> None:
     _table("sources", _headers(columns), states)
     _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
     rows = [
-        [r["run_id"], r["state"], "yes" if r["published"] else "no", f"{sum(r['seconds'].values()):.1f}"]
-        for r in status["runs"]
+        [r["run_id"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"] for r in status["runs"]
     ]
     _table("last runs", ["run", "state", "published", "seconds"], rows)
 
@@ -205,17 +201,19 @@ def _short(text: str, width: int = 140) -> str:
 def print_unknown(names: dict[str, str | None]) -> None:
     """Say on stderr which environment variables look like settings and are none."""
     for name, near in names.items():
-        _warn(f"{name} is no setting" + (f": {near} is" if near else "") + "; `skillery settings` lists them")
+        _say_aside(
+            f"{name} is no setting" + (f": {near} is" if near else "") + "; `skillery settings` lists them"
+        )
 
 
 def print_notes(answer: dict[str, Any]) -> None:
     """Print on stderr what a reader of a page must know of it."""
     if answer["over_budget"]:
-        _warn(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
+        _say_aside(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
     if answer.get("unmatched"):
-        _warn("no word of the request stands in this skill: what was chosen may not answer it")
+        _say_aside("no word of the request stands in this skill: what was chosen may not answer it")
     if answer.get("by_words"):
-        _warn("to encode this skill took too long: its parts were chosen by their words alone")
+        _say_aside("to encode this skill took too long: its parts were chosen by their words alone")
 
 
 def print_page(answer: dict[str, Any]) -> None:
@@ -231,7 +229,7 @@ def print_page(answer: dict[str, Any]) -> None:
 
 def print_origin(answer: dict[str, Any]) -> None:
     """Print on stderr where a page comes from."""
-    _warn(_third_party(answer))
+    _say_aside(_third_party(answer))
 
 
 def _third_party(answer: dict[str, Any]) -> str:
@@ -324,9 +322,10 @@ def print_settings(rows: list[dict[str, Any]]) -> None:
     """Print each setting on a line, and below it what it means."""
     for row in rows:
         value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
+        value = "none" if row["value"] is None else value
         origin = "" if row["origin"] == "default" else f"  (from the {row['origin']})"
         _say(f"{row['name']}={value}{origin}", style=None if row["origin"] == "default" else "bold")
-        _say(f"  {row['description']}")
+        _say(row["description"], indent=2)
 
 
 def print_alert(found: dict[str, Any]) -> None:

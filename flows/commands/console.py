@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import textwrap
 import time
@@ -86,6 +87,13 @@ def say(text: str, style: str | None = None, *, indent: int = 0) -> None:
         out.print(margin + line, style=style, soft_wrap=True)
 
 
+def say_aside(text: str) -> None:
+    """Print a line on stderr, wrapped as `say` does it."""
+    shown = visible(text)
+    lines = wrapped(shown, shutil.get_terminal_size().columns) if sys.stderr.isatty() else [shown]
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """Return lines of at most so many characters, broken between words alone: an id stays whole."""
     return textwrap.wrap(
@@ -102,7 +110,7 @@ def say_text(text: str) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table under its title; None is an empty cell."""
+    """Print a table under its title; None is an empty cell, a truth value yes or no."""
     say(title, style="bold")  # Rich wraps the title of a table
     drawn = Table()
     for column in columns:
@@ -110,8 +118,14 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         whole = column in _WHOLE
         drawn.add_column(column, overflow="ignore" if whole else "fold", no_wrap=whole)
     for row in rows:
-        drawn.add_row(*("" if cell is None else visible(str(cell)) for cell in row))
+        drawn.add_row(*(visible(_cell(cell)) for cell in row))
     _out().print(drawn)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
 
 
 def counts(found: Mapping[str, object]) -> str:

@@ -19,8 +19,11 @@ from storage.errors import WrongInput
 
 def print_run(record: dict[str, Any]) -> None:
     """Print what a run did."""
-    if record["sources"]:
-        _sources(f"run {record['run_id']}: {record['state']}", record["sources"])
+    _say(f"run {record['run_id']}: {record['state']}", style="bold")
+    for source in record["sources"]:
+        _say(f"{source['source']}: {source['state']}; {_reading(source)}")
+        if source.get("message") and source["message"] != record["message"]:
+            _say(source["message"], style="red", indent=2)
     for mended in record["mended"]:
         _say(f"found at the start: {mended}", style="red")
     _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
@@ -56,16 +59,12 @@ def print_classified(found: dict[str, Any]) -> None:
         _llm(found["llm"])
 
 
-def _sources(title: str, sources: list[dict[str, Any]]) -> None:
-    """Print what readings brought; what was asked of the network only where something was."""
-    columns = ["source", "state", "listed", "new", "changed", "unchanged", "retired"]
-    columns += [c for c in ("withdrawn", "requests", "quota_left") if any(s.get(c) for s in sources)]
-    rows = [[*(s.get(c) for c in columns), _counts(s["failed"] or {})] for s in sources]
-    _table(title, _headers([*columns, "failed"]), rows)
-
-
-def _headers(columns: list[str]) -> list[str]:
-    return [column.replace("_", " ") for column in columns]
+def _reading(source: dict[str, Any]) -> str:
+    """Return what the reading of a source brought, and what was asked of the network where something was."""
+    found = {c: source[c] for c in ("listed", "new", "changed", "unchanged", "retired")}
+    asked = {c: source[c] for c in ("withdrawn", "requests", "quota_left") if source.get(c)}
+    failed = f"; failed: {_counts(source['failed'])}" if source["failed"] else ""
+    return _counts(found | {c.replace("_", " "): n for c, n in asked.items()}) + failed
 
 
 def print_foreseen(found: dict[str, Any], *, err: bool = False) -> None:
@@ -146,10 +145,14 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"counts: {_counts(status['counts'])}")
     _say(f"dropped: {_counts(status['dropped'])}")
     _say(f"licences, when answering: {_counts(status['licences'])}")
-    columns = ["source", "state", "last_complete", "stale_since"]  # times in UTC
-    states = [[s["source"], s["state"], *(_minute(s[c]) for c in columns[2:])] for s in status["sources"]]
-    _table("sources", _headers(columns), states)
-    _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
+    for source in status["sources"]:
+        since = f", stale since {_minute(source['stale_since'])}" if source["stale_since"] else ""
+        last = (
+            f"read whole at {_minute(source['last_complete'])}" if source["last_complete"] else "never whole"
+        )
+        _say(f"source {source['source']}: {source['state']}, {last}{since}")
+        if source["listed"] is not None:
+            _say(_reading(source), indent=2)
     rows = [
         [r["run_id"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"] for r in status["runs"]
     ]
@@ -157,8 +160,8 @@ def print_status(status: dict[str, Any]) -> None:
 
 
 def _minute(time: str | None) -> str | None:
-    """Return an ISO time without seconds, in UTC as all times are."""
-    return time and time[:16].replace("T", " ")
+    """Return an ISO time, in UTC as all times are, without seconds."""
+    return time and f"{time[:16].replace('T', ' ')} UTC"
 
 
 def print_search(answer: dict[str, Any]) -> None:
@@ -310,7 +313,7 @@ def print_compaction(found: dict[str, Any]) -> None:
     """Print what compaction merged, and what it let go of."""
     columns = ["table", "rows", "files_before", "files_after", "bytes_before", "bytes_after"]
     rows = [[t["table"], *(f"{t[c]:,}" for c in columns[1:])] for t in found["tables"]]
-    _table("tables", _headers(columns), rows)
+    _table("tables", [column.replace("_", " ") for column in columns], rows)
     _say(
         f"{found['published']} is served" if found["published"] else "nothing to merge; what is served stays"
     )

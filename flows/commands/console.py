@@ -34,7 +34,7 @@ def drawn(draw: Callable[[Path], object], picture: Path) -> list[Path]:
     try:
         draw(picture)
     except ModuleNotFoundError as error:
-        sys.stderr.write(f"no picture: {error}; install it with: pip install 'skillery[draw]'\n")
+        sys.stderr.write(f"no picture: {error}: pip install '.[draw]' in Skillery's folder\n")
         return []
     return [picture]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -121,7 +122,7 @@ def serve_metrics(
         end()
 
 
-COMMANDS = {
+COMMANDS: dict[Callable[..., None], str] = {
     refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH, serve_metrics: WATCH,
     alert: WATCH,
 }  # fmt: skip

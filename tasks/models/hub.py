@@ -22,7 +22,11 @@ def require_on_hub(name: str) -> None:
         TerminalError: The name has another form, the hub has no such model, or it cannot be asked.
     """
     from huggingface_hub import HfApi, try_to_load_from_cache  # noqa: PLC0415 (most runs have their encoder)
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError  # noqa: PLC0415
+    from huggingface_hub.errors import (  # noqa: PLC0415
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+    )
 
     api = HfApi()
     try:
@@ -31,6 +35,9 @@ def require_on_hub(name: str) -> None:
         api.model_info(name, timeout=_SECONDS)
     except HFValidationError as error:
         msg = f"model {name!r} is no folder, and a model of a hub is named OWNER/MODEL"
+        raise TerminalError(msg) from error
+    except GatedRepoError as error:
+        msg = f"model {name!r} is given on terms: accept them at {api.endpoint}/{name}, and set HF_TOKEN"
         raise TerminalError(msg) from error
     except RepositoryNotFoundError as error:
         msg = f"model {name!r} is no folder, and {api.endpoint} has none of that name, or not for this token"
@@ -41,7 +48,11 @@ def require_on_hub(name: str) -> None:
 
 
 def _why(error: OSError) -> str:
-    """Return the innermost reason that the layers of an HTTP client wrap, without its connection."""
+    """Return the innermost reason that the layers of an HTTP client wrap, without its connection.
+
+    `requests` wraps what urllib3 raises as an argument, and urllib3 names what it met as `reason`; an answer
+    other than 2xx is an error of its own, whose text begins with the status.
+    """
     inner: BaseException | None = error
     while inner is not None:
         reason = getattr(inner, "reason", None)

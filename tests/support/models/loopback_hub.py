@@ -10,17 +10,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def loopback_hub(names: Collection[str]) -> Iterator[str]:
-    """Serve what the hub tells of these models, 404 for others, and yield the address for HF_ENDPOINT."""
+def loopback_hub(names: Collection[str], gated: Collection[str] = ()) -> Iterator[str]:
+    """Serve what the hub tells of these models, 404 for others, and yield the address for HF_ENDPOINT.
+
+    For `gated` models it answers 403, as for one whose terms nobody has accepted.
+    """
 
     class Hub(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             name = self.path.removeprefix("/api/models/")
             found = name in names
             body = json.dumps({"id": name, "tags": []} if found else {"error": "not found"}).encode()
-            self.send_response(200 if found else 404)
+            self.send_response(200 if found else 403 if name in gated else 404)
             if not found:
-                self.send_header("X-Error-Code", "RepoNotFound")
+                self.send_header("X-Error-Code", "GatedRepo" if name in gated else "RepoNotFound")
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -17,13 +17,15 @@ ENDPOINT = "huggingface_hub.constants.ENDPOINT"
 def test_a_model_that_the_hub_has_passes_and_another_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with loopback_hub(["someone/model"]) as address:
+    with loopback_hub(["someone/model"], gated=["someone/gated"]) as address:
         monkeypatch.setattr(ENDPOINT, address)
         require_on_hub("someone/model")
         require_encoder(tmp_path, "someone/model")
 
         with pytest.raises(TerminalError, match=rf"'no/such' is no folder, and {address} has none of that"):
             require_on_hub("no/such")
+        with pytest.raises(TerminalError, match=rf"accept them at {address}/someone/gated, and set HF_TOKEN"):
+            require_on_hub("someone/gated")
         with pytest.raises(WrongInput, match=r"^SKILLERY_ENCODER=no/such: .*; unset it to use the default$"):
             require_encoder(tmp_path, "no/such")
     assert list(tmp_path.iterdir()) == []

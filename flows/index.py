@@ -61,7 +61,11 @@ def index(
             _embed(root, encoder)
         built = build_tables(root, encoder, with_nodes=index == "all", anew=anew, corpus=corpus)
         licences = class_licences(root, built, policy)
-        show_table("skillery-licences", licence_table(licences), "What licences allow, by documents.")
+        show_table(
+            "skillery-licences",
+            licence_table(licences),
+            "What licences allow when answering on this machine; an export has its own classes.",
+        )
         now = datetime.now(UTC)
         checks = check_tables(root, built, encoder, settings.gate(), corpus)
         if all(check["passed"] for check in checks):  # a broken table cannot answer probes

@@ -21,6 +21,7 @@ from storage.root import Root
 from storage.state import read_runs
 from tasks.crawl.source.protocol import SAMPLE
 from tasks.crawl.sources import normal_spec
+from tasks.models.onnx_export import require_encoder
 
 
 @flow(name="nightly", flow_run_name=named("nightly {root}"))
@@ -52,6 +53,7 @@ def nightly(
     require_runner(settings)
     run_llm(settings)
     place, run = Root(root), this_run()
+    require_encoder(place.fetch("models"), settings.encoder)
     specs = [normal_spec(s) for s in sources or last_specs(place)]
     with (
         writer_lock(place, wait=60 * wait_minutes),

@@ -47,7 +47,9 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     rows = counted(work) + [
         {"what": k if k == "documents" else f"dropped: {k}", "count": n} for k, n in held.items()
     ]
-    rows += [{"what": f"licence class: {k}", "count": n} for k, n in _licence_classes(root).items()]
+    rows += [
+        {"what": f"licence class, when exported: {k}", "count": n} for k, n in _licence_classes(root).items()
+    ]
     show_table("skillery-refine", rows, "The corpus now, and why documents are not in it.")
     return held
 

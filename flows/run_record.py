@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -93,7 +95,7 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
         yield record
     except BaseException as error:
         record.state = "refused" if isinstance(error, GateRefused) else "failed"
-        record.message = str(error) or type(error).__name__
+        record.message = _message(root, error)
         record.sources = error.reports if isinstance(error, NothingReadable) else record.sources
         record.checks = error.checks if isinstance(error, GateRefused) else record.checks
         raise
@@ -104,6 +106,15 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
     finally:
         _count(root, record)
         write_run(root, record.as_dict())
+
+
+def _message(root: Root, error: BaseException) -> str:
+    """Return what an error says; libraries say of a full disk where in their own code they met it."""
+    full = os.strerror(errno.ENOSPC)
+    if full in str(error):
+        where = str(error) if isinstance(error, StorageError) else f"{root.uri}: {full}"
+        return f"{where}: make room on that disk, and run again"
+    return str(error) or type(error).__name__
 
 
 def _count(root: Root, record: RunRecord) -> None:

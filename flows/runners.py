@@ -28,7 +28,7 @@ def require_runner(settings: Settings) -> None:
     package = _PACKAGES.get(settings.task_runner)
     if package is not None and importlib.util.find_spec(package) is None:
         name = settings.task_runner
-        msg = f"SKILLERY_TASK_RUNNER={name} needs the extra `{name}`: pip install 'skillery[{name}]'"
+        msg = f"SKILLERY_TASK_RUNNER={name} needs an extra: pip install '.[{name}]' in Skillery's folder"
         raise WrongInput(msg)
 
 

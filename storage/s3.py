@@ -23,7 +23,7 @@ try:
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
     from obstore.store import S3Store
 except ImportError as _missing:
-    _msg = "a root on S3 needs the extra `s3`: pip install 'skillery[s3]'"
+    _msg = "a root on S3 needs the extra `s3`: pip install '.[s3]' in Skillery's folder"
     raise WrongInput(_msg) from _missing
 
 T = TypeVar("T")

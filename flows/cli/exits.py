@@ -16,16 +16,15 @@ from typing import NoReturn
 
 import typer
 
-from flows.commands.console import folded
-from storage.errors import SkilleryError, UnknownDocument, Withheld, WrongInput
-from tasks.models.visible import visible
+from flows.commands.console import say_aside
+from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
 
 DEBUG_OPTION, _DEBUG = "--debug", "SKILLERY_DEBUG"
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk, and run again",
     errno.EACCES: "give the user that runs Skillery the right to it, or name another --root",
     errno.EPERM: "give the user that runs Skillery the right to it, or name another --root",
-    errno.EROFS: "that file system is read-only: name another --root",
+    errno.EROFS: "mount it for writing, or name another --root",
 }
 _INTERRUPTED = 130
 _PATIENCE = 6.0  # seconds in which a command may write its record; what it does not end is safe to kill
@@ -43,7 +42,7 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
     except (WrongInput, UnknownDocument, Withheld) as error:
         _fail(str(error), 2)
     except SkilleryError as error:
-        _fail(str(error), 1)
+        _fail(_with_remedy(error), 1)
     except KeyboardInterrupt:
         _leave()
     except Exception as error:
@@ -65,6 +64,13 @@ def debugging() -> bool:
     return os.environ.get(_DEBUG, "").lower() not in {"", "0", "false", "no", "off"}
 
 
+def _with_remedy(error: SkilleryError) -> str:
+    """Return what an error says, and what to do where the machine kept a file from being read or written."""
+    cause = error.__cause__
+    remedy = _REMEDIES.get(cause.errno or 0) if isinstance(cause, OSError) else None
+    return f"{error}: {remedy}" if remedy and isinstance(error, StorageError) else str(error)
+
+
 def _unforeseen(error: Exception) -> str:
     """Return one line for an error that no part of Skillery names: the file, or the kind, and the remedy."""
     if isinstance(error, OSError) and error.strerror and error.filename:
@@ -75,7 +81,7 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    sys.stderr.write(folded(f"skillery: {visible(' '.join(message.split()))}", sys.stderr) + "\n")
+    say_aside(f"skillery: {' '.join(message.split())}")
     sys.exit(code)
 
 

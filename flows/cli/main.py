@@ -10,6 +10,7 @@ import typer
 
 from flows.cli import print_run as printing
 from flows.cli.exits import DEBUG_OPTION, run_to_exit
+from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
 from flows.cli.measure import bench_app, evaluate_app, train_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import (
@@ -19,14 +20,12 @@ from flows.cli.options import (
     BudgetOption,
     ClassifierOption,
     ExportForm,
-    GroupedCommands,
     IndexMode,
     JsonOption,
     OutOption,
     PageForm,
     RerankOption,
     RootOption,
-    SourceOption,
     given_or_wrong,
     print_json,
     require_command,
@@ -37,15 +36,13 @@ from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
 
 app = typer.Typer(
-    cls=GroupedCommands, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    cls=GroupedHelp, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
-app.add_typer(evaluate_app, name="evaluate")
-
-app.add_typer(bench_app, name="bench")
-
-app.add_typer(train_app, name="train")
+app.add_typer(evaluate_app, name="evaluate", rich_help_panel=MEASURE)
+app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
+app.add_typer(train_app, name="train", rich_help_panel=MEASURE)
 
 _OR_BATCH = ", or --batch and --out"
 
@@ -64,18 +61,20 @@ def _skillery(
     printing.print_unknown(unknown_settings())
 
 
-@app.command()
+@app.command(help=RUN, rich_help_panel=FILL)
 def run(
-    source: SourceOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="First N documents of each.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", metavar="SPEC", help="As listed above; repeatable.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="Read the first N documents of each source."),
+    ] = None,
     index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a night: crawl, refine, parse, index, check, publish.
-
-    All in this process, on a Prefect server that ends with it unless PREFECT_API_URL names one.
-    """
+    """Crawl, refine, parse, index, check and publish, in this process."""
     settings = load_settings()
     from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
 
@@ -84,16 +83,16 @@ def run(
     raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def status(
-    max_age: Annotated[float | None, typer.Option("--max-age", help="Hours; older fails.")] = None,
+    max_age: Annotated[
+        float | None,
+        typer.Option("--max-age", metavar="HOURS", help="End with 1 if what is served is older."),
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is served, its age, and the last runs.
-
-    Tell what is served, how old it is, and how the last runs went.
-    """
+    """Show what is served, how old it is, and how the last runs went."""
     from flows.commands.operate import root_status  # noqa: PLC0415
 
     if max_age is not None and not max_age >= 0:
@@ -106,18 +105,23 @@ def status(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=ASK)
 def search(
-    query: Annotated[str | None, typer.Argument(help="The task.")] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many skills.")] = 10,
+    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The task.")] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many skills.")] = 10,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="Only skill or mcp-server; repeatable [both].")
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Only skill or mcp-server; repeatable  [both]"),
     ] = None,
     licence: Annotated[
-        list[str] | None, typer.Option("--licence", help="Only of this SPDX licence, or unknown; repeatable.")
+        list[str] | None,
+        typer.Option("--licence", metavar="SPDX", help="Only of this licence, or unknown; repeatable."),
     ] = None,
     source: Annotated[
-        list[str] | None, typer.Option("--source", help="Only from this source; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--source", metavar="SPEC", help="Only from this source, as status names it; repeatable."
+        ),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
     batch: BatchOption = None,
@@ -140,17 +144,23 @@ def search(
     print_json(answer) if as_json else printing.print_search(answer)
 
 
-@app.command()
+@app.command(rich_help_panel=ASK)
 def page(
-    doc_id: Annotated[str | None, typer.Argument(help="A skill's id, as search prints it.")] = None,
-    query: Annotated[str | None, typer.Argument(help="The request.")] = None,
+    doc_id: Annotated[
+        str | None, typer.Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")
+    ] = None,
+    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The request.")] = None,
     budget: BudgetOption = None,
-    method: Annotated[str, typer.Option("--method", help="How nodes are chosen.")] = "facets",
+    method: Annotated[
+        str, typer.Option("--method", metavar="METHOD", help="How parts are chosen.")
+    ] = "facets",
     rerank: RerankOption = False,
     batch: BatchOption = None,
     out: OutOption = None,
     allow_errors: AllowErrorsOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the context alone.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print these parts alone; stderr says whose they are.")
+    ] = False,
     form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -178,26 +188,23 @@ def page(
     if as_json or form == PageForm.json:
         print_json(answer)
         return
-    alone = markdown or form == PageForm.markdown
-    printing.print_notes(answer, alone=alone)
-    if alone:
+    printing.print_notes(answer)
+    if markdown or form == PageForm.markdown:
         say_text(answer["context"])
+        printing.print_origin(answer)
     else:
         printing.print_page(answer)
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURE)
 def classify(
-    fragments: Annotated[Path, typer.Argument(help="JSON lines of fragments.")],
+    fragments: Annotated[Path, typer.Argument(metavar="FRAGMENTS", help="JSON lines of fragments.")],
     out: Annotated[Path, typer.Option("--out", help="Where their types go, a line each.")],
     classifier: ClassifierOption = "local",
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give fragments of text their types.
-
-    Type fragments: step, example, param, precondition, error_handling or concept.
-    """
+    """Type fragments as step, example, param, precondition, error_handling or concept."""
     from flows.commands.classify import classify_file  # noqa: PLC0415
 
     settings = load_settings()
@@ -205,17 +212,14 @@ def classify(
     print_json(found) if as_json else printing.print_classified(found)
 
 
-@app.command()
+@app.command(rich_help_panel=ASK)
 def graph(
-    doc_id: Annotated[str, typer.Argument(help="A skill's id, as search prints it.")],
+    doc_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")],
     out: Annotated[Path, typer.Option("--out", help="The picture: a file named .svg, .png or .pdf.")],
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw the graph of one skill.
-
-    Draw one skill's graph: its typed nodes in order, and the edges between them.
-    """
+    """Draw one skill's graph: its typed nodes in order, and the edges between them."""
     from flows.commands.corpus import draw_graph  # noqa: PLC0415
 
     settings = load_settings()
@@ -223,26 +227,25 @@ def graph(
     print_json(found) if as_json else printing.print_graph(found)
 
 
-@app.command()
+@app.command(rich_help_panel=REPAIR)
 def rollback(
-    version: Annotated[str | None, typer.Argument(help="Its name [the one before what is served].")] = None,
+    version: Annotated[
+        str | None, typer.Argument(metavar="VERSION", help="Its name  [the one before what is served]")
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve an earlier version again.
-
-    Serve a version published earlier again; what is served now stays at hand too.
-    """
+    """Serve an earlier version again; the one that is served now stays at hand too."""
     from flows.commands.operate import roll_back_root  # noqa: PLC0415
 
     found = roll_back_root(root_of(load_settings(), root), version)
     print_json(found) if as_json else printing.print_rollback(found)
 
 
-@app.command()
+@app.command(rich_help_panel=REPAIR)
 def backfill(
-    start: Annotated[str, typer.Option("--from", help="First day, YYYY-MM-DD.")],
-    end: Annotated[str, typer.Option("--to", help="Last day, YYYY-MM-DD.")],
+    start: Annotated[str, typer.Option("--from", metavar="DAY", help="First day, YYYY-MM-DD.")],
+    end: Annotated[str, typer.Option("--to", metavar="DAY", help="Last day, YYYY-MM-DD.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")
     ] = False,
@@ -251,15 +254,12 @@ def backfill(
     ] = False,
     stage: Annotated[
         list[BackfillStage] | None,
-        typer.Option("--stage", help="Do this alone of each day; repeatable [all]."),
+        typer.Option("--stage", metavar="STAGE", help="Only refine or parse; repeatable  [both]"),
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rebuild the corpus of past days from raw snapshots.
-
-    Rebuild the corpus of past days out of what was fetched by then, beside what is served.
-    """
+    """Rebuild the corpus of past days from raw snapshots, beside what is served."""
     from flows.commands.runs import foresee_backfill, run_backfill  # noqa: PLC0415
 
     place = root_of(load_settings(), root)
@@ -271,12 +271,9 @@ def backfill(
     print_json({"days": found}) if as_json else printing.print_backfill(found)
 
 
-@app.command()
+@app.command(rich_help_panel=REPAIR)
 def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
-    """Find and repair what a crash or a bad disk left.
-
-    Find what a crash or a bad disk left, and mend it; exit code 1 where something is left to do.
-    """
+    """Find what a crash or a bad disk left, and repair it; end with 1 if something is left."""
     from flows.commands.operate import examine_root  # noqa: PLC0415
 
     found = examine_root(root_of(load_settings(), root))
@@ -284,15 +281,15 @@ def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
     raise typer.Exit(0 if found["mended"] else 1)
 
 
-@app.command()
+@app.command(rich_help_panel=REPAIR)
 def forget(
-    target: Annotated[str, typer.Argument(help="A document's id, or OWNER/REPO.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A document's id, or OWNER/REPO.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a text everywhere, for good.
+    """Remove a document or a repository everywhere, for good.
 
     It goes from raw, corpus, caches and every version of the index.
     Documents that hold the same text now go too. On a terminal it lists them and asks; elsewhere it needs
@@ -311,22 +308,20 @@ def forget(
     print_json(found) if as_json else printing.print_forgotten(found)
 
 
-@app.command()
+@app.command(rich_help_panel=ASK)
 def export(
     out: Annotated[Path, typer.Option("--out", help="A folder, empty or not there yet.")],
     form: Annotated[
         ExportForm, typer.Option("--format", help="How documents are written.")
     ] = ExportForm.parquet,
     licence: Annotated[
-        list[str] | None, typer.Option("--licence", help="allow or metadata-only; repeatable [allow].")
+        list[str] | None,
+        typer.Option("--licence", metavar="CLASS", help="allow or metadata-only; repeatable  [allow]"),
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the clean corpus, by what its licences allow.
-
-    Write the clean corpus with a datasheet, by what its licences allow.
-    """
+    """Write the clean corpus, as far as licences allow, and a datasheet to a folder."""
     from flows.commands.operate import export_root  # noqa: PLC0415
 
     settings = load_settings()
@@ -335,8 +330,8 @@ def export(
     print_json(found) if as_json else printing.print_export(found)
 
 
-for command in COMMANDS:
-    app.command()(command)
+for command, group in COMMANDS.items():
+    app.command(rich_help_panel=group)(command)
 
 
 def main() -> None:

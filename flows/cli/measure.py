@@ -9,6 +9,7 @@ import typer
 
 from flows.cli import print_measures as printing_bench
 from flows.cli import print_run as printing
+from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     ClassifierOption,
     JsonOption,
@@ -21,7 +22,7 @@ from flows.cli.options import (
 )
 from flows.settings import load_settings
 
-evaluate_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+evaluate_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
 
 
 @evaluate_app.callback()
@@ -34,14 +35,19 @@ def _evaluate(context: typer.Context) -> None:
 def evaluate_paging(
     documents: Annotated[Path, typer.Option("--documents", help="JSON lines {doc_id, content}.")],
     queries: Annotated[Path, typer.Option("--queries", help="JSON lines with evidence.")],
-    method: Annotated[list[str] | None, typer.Option("--method", help="Repeatable.")] = None,
-    budget: Annotated[list[float] | None, typer.Option("--budget", help="Repeatable.")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", metavar="METHOD", help="Repeatable.")
+    ] = None,
+    budget: Annotated[
+        list[float] | None, typer.Option("--budget", metavar="NUMBER", help="Repeatable.")
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
     ] = None,
     all_methods: Annotated[bool, typer.Option("--all", help="All methods; goes with --report.")] = False,
     judge: Annotated[
-        str, typer.Option("--judge", help="evidence, llm, or both: prints how far they agree.")
+        str,
+        typer.Option("--judge", metavar="NAME", help="evidence, llm, or both: prints how far they agree."),
     ] = "evidence",
     labels: Annotated[
         Path | None,
@@ -50,7 +56,10 @@ def evaluate_paging(
         ),
     ] = None,
     probes: Annotated[
-        str | None, typer.Option("--probes", help="A root or Parquet file: probe its long documents too.")
+        str | None,
+        typer.Option(
+            "--probes", metavar="CORPUS", help="A root or Parquet file: probe its long documents too."
+        ),
     ] = None,
     sample_labels: Annotated[
         Path | None,
@@ -78,12 +87,18 @@ def evaluate_routing(
     queries: Annotated[Path, typer.Option("--queries", help="JSON lines {query_id, text}.")],
     qrels: Annotated[Path, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")],
     documents: Annotated[
-        list[Path] | None, typer.Option("--documents", help="More skills, as --corpus; repeatable.")
+        list[Path] | None,
+        typer.Option("--documents", metavar="PATH", help="More skills, as --corpus; repeatable."),
     ] = None,
     copies: Annotated[Path | None, typer.Option("--copies", help="JSON lines {copy_id, doc_id}.")] = None,
-    method: Annotated[list[str] | None, typer.Option("--method", help="Repeatable.")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", metavar="METHOD", help="Repeatable.")
+    ] = None,
     baseline: Annotated[
-        str, typer.Option("--baseline", help="The measured method that others are compared with.")
+        str,
+        typer.Option(
+            "--baseline", metavar="METHOD", help="The measured method that others are compared with."
+        ),
     ] = "zsum",
     report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
     root: RootOption = None,
@@ -101,7 +116,9 @@ def evaluate_routing(
 
 @evaluate_app.command("nodes")
 def evaluate_nodes(
-    gold: Annotated[Path, typer.Argument(help="JSON lines of fragments with their node_type.")],
+    gold: Annotated[
+        Path, typer.Argument(metavar="GOLD", help="JSON lines of fragments with their node_type.")
+    ],
     classifier: ClassifierOption = "local",
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -116,7 +133,9 @@ def evaluate_nodes(
 
 @evaluate_app.command("edges")
 def evaluate_edges(
-    documents: Annotated[int, typer.Option("--documents", min=1, help="Parsed skills to ask about.")] = 50,
+    documents: Annotated[
+        int, typer.Option("--documents", metavar="N", min=1, help="Parsed skills to ask about.")
+    ] = 50,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -144,8 +163,10 @@ def evaluate_look_alikes(
 
 @evaluate_app.command("corpus")
 def evaluate_corpus(
-    a: Annotated[str | None, typer.Argument(help="A corpus: a root, a Parquet file or JSON lines.")] = None,
-    b: Annotated[str | None, typer.Argument(help="Another, to be compared with it.")] = None,
+    a: Annotated[
+        str | None, typer.Argument(metavar="A", help="A corpus: a root, a Parquet file or JSON lines.")
+    ] = None,
+    b: Annotated[str | None, typer.Argument(metavar="B", help="Another, to be compared with it.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -163,7 +184,7 @@ def evaluate_corpus(
     raise typer.Exit(1 if found["fallen"] else 0)
 
 
-bench_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+bench_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
 
 
 @bench_app.callback()
@@ -174,7 +195,7 @@ def _bench(context: typer.Context) -> None:
 
 @bench_app.command("paging")
 def bench_paging(
-    skills: Annotated[int, typer.Option("--skills", min=1, help="About how many skills.")],
+    skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="About how many skills.")],
     out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -204,7 +225,7 @@ def bench_distractors(
     print_json(found) if as_json else printing_bench.print_distractors(found)
 
 
-train_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+train_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
 
 
 @train_app.callback()
@@ -216,14 +237,20 @@ def _train(context: typer.Context) -> None:
 @train_app.command("routing")
 def train_routing(
     corpus: Annotated[
-        list[Path], typer.Option("--corpus", help="A root, Parquet or JSON lines of skills; repeatable.")
+        list[Path],
+        typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable."),
     ],
     out: Annotated[Path, typer.Option("--out", help="A folder, empty or of the same training.")],
-    pairs: Annotated[int, typer.Option("--pairs", min=1, help="Queries to train with at most.")] = 2500,
+    pairs: Annotated[
+        int, typer.Option("--pairs", metavar="N", min=1, help="Queries to train with at most.")
+    ] = 2500,
     reranker: Annotated[
-        str | None, typer.Option("--reranker", help="A cross-encoder to train too: a folder or hub id.")
+        str | None,
+        typer.Option("--reranker", metavar="MODEL", help="A cross-encoder to train too: a folder or hub id."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides all that chance does.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")
+    ] = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from flows.cli import print_run as printing
+from flows.cli.helps import FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
 from flows.settings import described, load_settings
 
@@ -16,15 +18,14 @@ _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to ind
 
 
 def refresh(
-    target: Annotated[str, typer.Argument(help="A document's id, as search prints it, or OWNER/REPO.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A document's id, as search prints it, or OWNER/REPO.")
+    ],
     index: _IndexOption = IndexMode.all,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read one skill or repository again now.
-
-    Look at one skill or repository again now, in its sources alone, and serve what changed.
-    """
+    """Read one skill or repository again now, in its sources alone, and serve what changed."""
     from flows.commands.runs import run_refresh  # noqa: PLC0415 (Prefect: only runs pay for it)
 
     record = run_refresh(root_of(load_settings(), root), target, index.value)
@@ -40,10 +41,7 @@ def rebuild(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make everything again from raw snapshots.
-
-    Make everything anew out of raw snapshots, beside what is served; serve it if it passes the gate.
-    """
+    """Make everything anew from raw snapshots, and serve it if it passes the gate."""
     from flows.commands.runs import run_rebuild  # noqa: PLC0415
 
     record = run_rebuild(root_of(load_settings(), root), index.value, keep_vectors=keep_vectors)
@@ -52,10 +50,7 @@ def rebuild(
 
 
 def compact(root: RootOption = None, as_json: JsonOption = False) -> None:
-    """Merge small files of the tables, remove old ones.
-
-    Merge small files of the tables, and remove those that only versions beyond retention need.
-    """
+    """Merge small files of the tables, and remove those of versions that are kept no more."""
     from flows.commands.runs import run_compaction  # noqa: PLC0415
 
     found = run_compaction(root_of(load_settings(), root))
@@ -63,13 +58,12 @@ def compact(root: RootOption = None, as_json: JsonOption = False) -> None:
 
 
 def up(
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of Prefect's page.")] = 4200,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port of Prefect's page.")
+    ] = 4200,
     root: RootOption = None,
 ) -> None:
-    """Run Prefect's server, schedules and a worker here.
-
-    Run Prefect's server, the deployments and a worker here, until Ctrl-C stops all of it.
-    """
+    """Run Prefect's server, its page, the schedules and a worker here, until Ctrl-C."""
     from flows.server.up import serve_flows  # noqa: PLC0415
 
     try:
@@ -79,13 +73,10 @@ def up(
 
 
 def alert(
-    block: Annotated[str, typer.Argument(help="A notification block of your server: TYPE/NAME.")],
+    block: Annotated[str, typer.Argument(metavar="TYPE/NAME", help="A notification block of your server.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Alert somebody when a deployment fails.
-
-    Have your Prefect server tell somebody, through a notification block, when a deployment fails.
-    """
+    """Have your Prefect server tell somebody, through a block of it, when a run fails."""
     from flows.commands.monitoring import NAME, register_alert  # noqa: PLC0415
 
     done = register_alert(block)
@@ -99,10 +90,7 @@ def settings(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print every setting, its value and where it comes from.
-
-    Print every setting: its environment variable, its value, where that comes from, what it means.
-    """
+    """Print every setting: its variable, its value, where that comes from, what it means."""
     from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
 
     rows = described(load_settings())
@@ -113,16 +101,16 @@ def settings(
 
 
 def serve_metrics(
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 9108,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")
+    ] = 9108,
     address: Annotated[
-        str, typer.Option("--address", help="Where to listen; the default is this machine alone.")
+        str,
+        typer.Option("--address", metavar="HOST", help="Where to listen; the default is this machine alone."),
     ] = "127.0.0.1",
     root: RootOption = None,
 ) -> None:
-    """Serve the figures of status to Prometheus.
-
-    Serve what status tells to Prometheus, under /metrics, until interrupted.
-    """
+    """Serve the figures of status to Prometheus, under /metrics, until Ctrl-C."""
     from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
 
     at, end = serve(root_of(load_settings(), root), address, port)
@@ -134,4 +122,7 @@ def serve_metrics(
         end()
 
 
-COMMANDS = (serve_metrics, up, refresh, rebuild, compact, alert, settings)
+COMMANDS: dict[Callable[..., None], str] = {
+    refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH, serve_metrics: WATCH,
+    alert: WATCH,
+}  # fmt: skip

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from flows.settings import Settings
 from storage.errors import WrongInput
@@ -47,65 +46,40 @@ class PageForm(str, Enum):  # noqa: UP042
 
 RootOption = Annotated[
     str | None,
-    typer.Option("--root", help="Folder of all that Skillery keeps, or s3://bucket/prefix [data]."),
+    typer.Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-BatchOption = Annotated[Path | None, typer.Option("--batch", help="JSON lines of queries.")]
+BatchOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--batch",
+        metavar="FILE",
+        help="Answer a file of queries: JSON lines {query_id, query}, of page doc_id too.",
+    ),
+]
 AllowErrorsOption = Annotated[
     bool, typer.Option("--allow-errors", help="End with 0 though lines of --batch failed.")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Where their answers go, a line each.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Where their answers go, a line each.")
+]
 BudgetOption = Annotated[
-    float | None, typer.Option("--budget", help="Up to 1 a share of the document's tokens, else a number.")
+    float | None,
+    typer.Option(
+        "--budget",
+        metavar="NUMBER",
+        help="Up to 1 a share of the document's tokens, above 1 a number of tokens.",
+    ),
 ]
 RerankOption = Annotated[
-    bool, typer.Option("--rerank", help="Have the LLM a say in the default method's scores.")
+    bool, typer.Option("--rerank", help="Let the LLM's judgement count in the default method's scores.")
 ]
 ClassifierOption = Annotated[
-    str, typer.Option("--classifier", help="local, llm, or hybrid: the LLM where the local one is unsure.")
-]
-
-
-SPECS = (
-    "skillsmp[:QUERY], github:OWNER/REPO[@REF], git+URL[@REF], dir:PATH, parquet:PATH, "
-    "awesome:PATH-or-URL, mcp-registry, sample"
-)
-SourceOption = Annotated[
-    list[str] | None,
-    typer.Option("--source", help=f"Where skills come from; repeatable. One of: {SPECS} [the last run's]."),
-]
-_GROUPS = {
-    "Bring in": ("run", "refresh", "backfill", "rebuild"),
-    "Ask": ("search", "page", "graph", "export"),
-    "Look after": (
-        "status",
-        "up",
-        "settings",
-        "doctor",
-        "rollback",
-        "forget",
-        "compact",
-        "serve-metrics",
-        "alert",
+    str,
+    typer.Option(
+        "--classifier", metavar="NAME", help="local, llm, or hybrid: the LLM where the local one is unsure."
     ),
-    "Measure": ("evaluate", "bench", "train", "classify"),
-}
-
-
-class GroupedCommands(TyperGroup):
-    """The commands in groups, as `--help` lists them."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (classes that typer hides)
-        """Write a list for each group, with the first sentence of each command."""
-        listed = [name for names in _GROUPS.values() for name in names]
-        others = [name for name in self.list_commands(ctx) if name not in listed]
-        width = max(len(name) for name in self.commands)
-        for title, names in {**_GROUPS, "Others": others}.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
-            shown = [(f"{n:<{width}}", c.get_short_help_str(80)) for n, c in commands if c and not c.hidden]
-            if shown:
-                with formatter.section(title):
-                    formatter.write_dl(shown)
+]
 
 
 def root_of(settings: Settings, given: str | None) -> Root:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from typing import Any
 
 import typer
 
 from flows.cli.print_measures import print_paging
 from flows.commands.console import counts as _counts
-from flows.commands.console import folded, say_text
 from flows.commands.console import say as _say
+from flows.commands.console import say_aside as _say_aside
+from flows.commands.console import say_text
 from flows.commands.console import table as _table
 from storage.errors import WrongInput
-from tasks.models.visible import visible
 
 
 def print_run(record: dict[str, Any]) -> None:
     """Print what a run did."""
-    if record["sources"]:
-        _sources(f"run {record['run_id']}: {record['state']}", record["sources"])
+    _say(f"run {record['run_id']}: {record['state']}", style="bold")
+    for source in record["sources"]:
+        _say(f"{source['source']}: {source['state']}; {_reading(source)}")
+        if source.get("message") and source["message"] != record["message"]:
+            _say(source["message"], style="red", indent=2)
     for mended in record["mended"]:
         _say(f"found at the start: {mended}", style="red")
     _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
@@ -32,8 +34,9 @@ def print_run(record: dict[str, Any]) -> None:
         _say(f"{record['state']}: {record['message']}", style="red")
     passed = sum(c["passed"] for c in record["checks"])
     news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
-    _say(f"checks passed {passed} of {len(record['checks'])}; served: {record['served']} ({news})")
-    _say(f"seconds: {_counts(record['seconds'])}")
+    checked = f"checks passed {passed} of {len(record['checks'])}; " if record["checks"] else ""
+    _say(f"{checked}served: {record['served'] or 'nothing'} ({news})")
+    _say(f"seconds: {_counts({stage: f'{seconds:.1f}' for stage, seconds in record['seconds'].items()})}")
 
 
 def _llm(report: dict[str, Any]) -> None:
@@ -56,17 +59,17 @@ def print_classified(found: dict[str, Any]) -> None:
         _llm(found["llm"])
 
 
-def _sources(title: str, sources: list[dict[str, Any]]) -> None:
-    """Print what readings brought; what was asked of the network only where something was."""
-    columns = ["source", "state", "listed", "new", "changed", "unchanged", "retired"]
-    columns += [c for c in ("withdrawn", "requests", "quota_left") if any(s.get(c) for s in sources)]
-    rows = [[*(s.get(c) for c in columns), _counts(s["failed"] or {})] for s in sources]
-    _table(title, [*columns, "failed"], rows)
+def _reading(source: dict[str, Any]) -> str:
+    """Return what the reading of a source brought, and what was asked of the network where something was."""
+    found = {c: source[c] for c in ("listed", "new", "changed", "unchanged", "retired")}
+    asked = {c: source[c] for c in ("withdrawn", "requests", "quota_left") if source.get(c)}
+    failed = f"; failed: {_counts(source['failed'])}" if source["failed"] else ""
+    return _counts(found | {c.replace("_", " "): n for c, n in asked.items()}) + failed
 
 
 def print_foreseen(found: dict[str, Any], *, err: bool = False) -> None:
     """Print what would be forgotten, a line an id."""
-    say = _warn if err else _say
+    say = _say_aside if err else _say
     say(f"the {found['scope']} {found['target']}; gone for good would be:")
     for doc_id in found["doc_ids"]:
         say(f"  {doc_id}")
@@ -84,10 +87,6 @@ def confirm_forgetting(found: dict[str, Any]) -> None:
     if not typer.confirm("Remove them everywhere?", err=True):
         msg = "nothing was removed"
         raise WrongInput(msg)
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"{folded(visible(text), sys.stderr)}\n")
 
 
 def print_forgotten(found: dict[str, Any]) -> None:
@@ -111,9 +110,7 @@ def print_rollback(found: dict[str, Any]) -> None:
 
 def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
-    for day in days:
-        told = [f"{name} {value}" for name, value in day.items() if name != "day" and value not in (None, 0)]
-        _say(f"{day['day']}: {', '.join(told) or 'nothing'}")
+    _table("backfill", list(days[0]), [list(day.values()) for day in days])
     served = next((day["published"] for day in days if day.get("published")), None)
     _say(
         "each day has tables of its own under backfill/; "
@@ -125,7 +122,7 @@ def print_findings(found: dict[str, Any]) -> None:
     """Print what was found below a root, and what was done about it."""
     for finding in found["findings"]:
         _say(f"{finding['where']}: {finding['found']}", style=None if finding["mended"] else "red")
-        _say(f"  {finding['done']}")
+        _say(finding["done"], indent=2)
     count = len(found["findings"])
     _say(
         f"{count or 'nothing'} found{'' if found['mended'] else ', not all of it mended'}; "
@@ -137,7 +134,7 @@ def print_export(found: dict[str, Any]) -> None:
     """Print what an export holds."""
     _say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
     _say(f"left out: {_counts(found['left_out'])}")
-    _say(f"the corpus by licence, as exported: {_counts(found['classes'])}")
+    _say(f"the corpus by licence, when exported: {_counts(found['classes'])}")
     _say(f"{found['out']}/DATASHEET.md says where they come from and how they were refined")
 
 
@@ -147,11 +144,15 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"served: {status['served'] or 'nothing yet'}{age}")
     _say(f"counts: {_counts(status['counts'])}")
     _say(f"dropped: {_counts(status['dropped'])}")
-    _say(f"licences, as served: {_counts(status['licences'])}")
-    columns = ["source", "state", "last_complete", "stale_since"]
-    states = [[s["source"], s["state"], *(_minute(s[c]) for c in columns[2:])] for s in status["sources"]]
-    _table("sources", columns, states)
-    _sources("their last reading", [s for s in status["sources"] if s["listed"] is not None])
+    _say(f"licences, when answering: {_counts(status['licences'])}")
+    for source in status["sources"]:
+        since = f", stale since {_minute(source['stale_since'])}" if source["stale_since"] else ""
+        last = (
+            f"read whole at {_minute(source['last_complete'])}" if source["last_complete"] else "never whole"
+        )
+        _say(f"source {source['source']}: {source['state']}, {last}{since}")
+        if source["listed"] is not None:
+            _say(_reading(source), indent=2)
     rows = [
         [r["run_id"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"] for r in status["runs"]
     ]
@@ -159,39 +160,40 @@ def print_status(status: dict[str, Any]) -> None:
 
 
 def _minute(time: str | None) -> str | None:
-    """Return an ISO time without seconds, in UTC as all times are."""
-    return time and time[:16].replace("T", " ")
+    """Return an ISO time, in UTC as all times are, without seconds."""
+    return time and f"{time[:16].replace('T', ' ')} UTC"
 
 
 def print_search(answer: dict[str, Any]) -> None:
-    """Print a ranking of skills."""
+    """Print a ranking of skills, a paragraph each: an id may be as long as a line."""
     _say(answer["query"], style="bold")
     for result in answer["results"]:
-        _say(f"{result['rank']:>3}  {result['doc_id']}", style="bold")  # an id ends in the name
+        _say(f"{result['rank']:>2}  {result['doc_id']}")
         for line in _told(result):
-            _say(line, indent="     ")
-    licences = Counter(r["licence"] or "unknown" for r in answer["results"])
-    sources = Counter(r["source"] for r in answer["results"])
-    _say(f"third-party texts: {_most(sources)}; licences: {_most(licences)}; --json says whose each is")
+            _say(line, indent=4)
     _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
 
 
-def _most(names: Counter[str], shown: int = 3) -> str:
-    """Return the most frequent names with their numbers, and how many others there are."""
-    rest = len(names) - shown
-    listed = ", ".join(f"{name} {n}" for name, n in names.most_common(shown))
-    return f"{listed}, {rest} others" if rest > 0 else listed
-
-
 def _told(result: dict[str, Any]) -> list[str]:
-    """Return a skill's description, shortened, with its copies and what its score is made of where asked."""
-    lines = [_short(result["description"])]
+    """Return a skill's description, shortened, its origin, its copies and what its score is made of."""
+    lines = [_short(result["description"]), _origin(result, result["source"])]
     if "parts" in result:
-        parts = [f"{part} {score:.2f}" for part, score in result["parts"].items() if score]
-        lines.append(f"{result['score']:.2f} = {' + '.join(parts)}")
+        parts = (f"{part} {score:.2f}" for part, score in result["parts"].items() if abs(score) >= _LEAST)
+        lines.append(f"{result['score']:.2f} = {' + '.join(parts) or 0}")
     if result["folded"]:
         lines.append(f"near-identical: {', '.join(result['folded'])}")
-    return lines
+    return [line for line in lines if line]
+
+
+_LEAST = 0.005  # a smaller part of a score would show as 0.00
+
+
+def _origin(answer: dict[str, Any], place: str) -> str:
+    """Return where a text comes from, its licence, and its commit where there is one, as its start."""
+    commit = answer.get("commit")
+    return f"from {place}, licence {answer['licence'] or 'unknown'}" + (
+        f", commit {commit[:12]}" if commit else ""
+    )
 
 
 def _short(text: str, width: int = 140) -> str:
@@ -202,19 +204,19 @@ def _short(text: str, width: int = 140) -> str:
 def print_unknown(names: dict[str, str | None]) -> None:
     """Say on stderr which environment variables look like settings and are none."""
     for name, near in names.items():
-        _warn(f"{name} is no setting" + (f": {near} is" if near else "") + "; `skillery settings` lists them")
+        _say_aside(
+            f"{name} is no setting" + (f": {near} is" if near else "") + "; `skillery settings` lists them"
+        )
 
 
-def print_notes(answer: dict[str, Any], *, alone: bool) -> None:
-    """Print on stderr what a reader of a page must know of it; whose text it is, if that stands `alone`."""
-    if alone:
-        _warn(_origin(answer))
+def print_notes(answer: dict[str, Any]) -> None:
+    """Print on stderr what a reader of a page must know of it."""
     if answer["over_budget"]:
-        _warn(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
+        _say_aside(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
     if answer.get("unmatched"):
-        _warn("no word of the request stands in this skill: what was chosen may not answer it")
+        _say_aside("no word of the request stands in this skill: what was chosen may not answer it")
     if answer.get("by_words"):
-        _warn("to encode this skill took too long: its parts were chosen by their words alone")
+        _say_aside("to encode this skill took too long: its parts were chosen by their words alone")
 
 
 def print_page(answer: dict[str, Any]) -> None:
@@ -225,14 +227,16 @@ def print_page(answer: dict[str, Any]) -> None:
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
     how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
     _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
-    _say(_origin(answer))
+    _say(_third_party(answer))
 
 
-def _origin(answer: dict[str, Any]) -> str:
-    """Return whose text a page is: where it was read, at which commit, and its licence."""
-    commit = f" at {answer['commit'][:12]}" if answer["commit"] else ""
-    where = f"{answer['url'] or answer['source']}{commit}"
-    return f"third-party text of {answer['doc_id']} from {where}, licence {answer['licence'] or 'unknown'}"
+def print_origin(answer: dict[str, Any]) -> None:
+    """Print on stderr where a page comes from."""
+    _say_aside(_third_party(answer))
+
+
+def _third_party(answer: dict[str, Any]) -> str:
+    return f"third-party text of {answer['doc_id']} {_origin(answer, answer['url'] or answer['source'])}"
 
 
 def print_nodes(found: dict[str, Any]) -> None:
@@ -279,13 +283,19 @@ def print_comparison(found: dict[str, Any]) -> None:
 def print_look_alikes(found: dict[str, Any]) -> None:
     """Print which served skills mean nearly the same."""
     if found["pairs"]:
-        rows = [[g["size"], g["name"], " ".join(g["doc_ids"][:3])] for g in found["largest"]]
-        _table("the largest groups", ["skills", "name", "ids, the first three"], rows)
-        alike = [[f"{p['similarity']:.3f}", p["doc_id"], p["other"]] for p in found["closest"]]
-        _table("the closest pairs", ["cosine", "skill", "other"], alike)
-    pairs = f"{found['pairs']:,} pairs" + (", cut off there" if found["truncated"] else "")
-    grouped = f"{found['groups']:,} groups, {found['documents_in_groups']:,} of {found['documents']:,} skills"
-    _say(f"{pairs} of cosine {found['threshold']} or more, by name and description: {grouped}")
+        _say("the largest groups", style="bold")
+        for group in found["largest"]:
+            _say(f"{group['size']} skills such as {group['name']}; the first of them:")
+            for doc_id in group["doc_ids"][:3]:
+                _say(doc_id, indent=2)
+        _say("the closest pairs, by cosine", style="bold")
+        for pair in found["closest"]:
+            _say(f"{pair['similarity']:.3f}  {pair['doc_id']}")
+            _say(pair["other"], indent=7)
+    pairs = f"pairs of cosine {found['threshold']} or more, by name and description: {found['pairs']:,}"
+    grouped = f"groups: {found['groups']:,}, of {found['documents_in_groups']:,} skills"
+    cut = ", cut off there" if found["truncated"] else ""
+    _say(f"{pairs}{cut}; {grouped} among {found['documents']:,}")
 
 
 def print_evaluation(found: dict[str, Any]) -> None:
@@ -302,10 +312,11 @@ def print_evaluation(found: dict[str, Any]) -> None:
 def print_compaction(found: dict[str, Any]) -> None:
     """Print what compaction merged, and what it let go of."""
     columns = ["table", "rows", "files_before", "files_after", "bytes_before", "bytes_after"]
-    _table(
-        "tables", [c.replace("_", " ") for c in columns], [[t[c] for c in columns] for t in found["tables"]]
+    rows = [[t["table"], *(f"{t[c]:,}" for c in columns[1:])] for t in found["tables"]]
+    _table("tables", [column.replace("_", " ") for column in columns], rows)
+    _say(
+        f"{found['published']} is served" if found["published"] else "nothing to merge; what is served stays"
     )
-    _say(f"{found['published'] or 'nothing to merge, the served version'} is served")
     gone = ", ".join(found["gone"]) or "none"
     _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
 
@@ -314,9 +325,10 @@ def print_settings(rows: list[dict[str, Any]]) -> None:
     """Print each setting on a line, and below it what it means."""
     for row in rows:
         value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
+        value = "none" if row["value"] is None else value
         origin = "" if row["origin"] == "default" else f"  (from the {row['origin']})"
         _say(f"{row['name']}={value}{origin}", style=None if row["origin"] == "default" else "bold")
-        _say(f"  {row['description']}")
+        _say(row["description"], indent=2)
 
 
 def print_alert(found: dict[str, Any]) -> None:

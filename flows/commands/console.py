@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import sys
 import textwrap
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from rich.console import Console
 from rich.progress import Progress
@@ -36,7 +34,7 @@ def drawn(draw: Callable[[Path], object], picture: Path) -> list[Path]:
     try:
         draw(picture)
     except ModuleNotFoundError as error:
-        sys.stderr.write(f"no picture: {error}; install it with: pip install 'skillery[draw]'\n")
+        sys.stderr.write(f"no picture: {error}: pip install '.[draw]' in Skillery's folder\n")
         return []
     return [picture]
 
@@ -79,23 +77,28 @@ _WHOLE = ("id", "doc_id", "source", "version")  # columns of what is copied
 _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 
 
-def say(text: str, style: str | None = None, *, indent: str = "") -> None:
-    """Print a line as it is, but for control characters; a terminal gets it broken between words."""
-    _out().print(folded(visible(text), sys.stdout, indent), style=style, soft_wrap=True)
+def say(text: str, style: str | None = None, *, indent: int = 0) -> None:
+    """Print a line as it is, but for control characters; a terminal gets it wrapped between words."""
+    out, shown, margin = _out(), visible(text), " " * indent
+    if not sys.stdout.isatty():
+        out.print(margin + shown, style=style, soft_wrap=True)
+        return
+    for line in wrapped(shown, out.width - indent):
+        out.print(margin + line, style=style, soft_wrap=True)
 
 
-def folded(line: str, stream: TextIO, indent: str = "") -> str:
-    """Return a line as a terminal is to show it: broken at blanks, and never within a word, an id or a path.
+def say_aside(text: str) -> None:
+    """Print a line on stderr, wrapped as `say` does it."""
+    shown = visible(text)
+    lines = wrapped(shown, shutil.get_terminal_size().columns) if sys.stderr.isatty() else [shown]
+    sys.stderr.write("\n".join(lines) + "\n")
 
-    `indent` stands before each line. Where there is no terminal, the line stays whole.
-    """
-    if not stream.isatty():
-        return indent + line
-    columns = shutil.get_terminal_size().columns
-    fill = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
-    # What blanks begin a line with, they set off.
-    own = indent + line[: len(line) - len(line.lstrip(" "))]
-    return fill(line.lstrip(" "), columns, initial_indent=own, subsequent_indent=own)
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return lines of at most so many characters, broken between words alone: an id stays whole."""
+    return textwrap.wrap(
+        text, width, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    ) or [""]
 
 
 def say_text(text: str) -> None:
@@ -107,7 +110,7 @@ def say_text(text: str) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table under its title; None is an empty cell."""
+    """Print a table under its title; None is an empty cell, a truth value yes or no."""
     say(title, style="bold")  # Rich wraps the title of a table
     drawn = Table()
     for column in columns:
@@ -115,8 +118,14 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         whole = column in _WHOLE
         drawn.add_column(column, overflow="ignore" if whole else "fold", no_wrap=whole)
     for row in rows:
-        drawn.add_row(*("" if cell is None else visible(str(cell)) for cell in row))
+        drawn.add_row(*(visible(_cell(cell)) for cell in row))
     _out().print(drawn)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
 
 
 def counts(found: Mapping[str, object]) -> str:

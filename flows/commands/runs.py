@@ -18,7 +18,7 @@ from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import Target, sources_of
 from tasks.crawl.sources import normal_spec
-from tasks.models.onnx_export import require_obtainable
+from tasks.models.onnx_export import require_encoder
 
 
 @contextmanager
@@ -56,12 +56,11 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
     """Run the nightly flow and return its record, also if a stage failed or the gate refused.
 
     Raises:
-        WrongInput: A source's spec has none of the known forms, or the encoder of the settings cannot be had;
-            nothing was started.
+        WrongInput: A source's spec has none of the known forms; nothing was started.
         SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
-    require_obtainable(root.folder / "models", load_settings().encoder)
+    _require_encoder(root)
     with prefect_for(root):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
@@ -80,6 +79,7 @@ def run_backfill(
     """
     _require_days(root, start, end)
     days = date.fromisoformat(start), date.fromisoformat(end)
+    _require_encoder(root)
     with prefect_for(root):
         from flows.backfill import Stage, backfill  # noqa: PLC0415
 
@@ -130,6 +130,7 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
         Locked: Another run writes to the root.
     """
     sources_of(root, Target(target))
+    _require_encoder(root)
     with prefect_for(root):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
@@ -142,6 +143,7 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
     Raises:
         Locked: Another run writes to the root.
     """
+    _require_encoder(root)
     with prefect_for(root):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
@@ -161,6 +163,11 @@ def run_compaction(root: Root) -> dict[str, Any]:
         from flows.compact import compact  # noqa: PLC0415
 
         return compact(root.uri, 0)
+
+
+def _require_encoder(root: Root) -> None:
+    """Raise `WrongInput`, before Prefect starts, if the encoder is not there and cannot be fetched."""
+    require_encoder(root.fetch("models"), load_settings().encoder)
 
 
 def _mode(index: str) -> Literal["all", "skills"]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from storage.errors import WrongInput
 from tasks.crawl.git.sample import SampleSource
 from tasks.crawl.git.source import GitSource, split_ref
-from tasks.crawl.github.source import GitHubSource, split_name
+from tasks.crawl.github.source import GitHubSource, is_name, split_name
 from tasks.crawl.mcp.awesome_list import AwesomeListSource
 from tasks.crawl.mcp.registry import McpRegistrySource
 from tasks.crawl.skillsmp.source import SkillsMPSource
 from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
 from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.source.github_url import parse_github_url
 from tasks.crawl.source.identity import hide_credentials, parse_remote, public_url
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.crawl.source.protocol import SAMPLE, Source
@@ -24,6 +25,9 @@ ACCEPTED = (
     "skillsmp[:QUERY], github:OWNER/REPO[@REF], git+URL[@REF], dir:PATH, parquet:PATH, "
     "awesome:PATH-or-URL, mcp-registry, sample"
 )
+
+_ADDRESS = re.compile(r"\w+://|(www\.)?github\.com/")
+_WORDS = (SAMPLE, "skillsmp", "mcp-registry")
 
 
 def open_source(spec: str, options: SourceOptions) -> Source:
@@ -52,37 +56,21 @@ def parse_spec(spec: str, limits: DocumentLimits = DEFAULT_LIMITS, timeout: floa
     for prefix, make in makers.items():
         if spec.startswith(prefix) and len(spec) > len(prefix):
             return make(spec.removeprefix(prefix))
-    meant = f"; you may mean {hide_credentials(near)}" if (near := meant_spec(spec)) else ""
-    raise WrongInput(f"unknown source {hide_credentials(spec)!r}{meant}; give one of: {ACCEPTED}")
-
-
-_GITHUB = re.compile(
-    r"(?:https?://)?(?:www\.)?github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?(?:/tree/([^/]+).*)?/?"
-)
-_REPOSITORY = re.compile(r"[\w-]+/[\w.-]+(?:@[\w./-]+)?")
-
-
-def meant_spec(given: str) -> str | None:
-    """Return the spec that is meant by a path, a web address or `OWNER/REPO`; None if it is like nothing."""
-    if address := _GITHUB.fullmatch(given):
-        return f"github:{address[1]}" + (f"@{address[2]}" if address[2] else "")
-    if given.endswith(".parquet"):
-        return f"parquet:{given}"
-    if given.startswith((".", "/", "~")) or Path(given).is_dir():
-        return f"dir:{given}"
-    if re.match(r"(?:https?|ssh|file|git)://|git@", given):
-        return f"git+{given}"
-    return f"github:{given}" if _REPOSITORY.fullmatch(given) else None
+    raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}")
 
 
 def normal_spec(spec: str) -> str:
     """Return an operator's spec as it is run, remembered and printed: local paths are absolute.
 
+    A path, `OWNER/REPO` and an address of GitHub become the spec that they mean.
+
     Raises:
-        WrongInput: It has none of the forms in `ACCEPTED`, or contains a password, which would be logged.
+        WrongInput: It has none of the forms in `ACCEPTED`, may mean several of them, or contains a password,
+            which would be logged.
     """
+    spec = _meant(spec)
     kind, _, rest = spec.partition(":")
-    if spec in (SAMPLE, "skillsmp", "mcp-registry") or (kind == "skillsmp" and rest.strip()):
+    if spec in _WORDS or (kind == "skillsmp" and rest.strip()):
         return spec
     if kind == "github":
         split_name(rest)
@@ -90,6 +78,37 @@ def normal_spec(spec: str) -> str:
     if kind == "awesome" and rest:
         return _normal_list(rest)
     return _normal_local(spec)
+
+
+def _meant(text: str) -> str:
+    """Return the spec that a path, `OWNER/REPO[@REF]` or an address means, and any other text as it is."""
+    is_path = text.startswith((".", "/", "~"))
+    if _ADDRESS.match(text):
+        return _address_meant(text)
+    if text.startswith("git@"):
+        return f"git+{text}"
+    if text in _WORDS or (":" in text and not is_path):
+        return text
+    if is_name(text):
+        if Path(text).exists():
+            msg = f"{text} is a folder here, and may be a repository: give dir:{text} or github:{text}"
+            raise WrongInput(msg)
+        return f"github:{text}"
+    if is_path or Path(text).exists():
+        return f"{'parquet' if text.endswith('.parquet') else 'dir'}:{text}"
+    return text
+
+
+def _address_meant(text: str) -> str:
+    url = text if "://" in text else f"https://{text}"
+    if (found := parse_github_url(url)) is None:
+        shown = hide_credentials(url)
+        msg = f"{shown}: give git+{shown} for a git repository, awesome:{shown} for a list of MCP servers"
+        raise WrongInput(msg)
+    if len(found.rest) > 1:
+        whole = f"github:{found.repository}[@REF]"
+        raise WrongInput(f"{text} may name a folder, and a source is a whole repository: give {whole}")
+    return f"github:{'@'.join([found.repository, *found.rest])}"
 
 
 def _normal_list(location: str) -> str:

@@ -11,15 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.parse import quote
-from urllib.request import Request, urlopen
-
-from huggingface_hub import try_to_load_from_cache
 
 from storage.errors import ModelMismatch, TerminalError, WrongInput
 from tasks.models.encoder import card_of
+from tasks.models.hub import require_on_hub
 
 log = logging.getLogger(__name__)
 # Weights that come with a package of their own: (package, folder in it, SHA-256 of the weights).
@@ -31,7 +28,6 @@ PACKAGED = {
     )
 }
 _MODULES = ("Transformer", "Pooling", "Normalize")
-_HUB_SECONDS = 8.0
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -47,10 +43,11 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
 
     Raises:
         ModelMismatch: Packaged weights are not those that this program expects.
-        TerminalError: The export failed; the message ends with what it printed.
+        TerminalError: There is no such model, or the export failed; the message ends with what it printed.
     """
     source, weights = resolve(name)
     target = _target(models, name, weights)
+    _require_weights(target, source, weights)
     _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX")
     if precision == "float32":
         return target
@@ -59,31 +56,16 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     return small
 
 
-def require_obtainable(models: Path, name: str) -> None:
-    """Raise `WrongInput` in seconds where `exported_encoder` would wait for minutes, and fail.
+def require_encoder(models: Path, name: str) -> None:
+    """Raise `WrongInput` if the encoder that SKILLERY_ENCODER names is not there and cannot be fetched.
 
-    A name that is no folder, is not packaged, and was neither exported nor downloaded before, must be one of
-    the hub's, and the hub must answer.
-
-    Raises:
-        ModelMismatch: As `exported_encoder`.
+    Nothing is written. An encoder that was exported below `models` is there.
     """
-    source, weights = resolve(name)
-    if weights or (_target(models, name, weights) / "encoder.json").is_file():
-        return
-    if isinstance(try_to_load_from_cache(source, "config.json"), str):
-        return
-    hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-    wrong = f"SKILLERY_ENCODER={name}: no such folder, no packaged model ({', '.join(PACKAGED)})"
     try:
-        asked = Request(f"{hub}/api/models/{quote(name)}", method="HEAD")  # noqa: S310 (an address of the user's)
-        urlopen(asked, timeout=_HUB_SECONDS).close()  # noqa: S310 (the same)
-    except HTTPError as error:
-        if error.code < 500:
-            msg = f"{wrong}, and {hub} has no such model for you ({error.code})"
-            raise WrongInput(msg) from error
-    except (OSError, ValueError) as error:
-        msg = f"{wrong}, and {hub} does not answer ({getattr(error, 'reason', error)})"
+        source, weights = resolve(name)
+        _require_weights(_target(models, name, weights), source, weights)
+    except TerminalError as error:
+        msg = f"SKILLERY_ENCODER={name}: {error}; unset it to use the default"
         raise WrongInput(msg) from error
 
 
@@ -93,9 +75,18 @@ def _target(models: Path, name: str, weights: str) -> Path:
     return models / f"{Path(name).resolve().name}-{digest}"
 
 
+def _is_exported(target: Path) -> bool:
+    return (target / "encoder.json").is_file()
+
+
+def _require_weights(target: Path, source: str, weights: str) -> None:
+    if not weights and not _is_exported(target):
+        require_on_hub(source)
+
+
 def _ensure(target: Path, arguments: list[str], what: str) -> None:
     """Make `target` by running this module in a process of its own, which writes to a scratch folder."""
-    if (target / "encoder.json").is_file():
+    if _is_exported(target):
         return
     models = target.parent
     models.mkdir(parents=True, exist_ok=True)
@@ -106,7 +97,9 @@ def _ensure(target: Path, arguments: list[str], what: str) -> None:
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
-            msg = f"{what} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1][:300]}"
+            log.debug("%s", done.stderr)
+            said = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+            msg = f"{what} failed: {said[-1][:300]}"
             raise TerminalError(msg)
         shutil.rmtree(target, ignore_errors=True)  # a folder without a card is what a crash left
         (Path(scratch) / "export").rename(target)
@@ -133,7 +126,7 @@ def _weights_hash(folder: Path) -> str:
         if (folder / name).is_file():
             with (folder / name).open("rb") as stream:
                 return hashlib.file_digest(stream, "sha256").hexdigest()
-    msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a sentence-transformers model folder"
+    msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a folder with a sentence-transformers model"
     raise ModelMismatch(msg)
 
 
@@ -199,7 +192,14 @@ def quantise(export: Path, target: Path) -> None:
 
 if __name__ == "__main__":
     # A process of its own: `float32 NAME SOURCE WEIGHTS SCRATCH`, or a precision with `EXPORT SCRATCH`.
-    if sys.argv[1] == "float32":
-        export(sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))
-    else:
-        quantise(Path(sys.argv[2]), Path(sys.argv[3]) / "export")
+    try:
+        if sys.argv[1] == "float32":
+            export(sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))
+        else:
+            quantise(Path(sys.argv[2]), Path(sys.argv[3]) / "export")
+    except Exception as error:  # what libraries raise here is a matter of the model's files
+        traceback.print_exc()
+        # The last line is what the run says.
+        sys.exit(
+            f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else 'no message'}"
+        )

@@ -73,7 +73,7 @@ def test_a_runner_that_is_not_installed_is_named_with_its_extra(monkeypatch: pyt
 
     monkeypatch.setenv("SKILLERY_TASK_RUNNER", "ray")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(WrongInput, match=r"SKILLERY_TASK_RUNNER=ray needs .* pip install 'skillery\[ray\]'"):
+    with pytest.raises(WrongInput, match=r"SKILLERY_TASK_RUNNER=ray needs .* pip install '\.\[ray\]'"):
         require_runner(load_settings())
 
 

@@ -71,5 +71,5 @@ def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_the_package_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(WrongInput, match=r"pip install 'skillery\[llm\]'"):
+    with pytest.raises(WrongInput, match=r"pip install '\.\[llm\]'"):
         options()

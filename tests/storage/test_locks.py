@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -168,3 +169,15 @@ def test_roots_are_locked_each_for_itself(tmp_path: Path) -> None:
         assert first_line(holder) == "held"
         with writer_lock(Root(tmp_path / "b")):
             pass
+
+
+def test_a_full_disk_does_not_keep_a_writer_from_starting(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))  # a byte fits and no more
+    try:
+        with writer_lock(root):
+            assert holder(root) is None
+            root.delete("what/makes/room")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -20,10 +20,15 @@ _NAME = re.compile(r"([A-Za-z0-9][\w-]{0,38}/(?!\.{1,2}(?:@|$))[\w.-]{1,100}?)(?
 
 def split_name(text: str) -> tuple[str, str]:
     """Return repository and ref (empty: the default branch) of `OWNER/REPO[@REF]`, or raise WrongInput."""
-    match = _NAME.fullmatch(text)
-    if match is None or (match[2] and not GIT_REF.fullmatch(match[2])):
+    if not is_name(text) or (match := _NAME.fullmatch(text)) is None:
         raise WrongInput(f"github:{text} is no repository: give github:OWNER/REPO or github:OWNER/REPO@REF")
     return match[1], match[2] or ""
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text has the form `OWNER/REPO[@REF]`."""
+    match = _NAME.fullmatch(text)
+    return match is not None and (not match[2] or GIT_REF.fullmatch(match[2]) is not None)
 
 
 class GitHubSource(RepositorySource):

@@ -39,7 +39,7 @@ def draw_history(history: pl.DataFrame) -> dict[str, bytes]:
         history: Rows of the evaluation history.
 
     Raises:
-        ModuleNotFoundError: matplotlib is not installed (`pip install "skillery[draw]"`).
+        ModuleNotFoundError: matplotlib is not installed (`pip install '.[draw]' in Skillery's folder`).
     """
     times = history["evaluated_at"].unique().sort()[-_EVALUATIONS:]
     shown = history.filter(pl.col("evaluated_at").is_in(times.implode()))

@@ -28,7 +28,7 @@ def draw_paging(report: PagingReport, path: Path) -> None:
     """Draw the picture, judged by evidence, into a file of whatever kind its suffix names.
 
     Raises:
-        ModuleNotFoundError: matplotlib is not installed (`pip install "skillery[draw]"`).
+        ModuleNotFoundError: matplotlib is not installed (`pip install '.[draw]' in Skillery's folder`).
     """
     paging_figure(report).savefig(path, dpi=150)
 

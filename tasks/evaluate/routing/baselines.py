@@ -60,7 +60,7 @@ def _library() -> Any:  # noqa: ANN401 (an optional package, loaded where a base
     try:
         return importlib.import_module("bm25s")
     except ModuleNotFoundError as error:
-        msg = "the lexical baselines need the package bm25s: pip install 'skillery[evaluate]'"
+        msg = "the lexical baselines need the package bm25s: pip install '.[evaluate]' in Skillery's folder"
         raise WrongInput(msg) from error
 
 

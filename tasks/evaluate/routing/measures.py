@@ -78,5 +78,5 @@ def _library() -> Any:  # noqa: ANN401 (an optional package, loaded where someth
     try:
         return importlib.import_module("ir_measures")
     except ModuleNotFoundError as error:
-        msg = "routing is measured by the package ir-measures: pip install 'skillery[evaluate]'"
+        msg = "routing is measured by the package ir-measures: pip install '.[evaluate]' in Skillery's folder"
         raise WrongInput(msg) from error

@@ -127,7 +127,7 @@ def draw_routing(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw recall over the ranking's depth, hit@1 and fc@10, a colour for each row of `summarise_method`.
 
     Raises:
-        ModuleNotFoundError: matplotlib is not installed (`pip install "skillery[draw]"`).
+        ModuleNotFoundError: matplotlib is not installed (`pip install '.[draw]' in Skillery's folder`).
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 (drawing alone needs it)
 

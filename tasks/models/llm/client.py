@@ -216,7 +216,7 @@ class LlmClient:
 def require_openai() -> None:
     """Raise `WrongInput` if the package that asks an LLM is not installed."""
     if importlib.util.find_spec("openai") is None:
-        msg = "an LLM is asked through the package openai: pip install 'skillery[llm]'"
+        msg = "an LLM is asked through the package openai: pip install '.[llm]' in Skillery's folder"
         raise WrongInput(msg)
 
 

@@ -50,7 +50,7 @@ def require_training() -> None:
     """Raise `WrongInput` if a package that the trainers need is not installed."""
     for package in ("datasets", "accelerate"):
         if importlib.util.find_spec(package) is None:
-            msg = f"training needs the package {package}: pip install 'skillery[train]'"
+            msg = f"training needs the package {package}: pip install '.[train]' in Skillery's folder"
             raise WrongInput(msg)
 
 

@@ -79,7 +79,7 @@ def datasheet_markdown(sheet: Mapping[str, Any]) -> str:
         f"{size}; made {sheet['made_at']} after run {_cell(sheet['run_id'])}. {_NOTE}",
         _table("Sources", "source", sheet["sources"]),
         _table("Licences exported", "class: licence", by_class),
-        _table("The corpus by licence class", "class", sheet["classes"]),
+        _table("The corpus by licence class, when exported", "class", sheet["classes"]),
         _table("Left out by licence class", "class", sheet["left_out"]),
         _table("Languages", "language", sheet["languages"]),
         _table("Not in the corpus, by reason", "reason", sheet["dropped"]),

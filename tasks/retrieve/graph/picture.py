@@ -75,7 +75,7 @@ def _matplotlib() -> Iterator[type[Figure]]:
         import matplotlib as mpl  # noqa: PLC0415 (seconds; only pictures need it)
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        msg = "pictures are drawn by the package matplotlib: pip install 'skillery[draw]'"
+        msg = "pictures are drawn by the package matplotlib: pip install '.[draw]' in Skillery's folder"
         raise TerminalError(msg) from error
 
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():

@@ -14,6 +14,7 @@ import typer
 
 from flows.cli.exits import run_to_exit
 from tests.support.command import Ask, skillery
+from tests.support.models.loopback_hub import loopback_hub
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
@@ -28,6 +29,18 @@ def test_a_wrong_address_of_prefect_is_one_line(tmp_path: Path) -> None:
     [said] = words(done)
     assert done.returncode == 1
     assert "PREFECT_API_URL is http://127.0.0.1:9/api, and no server answers there" in said
+
+
+def test_a_wrong_encoder_is_one_line_before_anything_starts(tmp_path: Path) -> None:
+    with loopback_hub([]) as hub:
+        done = skillery(
+            "run", "--root", str(tmp_path / "root"), SKILLERY_ENCODER="no/such-model", HF_ENDPOINT=hub
+        )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    [said] = done.stderr.splitlines()
+    assert said.startswith("skillery: SKILLERY_ENCODER=no/such-model: model 'no/such-model' is no folder")
+    assert not (tmp_path / "root").exists()
 
 
 @pytest.mark.prefect

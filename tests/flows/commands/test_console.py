@@ -86,6 +86,20 @@ def test_control_characters_of_a_name_are_printed_as_escapes(capsys: pytest.Capt
     assert not set(HOSTILE) & {*out} & {"\x1b", "\x07", "\r", "\u202e"}
 
 
+def test_a_terminal_gets_lines_broken_between_words_and_ids_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    doc_id = f"owner/{'long-' * 20}repository/skill"
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    say("Grow tomatoes from seed to harvest in beds, pots or a small greenhouse, and tell trouble", indent=4)
+    say(f"near-identical: {doc_id}")
+    assert screen.getvalue().splitlines() == [
+        "    Grow tomatoes from seed to harvest in beds, pots or a small greenhouse, and",
+        "    tell trouble",
+        "near-identical:",
+        doc_id,
+    ]
+
+
 def test_a_text_is_escaped_for_a_terminal_and_left_alone_for_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     for out, expected in ((Terminal(), SHOWN), (io.StringIO(), HOSTILE)):
         monkeypatch.setattr(sys, "stdout", out)

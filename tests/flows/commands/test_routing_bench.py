@@ -124,7 +124,7 @@ def test_a_library_that_is_missing_is_named_before_anything_is_encoded(
     code, _, told = ask("evaluate", "routing", *bench.options(), "--root", str(tmp_path / "new"))
 
     assert code == 2
-    assert "pip install 'skillery[evaluate]'" in told
+    assert "pip install '.[evaluate]'" in told
     assert not (tmp_path / "new").exists()
 
 

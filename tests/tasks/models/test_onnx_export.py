@@ -1,21 +1,18 @@
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import re
 import sys
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from storage.errors import ModelMismatch, TerminalError, WrongInput
+from storage.errors import ModelMismatch, TerminalError
 from tasks.models import onnx_export as export
 from tasks.models.encoder import card_of
-from tasks.models.onnx_export import PACKAGED, exported_encoder, require_obtainable, resolve
+from tasks.models.onnx_export import PACKAGED, exported_encoder, resolve
+from tests.support.models.loopback_hub import loopback_hub
 from tests.support.roots.skill_root import MINILM, Export
 
 FAKE_EXPORT = """#!{python}
@@ -84,12 +81,14 @@ def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: P
 
 
 def test_folders_are_named_for_the_model_and_differ_with_name_and_weights(
-    tmp_path: Path, exporter: Path
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [model(tmp_path / "a" / "mine", b"one"), model(tmp_path / "b" / "mine", b"one")]
     hub = ["someone/mine", "another/mine"]
 
-    folders = {n: exported_encoder(tmp_path / "models", n) for n in [*names, *hub]}
+    with loopback_hub(hub) as address:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        folders = {n: exported_encoder(tmp_path / "models", n) for n in [*names, *hub]}
     (tmp_path / "a" / "mine" / "model.safetensors").write_bytes(b"two")
     changed = exported_encoder(tmp_path / "models", names[0])
 
@@ -121,6 +120,19 @@ def test_the_export_does_not_import_what_lies_in_the_working_folder(
         exported_encoder(tmp_path / "models", name)
 
     assert os.listdir(tmp_path / "models") == []
+
+
+def test_a_model_that_cannot_be_exported_is_told_in_a_line(tmp_path: Path) -> None:
+    name = model(tmp_path / "mine", b"no weights at all")
+
+    with pytest.raises(TerminalError) as caught:
+        exported_encoder(tmp_path / "models", name)
+
+    said = str(caught.value)
+    assert said.startswith(f"exporting encoder {name} to ONNX failed: ")
+    assert "\n" not in said
+    assert "Traceback" not in said
+    assert "Error: " in said
 
 
 def test_packaged_weights_of_another_sha_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,44 +170,3 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
 )
 def test_pooling_of_older_models_is_read_off_their_flags(config: dict[str, object], pooling: str) -> None:
     assert export._old_pooling(json.loads(json.dumps(config))) == pooling
-
-
-class _Hub(http.server.BaseHTTPRequestHandler):
-    """A hub that has one model."""
-
-    def do_HEAD(self) -> None:
-        self.send_response(200 if self.path == "/api/models/weaver/loom-encoder" else 404)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}"
-        monkeypatch.setenv("HF_ENDPOINT", address)
-        yield address
-        server.shutdown()
-
-
-def test_a_model_of_the_hub_can_be_had_and_another_name_is_refused(tmp_path: Path, hub: str) -> None:
-    require_obtainable(tmp_path, "weaver/loom-encoder")
-
-    with pytest.raises(WrongInput, match=r"SKILLERY_ENCODER=weaver/lom: .* no such model for you \(404\)"):
-        require_obtainable(tmp_path, "weaver/lom")
-
-
-def test_without_a_network_a_model_that_is_not_here_is_refused_in_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    started = time.monotonic()
-
-    with pytest.raises(WrongInput, match=r"http://127\.0\.0\.1:9 does not answer"):
-        require_obtainable(tmp_path, "weaver/loom-encoder")
-
-    assert time.monotonic() - started < 10
-    require_obtainable(tmp_path, MINILM)  # packaged

@@ -130,7 +130,7 @@ def test_without_matplotlib_the_error_says_what_to_install(
     importlib.import_module("matplotlib.figure")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
-    with pytest.raises(TerminalError, match=r"pip install 'skillery\[draw\]'"):
+    with pytest.raises(TerminalError, match=r"pip install '\.\[draw\]'"):
         draw(graph, "svg")
 
 

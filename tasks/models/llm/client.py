@@ -96,6 +96,8 @@ class LlmClient:
             reserved = await self._reserve(question)
             try:
                 reply = await self._in_dialect(question)
+                # Before the reservation is given back, or another thread would see neither of them.
+                self.ledger.spend(reply.usage or _guess(question, reply))
             except ContextOverflow:
                 self.ledger.counts["overflows"] += 1
                 raise
@@ -110,7 +112,6 @@ class LlmClient:
                 self.ledger.release(reserved)
                 self._released.set()
             self.ledger.unanswered = 0
-            self.ledger.spend(reply.usage or _guess(question, reply))
             return reply
 
     async def _reserve(self, question: Question) -> Reservation:

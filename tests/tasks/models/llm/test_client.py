@@ -337,5 +337,5 @@ def test_without_the_package_the_message_says_what_to_install(
     server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(WrongInput, match=r"skillery\[llm\]"):
+    with pytest.raises(WrongInput, match=r"pip install '\.\[llm\]'"):
         ask(client_of(server), question())

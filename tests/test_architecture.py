@@ -308,6 +308,7 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
         ["classify", files["fragments"], "--out", files["typed"]],
         ["evaluate", "paging", *bench, *root],
         ["evaluate", "nodes", files["fragments"], *root],
+        ["compose", "look after a hive, then bake bread", *root],
     ]
 
     script = _ASK.format(heavy=(*HEAVY, *FOR_RUNS))
@@ -320,8 +321,9 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
     )
 
     assert done.returncode == 0, done.stderr
-    (found, *_), (paged, *_), _, (measured, *_), (agreed, *_) = answers = json.loads(done.stdout)
-    assert [loaded for _, loaded in answers] == [[]] * 5
+    (found, *_), (paged, *_), _, (measured, *_), (agreed, *_), (plan, *_) = answers = json.loads(done.stdout)
+    assert [loaded for _, loaded in answers] == [[]] * 6
+    assert json.loads(plan)["steps"]
     assert json.loads(found)["results"][0]["name"] == "bees"
     assert "oxalic acid" in json.loads(paged)["context"]
     assert json.loads(Path(files["typed"]).read_text("utf-8"))["id"] == "a"

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from flows.cli import print_run as printing
+from flows.cli.compose import compose
 from flows.cli.exits import DEBUG_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
 from flows.cli.measure import bench_app, evaluate_app, train_app
@@ -43,6 +44,8 @@ app = typer.Typer(
 app.add_typer(evaluate_app, name="evaluate", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
 app.add_typer(train_app, name="train", rich_help_panel=MEASURE)
+
+app.command(rich_help_panel=ASK)(compose)
 
 _OR_BATCH = ", or --batch and --out"
 

@@ -20,6 +20,7 @@ from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.protocol import Classifier
 from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
+from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
 from tasks.retrieve.routing.search import Filters
@@ -81,6 +82,11 @@ def search_batch(
         return index.search(line["query"], line.get("k", k), filters=filters, explain=explain)
 
     return _answer(batch, out, answer, ("query_id", "query"))
+
+
+def compose_batch(index: ServedIndex, batch: Path | None, out: Path | None, options: ComposeOptions) -> int:
+    """Compose for a file of tasks, lines `{query_id, query}`; files, errors as in `search_batch`."""
+    return _answer(batch, out, lambda line: compose(index, line["query"], options), ("query_id", "query"))
 
 
 def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:

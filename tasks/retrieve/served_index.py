@@ -28,12 +28,11 @@ from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.search import Filters
+from tasks.retrieve.routing.search import PROVENANCE, Filters, provenance
 
 _T = TypeVar("_T")
-_PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
-_FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *_PROVENANCE]
+_FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *PROVENANCE]
 
 
 class ServedIndex:
@@ -78,8 +77,8 @@ class ServedIndex:
         if k < 1:
             msg = f"-k is {k}: ask for at least 1"
             raise WrongInput(msg)
-        now, ranked = self._read(lambda now: self._ranked(now, query, k, filters or Filters()))
-        failed = self._failed_sources()
+        now, ranked = self.read(lambda now: self._ranked(now, query, k, filters or Filters()))
+        failed = self.failed_sources()
         results = [
             {
                 "rank": rank,
@@ -87,7 +86,7 @@ class ServedIndex:
                 "score": found.score,
                 **({"parts": dict(found.parts)} if explain else {}),
                 "folded": list(found.folded),
-                **_provenance(row, failed),
+                **provenance(row, failed),
                 "index_version": now.served.version,
             }
             for rank, (row, found) in enumerate(ranked, start=1)
@@ -113,7 +112,7 @@ class ServedIndex:
         started = time.perf_counter()
         _require_text("query", query)
         _require_text("id", doc_id)
-        now, (document, row, alias_of) = self._read(lambda now: self._found(now, doc_id))
+        now, (document, row, alias_of) = self.read(lambda now: self._found(now, doc_id))
 
         def paged(document: PagedDocument) -> Page:
             encoder: Encoder = WordVectors() if document.by_words else now.encoder
@@ -132,11 +131,11 @@ class ServedIndex:
             document = replace(document, by_words=True)
             found = paged(document)
         named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
-        provenance = _provenance(row, self._failed_sources()) | {"index_version": now.served.version}
+        whose = provenance(row, self.failed_sources()) | {"index_version": now.served.version}
         return {
             **named, "query": query, **_printed(found), **({"by_words": True} if document.by_words else {}),
             **({} if shares_word(document.body, query) else {"unmatched": True}),
-            "took_ms": _since(started), **provenance,
+            "took_ms": _since(started), **whose,
         }  # fmt: skip
 
     def document(self, doc_id: str) -> PagedDocument:
@@ -147,12 +146,13 @@ class ServedIndex:
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        now, (document, row, _) = self._read(lambda now: self._found(now, doc_id))
+        now, (document, row, _) = self.read(lambda now: self._found(now, doc_id))
         if document.vectors is not None:
             return self._joined(document, row)
         return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
 
-    def _failed_sources(self) -> set[str]:
+    def failed_sources(self) -> set[str]:
+        """Return the sources whose last reading failed."""
         # A run that could read no source may have published nothing, so the table's rows do not say it.
         return {spec for spec, record in read_sources(self._root).items() if record["state"] == "failed"}
 
@@ -164,9 +164,9 @@ class ServedIndex:
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        return str(self._read(lambda now: self._shown(now, doc_id))[1][0]["doc_id"])
+        return str(self.read(lambda now: self._shown(now, doc_id))[1][0]["doc_id"])
 
-    def _read(self, ask: Callable[[OpenVersion], _T]) -> tuple[OpenVersion, _T]:
+    def read(self, ask: Callable[[OpenVersion], _T]) -> tuple[OpenVersion, _T]:
         """Return the served version and its answer; try again if the version was removed meanwhile."""
         # Forgetting a text removes the versions that hold it, also while they are read.
         now: OpenVersion | None = None
@@ -304,13 +304,6 @@ def _require_shown(row: dict[str, Any]) -> None:
         f"{row['licence_class']} by SKILLERY_LICENCES_{by}; another setting counts from the next run on"
     )
     raise Withheld(msg)
-
-
-def _provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
-    return {
-        **{c: row[c] for c in (*_PROVENANCE, "licence_class")},
-        "stale": row["stale"] or row["source"] in failed,
-    }
 
 
 def _printed(found: Page) -> dict[str, Any]:

@@ -20,10 +20,14 @@ from tasks.retrieve.routing.router import Ranked, Router
 from tasks.retrieve.routing.store import RoutingIndex
 
 _FETCH = 100  # candidates of each leg
-_FILTERED = ["name", "kind", "licence", "source"]
+PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
+
+"""The columns that say whose a text is, and what was found in it."""
+
+_FILTERED = ["name", "kind", "licence", "source", "n_tokens"]
 _COLUMNS = [
     "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
-    "stale",
+    "stale", "category", "n_tokens",
 ]  # fmt: skip
 
 
@@ -90,14 +94,27 @@ class Searcher:
         Raises:
             WrongInput: No skill has a kind, licence or source that is asked for.
         """
-        allowed = self._allowed(filters, licences)
+        allowed = self.allowed(filters, licences)
         ranked = self.router.rank(query, k, allowed=allowed)
         chosen = f"doc_id IN ({quoted([r.doc_id for r in ranked])})"
         rows = self._skills.search().where(chosen).select(_COLUMNS).to_arrow().to_pylist() if ranked else []
         by_id = {row["doc_id"]: row for row in rows}
         return [(by_id[r.doc_id], r) for r in ranked]
 
-    def _allowed(self, filters: Filters, licences: Licences) -> npt.NDArray[np.bool_]:
+    def tokens(self, rows: npt.NDArray[np.bool_]) -> int:
+        """Return how many tokens the bodies of the rows marked have in all."""
+        return int(self._rows["n_tokens"].filter(pl.Series(rows)).sum())
+
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """Return the ids of rows."""
+        return [self._ids[row] for row in rows]
+
+    def allowed(self, filters: Filters, licences: Licences) -> npt.NDArray[np.bool_]:
+        """Return which rows may be found, shape `(rows,)`: none of a denied licence, all that is asked for.
+
+        Raises:
+            WrongInput: No skill has a kind, licence or source that is asked for.
+        """
         classes = {licence: licences.class_of(licence) for licence in self._rows["licence"].unique()}
         shown = [licence for licence, found in classes.items() if found != "deny"]
         mask = self._rows["licence"].is_in(shown, nulls_equal=True)
@@ -107,6 +124,14 @@ class Searcher:
         mask &= _any_of("licence", [licence.lower() for licence in filters.licences], [named])
         mask &= _any_of("source", filters.sources, [source, source.str.split(":").list.first()])
         return mask.to_numpy()
+
+
+def provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
+    """Return the provenance of a row with `licence_class`; stale if its source's last reading failed."""
+    return {
+        **{column: row[column] for column in (*PROVENANCE, "licence_class")},
+        "stale": row["stale"] or row["source"] in failed,
+    }
 
 
 def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> pl.Series:

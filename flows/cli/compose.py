@@ -1,0 +1,90 @@
+"""The command `skillery compose`: a task that needs several skills becomes a plan."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli.options import (
+    AllowErrorsOption,
+    BatchOption,
+    JsonOption,
+    OutOption,
+    RootOption,
+    given_or_wrong,
+    print_json,
+    root_of,
+)
+from flows.commands.console import say
+from flows.settings import load_settings
+
+_UNSURE = 0.5  # confidence under which a person is told other candidates
+
+
+def compose(
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="What is to be done, in words.")] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates a step.")] = 5,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Only skill or mcp-server; repeatable  [both]"),
+    ] = None,
+    licence: Annotated[
+        list[str] | None,
+        typer.Option("--licence", metavar="SPDX", help="Only of this licence, or unknown; repeatable."),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="SPEC", help="Only from this source; repeatable."),
+    ] = None,
+    max_steps: Annotated[int, typer.Option("--max-steps", metavar="N", help="Steps at most.")] = 8,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
+    ] = 1,
+    hints: Annotated[int, typer.Option("--hints", metavar="H", help="How many it is cut again by.")] = 15,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each round made of the task.")] = False,
+    batch: BatchOption = None,
+    out: OutOption = None,
+    allow_errors: AllowErrorsOption = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan a task that needs several skills: its steps, their order, and what serves each."""
+    from flows.commands.queries import compose_batch, open_index, search_filters  # noqa: PLC0415
+    from tasks.retrieve.compose.compose import ComposeOptions  # noqa: PLC0415
+    from tasks.retrieve.compose.compose import compose as composed  # noqa: PLC0415
+
+    settings = load_settings()
+    index = open_index(root_of(settings, root), settings)
+    options = ComposeOptions(k, max_steps, rounds, hints, explain, search_filters(kind, licence, source))
+    if batch is not None or out is not None:
+        failed = compose_batch(index, batch, out, options)
+        raise typer.Exit(1 if failed and not allow_errors else 0)
+    plan = composed(index, given_or_wrong(task, "TASK", ", or --batch and --out"), options)
+    print_json(plan) if as_json else print_plan(plan)
+
+
+def print_plan(plan: dict[str, Any]) -> None:
+    """Print a plan as a numbered list, then what stands in no step."""
+    for step in plan["steps"]:
+        after = f"  (after {', '.join(map(str, step['after']))})" if step["after"] else ""
+        say(f"{step['step']:>2}. {step['text']}{after}", style="bold")
+        if step["gap"]:
+            say("    nothing served fits this step", style="red")
+        else:
+            say(f"    {step['doc_id']}  {step['confidence']:.0%} sure")
+        if step["gap"] or step["confidence"] < _UNSURE:
+            others = [c["doc_id"] for c in step["candidates"] if c["doc_id"] != step["doc_id"]]
+            say(f"    else: {', '.join(others[:3]) or 'nothing'}")
+    for part in plan["left_out"]:
+        say(f"left out ({part['reason']}): {part['text']}")
+    for number, one in enumerate(plan.get("trace", ())):
+        said = "" if one["jaccard"] is None else f", Jaccard of hints {one['jaccard']:.2f}"
+        say(f"round {number}: {len(one['steps'])} steps{said}")
+    side = [group for group in plan["groups"] if len(group) > 1]
+    for group in side:
+        say(f"side by side: {', '.join(map(str, group))}")
+    tokens = plan["tokens"]
+    say(
+        f"{plan['took_ms']:.0f} ms; the chosen have {tokens['chosen']:,} tokens, all served {tokens['all']:,}"
+    )

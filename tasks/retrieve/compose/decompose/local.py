@@ -1,0 +1,161 @@
+"""The local decomposer: labels the clauses of a task by an embedded model, without download or LLM."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.models.protocols import PartEncoder, Vectors
+from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT, decode
+from tasks.retrieve.compose.decompose.clause_features import features
+from tasks.retrieve.compose.decompose.clauses import JOINS, Clause, clauses
+from tasks.retrieve.compose.decompose.draft import Draft, DraftStep, LeftOut, Span
+from tasks.retrieve.compose.decompose.hint_features import hint_features
+from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.words import classes_of
+
+FILE = Path(__file__).parents[1] / "data" / "clauses-1.npz"
+MOST_CLAUSES = 64
+_Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseModel:
+    """The weights of one labelling: of features by name, of vectors, and of labels after labels by join.
+
+    `of_names` maps a feature to its row of `weights`, shape `(names, 3)`; `centre` `(2 d,)`, `axes`
+    `(2 d, k)` and `of_vectors` `(k, 3)` weigh a clause's vector and its first word's; `pairs` is of shape
+    `(joins, 3, 3)`.
+    """
+
+    of_names: dict[str, int]
+    weights: _Numbers
+    centre: _Numbers
+    axes: _Numbers
+    of_vectors: _Numbers
+    pairs: _Numbers
+
+    def label(
+        self, found: Sequence[Clause], names: Sequence[Sequence[str]], vectors: Vectors, most: int
+    ) -> tuple[tuple[int, ...], float]:
+        """Return the labels of clauses, and the probability of their number of steps."""
+        scores = (vectors - self.centre) @ self.axes @ self.of_vectors
+        for row, own in enumerate(names):
+            known = [self.of_names[name] for name in set(own) if name in self.of_names]
+            scores[row] += self.weights[known].sum(axis=0)
+        pairs = self.pairs[[JOINS.index(clause.join) for clause in found]]
+        labelled = decode(scores, pairs, most)
+        return labelled.labels, labelled.counts[labelled.labels.count(BEGIN)]
+
+
+@functools.lru_cache(maxsize=2)
+def packaged_models(file: Path = FILE) -> tuple[ClauseModel, ClauseModel]:
+    """Return the models of the first round and of the rounds with hints."""
+    with np.load(file, allow_pickle=False) as held:
+        return _model(held, "first"), _model(held, "hinted")
+
+
+def _model(held: Any, name: str) -> ClauseModel:  # noqa: ANN401 (numpy does not export its class)
+    names = {str(feature): row for row, feature in enumerate(held[f"{name}/names"])}
+    given = ("weights", "centre", "axes", "of_vectors", "pairs")
+    parts = [held[f"{name}/{part}"].astype(np.float64) for part in given]
+    return ClauseModel(names, *parts)
+
+
+class LocalDecomposer:
+    """Cuts a task into clauses and labels each: it begins a step, continues one, or is left out.
+
+    With hints, clauses that one row serves are taken together, one that two rows serve is not, and what
+    nothing serves counts less.
+
+    Args:
+        encoder: Gives clauses their vectors in the context of the task.
+        models: Of the first round and of those with hints; None: the packaged ones.
+        most: The largest number of steps.
+    """
+
+    def __init__(
+        self, encoder: PartEncoder, *, models: tuple[ClauseModel, ClauseModel] | None = None, most: int = 8
+    ) -> None:
+        self._encoder, self._models, self._most = encoder, models or packaged_models(), most
+        self._read: dict[str, tuple[list[Clause], Vectors]] = {}
+
+    @property
+    def name(self) -> str:
+        """The name that a plan tells."""
+        return "local"
+
+    def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
+        """Return the draft of a task, as `Decomposer` says."""
+        found, vectors = self._clauses(task)
+        if not found:
+            return Draft((), ())
+        names = features(task, found)
+        if hints is not None:
+            hinted = hint_features(found, hints, matcher)
+            names = [[*own, *more] for own, more in zip(names, hinted, strict=True)]
+        model = self._models[hints is not None]
+        labels, certainty = model.label(found, names, vectors, self._most)
+        return drafted(task, found, labels, certainty)
+
+    def _clauses(self, task: str) -> tuple[list[Clause], Vectors]:
+        digest = hashlib.sha256(task.encode("utf-8", "surrogatepass")).hexdigest()
+        if digest not in self._read:
+            found = clauses(task)[:MOST_CLAUSES]
+            self._read = {digest: (found, clause_vectors(self._encoder, task, found))}
+        return self._read[digest]
+
+
+def clause_vectors(encoder: PartEncoder, task: str, found: Sequence[Clause]) -> Vectors:
+    """Return for each clause its vector and its first word's in the context of the task, shape `(n, 2 d)`."""
+    if not found:
+        return np.empty((0, 0), dtype=np.float32)
+    firsts = [(c.start, c.start + len(c.text.split(maxsplit=1)[0])) for c in found]
+    vectors = encoder.encode_parts(task, [*((c.start, c.end) for c in found), *firsts])[1:]
+    return np.hstack([vectors[: len(found)], vectors[len(found) :]])
+
+
+def drafted(task: str, found: Sequence[Clause], labels: Sequence[int], certainty: float) -> Draft:
+    """Return the draft that clauses with labels make."""
+    held: list[list[Clause]] = []
+    left: list[Clause] = []
+    for clause, label in zip(found, labels, strict=True):
+        if label == BEGIN:
+            held.append([clause])
+        elif label == INSIDE and held:
+            held[-1].append(clause)
+        elif label == OUT or not held:
+            left.append(clause)
+    steps = tuple(DraftStep(_text(task, spans), spans) for spans in map(_spans, held))
+    out = tuple(LeftOut(c.text, (c.start, c.end), _reason(c)) for c in left)
+    return Draft(steps, out, certainty)
+
+
+def _spans(held: Sequence[Clause]) -> tuple[Span, ...]:
+    """Return the spans of clauses; neighbours share one."""
+    spans: list[Span] = []
+    for clause in held:
+        if spans and clause.start - spans[-1][1] <= _GAP:
+            spans[-1] = (spans[-1][0], clause.end)
+        else:
+            spans.append((clause.start, clause.end))
+    return tuple(spans)
+
+
+_GAP = 12  # characters between clauses that stand side by side: a comma and `and then`
+
+
+def _text(task: str, spans: Sequence[Span]) -> str:
+    return " … ".join(" ".join(task[start:end].split()) for start, end in spans)
+
+
+def _reason(clause: Clause) -> str:
+    first = classes_of(clause.text.split(maxsplit=1)[0].strip(",;:.!?"))
+    return "own-work" if "own" in first else "context"

@@ -1,0 +1,74 @@
+"""Rounds of skill-aware decomposition: a task is drafted again, by what is served (SkillWeaver, section 4.4).
+
+Algorithm 1, with three more ends: a draft without steps, one that undoes the last round, and a cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
+from tasks.retrieve.compose.decompose.matches import Matcher
+
+HINTS = 15  # section 6
+CONVERGED = 0.6  # Jaccard of two rounds' hints above which nothing is asked again
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: the draft's step texts, the hints that they found, and their Jaccard with those before."""
+
+    steps: tuple[str, ...]
+    hints: tuple[int, ...]
+    jaccard: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """The last draft, every round up to it, and whether the rounds converged."""
+
+    draft: Draft
+    rounds: tuple[Round, ...]
+    converged: bool
+
+
+def decompose(
+    task: str, decomposer: Decomposer, matcher: Matcher, *, rounds: int = 1, hints: int = HINTS
+) -> Decomposition:
+    """Return what algorithm 1 makes of a task.
+
+    Args:
+        task: What is asked for.
+        decomposer: Drafts.
+        matcher: Finds the hints.
+        rounds: How often the task is drafted again at most (T), at least 0.
+        hints: How many rows one round shows (H), at least 1.
+    """
+    draft = decomposer.decompose(task, None, matcher)
+    kept = [_round(task, draft, matcher, hints, None)]
+    for _ in range(rounds):
+        before = kept[-1]
+        if before.jaccard is not None and before.jaccard > CONVERGED:
+            return Decomposition(draft, tuple(kept), converged=True)
+        again = decomposer.decompose(task, before.hints, matcher)
+        if draft.steps and not again.steps:
+            return Decomposition(draft, tuple(kept), converged=False)
+        texts = tuple(step.text for step in again.steps)
+        same = texts == before.steps
+        cycle = not same and any(texts == earlier.steps for earlier in kept)
+        draft = draft if cycle else again
+        if same or cycle:
+            return Decomposition(draft, tuple(kept), converged=same)
+        kept.append(_round(task, again, matcher, hints, before.hints))
+    return Decomposition(draft, tuple(kept), converged=(kept[-1].jaccard or 0.0) > CONVERGED)
+
+
+def _round(task: str, draft: Draft, matcher: Matcher, most: int, before: tuple[int, ...] | None) -> Round:
+    texts = tuple(step.text for step in draft.steps)
+    found = matcher.hints(texts or (task,), most)
+    return Round(texts, found, None if before is None else jaccard(set(found), set(before)))
+
+
+def jaccard(one: set[int], other: set[int]) -> float:
+    """Return the share of two sets' union that both hold; 1 of two empty ones."""
+    return len(one & other) / len(one | other) if one | other else 1.0

@@ -1,0 +1,81 @@
+"""Plans: the steps of a task in an order in which they can be done, and what each needs of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.retrieve.compose.decompose.draft import Span
+
+KINDS = ("data", "order", "condition")
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A direct dependency between steps by their places in the task: `after` needs `before`, and why."""
+
+    before: int
+    after: int
+    kind: str  # one of KINDS
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """The order of a task's steps: `order` holds places, `groups` places that may be done side by side."""
+
+    order: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    dependencies: tuple[Dependency, ...]
+
+
+def planned(steps: int, found: Iterable[Dependency]) -> PlannedTask:
+    """Return an order of steps that keeps the dependencies.
+
+    Of dependencies that lead back to where they began, the later one in `found` is dropped, so that there is
+    always an order. Steps that wait for the same stand in one group; ties are broken by place.
+    """
+    kept: list[Dependency] = []
+    for one in found:
+        doubled = any((k.before, k.after) == (one.before, one.after) for k in kept)
+        if not doubled and one.before != one.after and not _reaches(kept, one.after, one.before):
+            kept.append(one)
+    depth = _depths(steps, kept)
+    order = tuple(sorted(range(steps), key=lambda place: (depth[place], place)))
+    groups: dict[int, list[int]] = {}
+    for place in order:
+        groups.setdefault(depth[place], []).append(place)
+    ordered = sorted(kept, key=lambda d: (order.index(d.after), order.index(d.before)))
+    return PlannedTask(order, tuple(tuple(group) for group in groups.values()), tuple(ordered))
+
+
+def _reaches(found: Sequence[Dependency], start: int, end: int) -> bool:
+    """Tell whether dependencies lead from one step to another."""
+    seen, todo = {start}, [start]
+    while todo:
+        here = todo.pop()
+        if here == end:
+            return True
+        for one in found:
+            if one.before == here and one.after not in seen:
+                seen.add(one.after)
+                todo.append(one.after)
+    return False
+
+
+def _depths(steps: int, found: Sequence[Dependency]) -> Mapping[int, int]:
+    """Return how many steps must be done, one after another, before each."""
+    depth = dict.fromkeys(range(steps), 0)
+    for _ in range(steps):  # a path has at most so many steps
+        for one in found:
+            depth[one.after] = max(depth[one.after], depth[one.before] + 1)
+    return depth
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """A step as dependencies are found from: its text, where it stands, and what stands right before."""
+
+    text: str
+    span: Span
+    lead: str

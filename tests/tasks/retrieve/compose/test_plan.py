@@ -1,0 +1,63 @@
+"""Orders of steps: whatever depends on what, there is one, and it keeps what it can."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.retrieve.compose.dependencies import reduced
+from tasks.retrieve.compose.plan import Dependency, PlannedTask, planned
+
+
+def dependency(before: int, after: int) -> Dependency:
+    return Dependency(before, after, "data", "")
+
+
+def pairs(plan: PlannedTask) -> set[tuple[int, int]]:
+    return {(d.before, d.after) for d in plan.dependencies}
+
+
+GRAPHS = st.integers(1, 6).flatmap(
+    lambda n: st.tuples(
+        st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=14)
+    )
+)
+
+
+@given(GRAPHS)
+def test_every_graph_has_an_order_that_keeps_its_dependencies(
+    graph: tuple[int, list[tuple[int, int]]],
+) -> None:
+    steps, edges = graph
+    plan = planned(steps, [dependency(a, b) for a, b in edges])
+
+    assert sorted(plan.order) == list(range(steps))
+    assert [place for group in plan.groups for place in group] == list(plan.order)
+    for before, after in pairs(plan):
+        assert plan.order.index(before) < plan.order.index(after)
+    side = {place: k for k, group in enumerate(plan.groups) for place in group}
+    assert all(side[before] < side[after] for before, after in pairs(plan))
+
+
+@given(GRAPHS)
+def test_a_graph_without_a_circle_keeps_all_of_it(graph: tuple[int, list[tuple[int, int]]]) -> None:
+    steps, edges = graph
+    forward = {(a, b) for a, b in edges if a < b}
+
+    assert pairs(planned(steps, [dependency(a, b) for a, b in sorted(forward)])) == forward
+
+
+def test_of_a_circle_the_later_one_is_dropped() -> None:
+    assert pairs(planned(2, [dependency(1, 0), dependency(0, 1)])) == {(1, 0)}
+
+
+def test_steps_that_wait_for_the_same_may_be_done_side_by_side() -> None:
+    plan = planned(4, [dependency(0, 3), dependency(1, 3), dependency(2, 3)])
+
+    assert plan.groups == ((0, 1, 2), (3,))
+
+
+def test_what_follows_from_other_dependencies_is_not_told() -> None:
+    plan = planned(3, [dependency(0, 1), dependency(1, 2), dependency(0, 2)])
+
+    assert pairs(reduced(plan, 3)) == {(0, 1), (1, 2)}

@@ -114,6 +114,36 @@ def evaluate_routing(
     print_json(found) if as_json else print_routing(found)
 
 
+@evaluate_app.command("compose")
+def evaluate_compose(
+    queries: Annotated[
+        Path, typer.Option("--queries", metavar="FILE", help="JSON lines {query_id, query, steps, edges}.")
+    ],
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="METHOD", help="local-r0 to local-r3, whole, commas, gold-steps; repeatable."
+        ),
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option("--baseline", metavar="METHOD", help="What others are compared with.")
+    ] = "commas",
+    corpus: Annotated[
+        str | None, typer.Option("--corpus", metavar="ROOT", help="The root that serves  [--root]")
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
+    from flows.commands.queries import open_index  # noqa: PLC0415
+    from tasks.evaluate.compose.bench import compose_bench, read_requests  # noqa: PLC0415
+
+    settings = load_settings()
+    index = open_index(root_of(settings, corpus or root), settings)
+    found = compose_bench(index, read_requests(queries), method or ["local-r1", "local-r0"], baseline)
+    print_json(found) if as_json else printing_bench.print_plans(found)
+
+
 @evaluate_app.command("nodes")
 def evaluate_nodes(
     gold: Annotated[

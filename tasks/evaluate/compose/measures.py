@@ -1,0 +1,124 @@
+"""Measures of a plan against the steps and dependencies that a request needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+Edges = frozenset[tuple[int, int]]
+KS = (1, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class NeededStep:
+    """A step that a request needs: the ids that serve it, in lower case, and the categories that count."""
+
+    servers: frozenset[str]
+    categories: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step of a plan: its candidates, the chosen one first, as ids in lower case with their categories."""
+
+    ids: tuple[str, ...]
+    categories: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What a request needs; edges `(a, b)` are places from 0 on: step b depends directly on step a."""
+
+    steps: tuple[NeededStep, ...]
+    edges: Edges = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan as it is measured; edges as those of `Needed`."""
+
+    steps: tuple[PlannedStep, ...]
+    edges: Edges = field(default_factory=frozenset)
+
+
+def measured(plan: Planned, needed: Needed) -> dict[str, float]:
+    """Return the measures of one plan, each from 0 to 1, and `steps`, the number of its steps.
+
+    `catr@k` and `srvr@k` are shares of the needed steps; predicted and needed steps are paired one to one so
+    that most are right. `chain_cat` and `chain_share` are both definitions of SkillWeaver's Chain_cat
+    (section 5.3): all categories right, and the mean share of right ones.
+    """
+    p, g = len(plan.steps), len(needed.steps)
+    values: dict[str, float] = {"steps": float(p), "da": float(p == g), "da±1": float(abs(p - g) <= 1)}
+    for k in KS:
+        for name, hit in (("catr", _category_hit), ("srvr", _server_hit)):
+            right = paired(plan, needed, lambda a, b, hit=hit, k=k: hit(a, b, k))  # type: ignore[misc]
+            values[f"{name}@{k}"] = sum(ok for *_, ok in right) / g if g else float(p == 0)
+    by_place = list(zip(plan.steps, needed.steps, strict=False))
+    values["positional_catr@1"] = sum(_category_hit(a, b, 1) for a, b in by_place) / g if g else float(p == 0)
+    values["positional_srvr@1"] = sum(_server_hit(a, b, 1) for a, b in by_place) / g if g else float(p == 0)
+    hits = values["srvr@1"] * g
+    values["stepf1"] = 2 * hits / (p + g) if p + g else 1.0
+    values["chain"] = float(p == g and hits > g - 0.5)
+    values["chain_cat"] = float(p == g and values["catr@1"] > 1 - 1e-9)
+    values["chain_share"] = values["positional_catr@1"]
+    values |= _graph_measures(plan, needed)
+    values["plan"] = values["graph"] * values["chain"]
+    return values
+
+
+def paired(
+    plan: Planned, needed: Needed, hit: Callable[[PlannedStep, NeededStep], bool]
+) -> list[tuple[int, int, bool]]:
+    """Return pairs (planned, needed, hit), one to one, with the most hits; of equals the nearest in place."""
+    p, g = len(plan.steps), len(needed.steps)
+    if not p or not g:
+        return []
+    hits = np.array([[hit(a, b) for b in needed.steps] for a in plan.steps], dtype=bool)
+    apart = np.abs(np.subtract.outer(np.arange(p), np.arange(g))) / (2.0 * (p + g) ** 2)
+    rows, columns = linear_sum_assignment(hits - apart, maximize=True)
+    return [(int(a), int(b), bool(hits[a, b])) for a, b in zip(rows, columns, strict=True)]
+
+
+def closure(edges: Iterable[tuple[int, int]]) -> Edges:
+    """Return the transitive closure of a graph's edges."""
+    after: dict[int, set[int]] = {}
+    for a, b in edges:
+        after.setdefault(a, set()).add(b)
+
+    def reached(a: int, seen: set[int]) -> set[int]:
+        for b in after.get(a, ()):
+            if b not in seen:
+                seen.add(b)
+                reached(b, seen)
+        return seen
+
+    return frozenset((a, b) for a in after for b in reached(a, set()))
+
+
+def _graph_measures(plan: Planned, needed: Needed) -> dict[str, float]:
+    same = len(plan.steps) == len(needed.steps)
+    mine, theirs = closure(plan.edges), closure(needed.edges)
+    pairs = paired(plan, needed, lambda a, b: _server_hit(a, b, 10))
+    # Of as many steps as are needed each is one of them: the misses are paired by place.
+    place = {a: b for a, b, hit in pairs if hit or same}
+    # An edge of a step that is paired with none is of no needed edge: it counts as wrong.
+    found = {(place[a], place[b]) for a, b in mine if a in place and b in place} & theirs
+    f1 = 2 * len(found) / (len(mine) + len(theirs)) if mine or theirs else 1.0
+    return {"edgef1": f1, "graph": float(same and len(found) == len(mine) == len(theirs))}
+
+
+def _category_hit(planned: PlannedStep, needed: NeededStep, k: int) -> bool:
+    return any(found & needed.categories for found in planned.categories[:k])
+
+
+def _server_hit(planned: PlannedStep, needed: NeededStep, k: int) -> bool:
+    return not needed.servers.isdisjoint(planned.ids[:k])
+
+
+def average(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each measure over requests; {} of none."""
+    return {name: float(np.mean([row[name] for row in rows])) for name in (rows[0] if rows else {})}

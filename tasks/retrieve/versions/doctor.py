@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
 from storage.errors import NewerSchema, StorageError
@@ -33,7 +33,7 @@ from tasks.crawl.backfill import recover_seen
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.doctor_served import Defect, examine_served
-from tasks.retrieve.versions.file_digests import note_digests
+from tasks.retrieve.versions.file_digests import FILE, known_digests, note_digests
 
 # A partition of these is rebuilt by the next run, once the record is removed that says it is done.
 _MADE_BY = {
@@ -92,6 +92,10 @@ def _unfinished(root: Root) -> Iterator[Defect]:
     yield from (Defect("a write that was never finished", f, "removed", mended=True) for f in found)
 
 
+# What reads a record of the state, and refuses one of another shape.
+_READERS: dict[str, Callable[[Root], object]] = {"state/sources.json": read_sources, FILE: known_digests}
+
+
 def _records(root: Root) -> Iterator[Defect]:
     """Remove damaged JSON files of the state; `examine_served` reads those of published versions."""
     for file in root.files("state", ".json"):
@@ -99,8 +103,8 @@ def _records(root: Root) -> Iterator[Defect]:
             continue
         try:
             record = root.read_json(file)
-            if file == "state/sources.json":
-                read_sources(root)
+            if file in _READERS:
+                _READERS[file](root)
             shaped = not file.startswith("state/runs/") or is_run(record or {})
             why = "" if shaped else f"{root.at(file)} is no record of a run"
         except (StorageError, UnicodeDecodeError) as error:

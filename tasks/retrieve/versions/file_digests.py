@@ -12,7 +12,7 @@ from storage.lance import NODES, SKILLS
 from storage.root import Root
 from storage.served import Served
 
-_FILE = "state/file-digests.json"
+FILE = "state/file-digests.json"
 _LAST = 2**64 - 1
 # What a version is read from; each is written once and never changed. Transactions are read by writers alone.
 _KEPT = ("data", "_indices", "_deletions", "_versions")
@@ -27,15 +27,15 @@ def note_digests(root: Root, new: Served | None = None) -> None:
     """
     if root.uri != str(root.folder):
         return
-    known = _known(root)
+    known = known_digests(root)
     for name, at in _tables(new) if new else ():
         for file in _files(root, name, "_versions"):
             if number_of(file) == at:
                 known.pop(file, None)
     files = {file for name in (SKILLS, NODES) for kind in _KEPT for file in _files(root, name, kind)}
     now = {file: known.get(file) or _digest(root, file) for file in sorted(files)}
-    if now != _known(root):
-        root.write_json(_FILE, now)
+    if now != known_digests(root):
+        root.write_json(FILE, now)
 
 
 def changed_file(root: Root, version: Served) -> str | None:
@@ -44,7 +44,7 @@ def changed_file(root: Root, version: Served) -> str | None:
     Raises:
         StorageError: A file or the record of digests cannot be read.
     """
-    known = _known(root)
+    known = known_digests(root)
     for name, at in _tables(version):
         for file in _read_by(root, name, at):
             if file in known and _digest(root, file) != known[file]:
@@ -88,10 +88,11 @@ def _files(root: Root, name: str, kind: str) -> list[str]:
     return root.files(f"lance/{name}.lance/{kind}", suffix)
 
 
-def _known(root: Root) -> dict[str, str]:
-    found = root.read_json(_FILE) or {}
+def known_digests(root: Root) -> dict[str, str]:
+    """Return the digests recorded, by file; `StorageError` if the record has another shape."""
+    found = root.read_json(FILE) or {}
     if not all(isinstance(digest, str) for digest in found.values()):
-        msg = f"{root.at(_FILE)} is damaged: `skillery doctor --root {root.uri}` removes it"
+        msg = f"{root.at(FILE)} is damaged: `skillery doctor --root {root.uri}` removes it"
         raise StorageError(msg)
     return found
 

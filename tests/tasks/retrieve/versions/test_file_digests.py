@@ -98,3 +98,15 @@ def test_files_of_an_earlier_program_are_taken_as_they_are_and_gone_ones_forgott
         root.root.delete(file)
     note_digests(root.root)
     assert root.root.read_json("state/file-digests.json") == {}
+
+
+@pytest.mark.parametrize("text", ['{"flour": [1, 2]}', "[]", "{", ""])
+def test_a_record_of_digests_that_is_none_is_removed_and_made_again(root: SkillRoot, text: str) -> None:
+    record = Path(root.root.at("state/file-digests.json"))
+    record.write_text(text)
+
+    found = examine(root.root)
+
+    assert [defect.where for defect in found] == ["state/file-digests.json"]
+    assert all(defect.mended for defect in found)
+    assert examine(root.root) == []

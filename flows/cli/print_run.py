@@ -244,14 +244,11 @@ def print_nodes(found: dict[str, Any]) -> None:
     _say(f"{found['classifier']}: {_agreement(found)}, expected calibration error {found['ece']:.3f}")
     if found["sure"]:
         _say(f"where people were sure: {_agreement(found['sure'])}")
-    names = list(found["confusion"])
-    figures = ("precision", "recall", "f1")
-    rows = [
-        [name, *found["confusion"][name].values(), *(f"{found['types'][name][x]:.3f}" for x in figures)]
-        for name in names
-        if name in found["types"]
-    ]
-    _table("what people said, by what was answered", ["", *names, *figures], rows)
+    names, figures = list(found["confusion"]), ("precision", "recall", "f1")
+    rows = [[name, *found["confusion"][name].values()] for name in names if name in found["types"]]
+    _table("what people said, by what was answered", ["", *(name[:6] for name in names)], rows)
+    measured = [[n, *(f"{found['types'][n][x]:.3f}" for x in figures)] for n in names if n in found["types"]]
+    _table("each type", ["", *figures], measured)
     columns = ("threshold", "sent", "kept_accuracy", "sent_accuracy", "accuracy")
     shares = [["" if row[c] is None else f"{row[c]:.3f}" for c in columns] for row in found["thresholds"]]
     how = "measured" if found["measured"] else "expected of an LLM as accurate as SKILLERY_LLM_ACCURACY"

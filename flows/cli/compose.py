@@ -9,7 +9,10 @@ import typer
 from flows.cli.options import (
     AllowErrorsOption,
     BatchOption,
+    FromOption,
     JsonOption,
+    KindOption,
+    LicenceOption,
     OutOption,
     RootOption,
     given_or_wrong,
@@ -19,24 +22,15 @@ from flows.cli.options import (
 from flows.commands.console import say
 from flows.settings import load_settings
 
-_UNSURE = 0.5  # confidence under which a person is told other candidates
+_UNSURE, _OTHERS = 0.5, 3  # confidence under which a person is told other candidates, and how many
 
 
 def compose(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="What is to be done, in words.")] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates a step.")] = 5,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="Only skill or mcp-server; repeatable  [both]"),
-    ] = None,
-    licence: Annotated[
-        list[str] | None,
-        typer.Option("--licence", metavar="SPDX", help="Only of this licence, or unknown; repeatable."),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="SPEC", help="Only from this source; repeatable."),
-    ] = None,
+    kind: KindOption = None,
+    licence: LicenceOption = None,
+    source: FromOption = None,
     max_steps: Annotated[int, typer.Option("--max-steps", metavar="N", help="Steps at most.")] = 8,
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
@@ -75,7 +69,8 @@ def print_plan(plan: dict[str, Any]) -> None:
             say(f"    {step['doc_id']}  {step['confidence']:.0%} sure")
         if step["gap"] or step["confidence"] < _UNSURE:
             others = [c["doc_id"] for c in step["candidates"] if c["doc_id"] != step["doc_id"]]
-            say(f"    else: {', '.join(others[:3]) or 'nothing'}")
+            for other in others[:_OTHERS]:
+                say(f"    or {other}")
     for part in plan["left_out"]:
         say(f"left out ({part['reason']}): {part['text']}")
     for number, one in enumerate(plan.get("trace", ())):

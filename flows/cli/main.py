@@ -21,8 +21,11 @@ from flows.cli.options import (
     BudgetOption,
     ClassifierOption,
     ExportForm,
+    FromOption,
     IndexMode,
     JsonOption,
+    KindOption,
+    LicenceOption,
     OutOption,
     PageForm,
     RerankOption,
@@ -112,20 +115,9 @@ def status(
 def search(
     query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The task.")] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many skills.")] = 10,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="Only skill or mcp-server; repeatable  [both]"),
-    ] = None,
-    licence: Annotated[
-        list[str] | None,
-        typer.Option("--licence", metavar="SPDX", help="Only of this licence, or unknown; repeatable."),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source", metavar="SPEC", help="Only from this source, as status names it; repeatable."
-        ),
-    ] = None,
+    kind: KindOption = None,
+    licence: LicenceOption = None,
+    source: FromOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
     batch: BatchOption = None,
     out: OutOption = None,

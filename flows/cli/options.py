@@ -48,6 +48,18 @@ RootOption = Annotated[
     str | None,
     typer.Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),
 ]
+KindOption = Annotated[
+    list[str] | None,
+    typer.Option("--kind", metavar="KIND", help="Only skill or mcp-server; repeatable  [both]"),
+]
+LicenceOption = Annotated[
+    list[str] | None,
+    typer.Option("--licence", metavar="SPDX", help="Only of this licence, or unknown; repeatable."),
+]
+FromOption = Annotated[
+    list[str] | None,
+    typer.Option("--source", metavar="SPEC", help="Only from this source, as status names it; repeatable."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[
     Path | None,

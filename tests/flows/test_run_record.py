@@ -10,9 +10,7 @@ from storage.errors import StorageError
 from storage.root import Root
 from storage.state import read_run
 
-_LANCE = (
-    "lance error: LanceError(IO): No space left on device (os error 28), /root/.cargo/registry/w.rs:258:9"
-)
+_LANCE = "lance error: LanceError(IO): No space left on device (os error 28), /build/crates/w.rs:258:9"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+
+from tasks.retrieve.compose.plan import closure
 
 Edges = frozenset[tuple[int, int]]
 KS = (1, 10)
@@ -83,22 +85,6 @@ def paired(
     return [(int(a), int(b), bool(hits[a, b])) for a, b in zip(rows, columns, strict=True)]
 
 
-def closure(edges: Iterable[tuple[int, int]]) -> Edges:
-    """Return the transitive closure of a graph's edges."""
-    after: dict[int, set[int]] = {}
-    for a, b in edges:
-        after.setdefault(a, set()).add(b)
-
-    def reached(a: int, seen: set[int]) -> set[int]:
-        for b in after.get(a, ()):
-            if b not in seen:
-                seen.add(b)
-                reached(b, seen)
-        return seen
-
-    return frozenset((a, b) for a in after for b in reached(a, set()))
-
-
 def _graph_measures(plan: Planned, needed: Needed) -> dict[str, float]:
     same = len(plan.steps) == len(needed.steps)
     mine, theirs = closure(plan.edges), closure(needed.edges)
@@ -117,8 +103,3 @@ def _category_hit(planned: PlannedStep, needed: NeededStep, k: int) -> bool:
 
 def _server_hit(planned: PlannedStep, needed: NeededStep, k: int) -> bool:
     return not needed.servers.isdisjoint(planned.ids[:k])
-
-
-def average(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the mean of each measure over requests; {} of none."""
-    return {name: float(np.mean([row[name] for row in rows])) for name in (rows[0] if rows else {})}

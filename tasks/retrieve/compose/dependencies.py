@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tasks.retrieve.compose.decompose.draft import DraftStep
 from tasks.retrieve.compose.pair_features import pair_features
-from tasks.retrieve.compose.plan import Dependency, PlannedTask, StepText, planned
+from tasks.retrieve.compose.plan import Dependency, PlannedTask, StepText, planned, reduced
 
 FILE = Path(__file__).parent / "data" / "dependencies-1.json"
 # What a pair is, in the order of the weights: neither needs the other, the later the earlier, or reverse.
@@ -86,23 +86,6 @@ def _dependency(texts: Sequence[StepText], before: int, after: int) -> Dependenc
     ):
         return Dependency(before, after, "order", "told to follow")
     return Dependency(before, after, "data", "works on what the other gives")
-
-
-def reduced(plan: PlannedTask, steps: int) -> PlannedTask:
-    """Return a plan without dependencies that follow from others."""
-    kept = []
-    for one in plan.dependencies:
-        others = [d for d in plan.dependencies if d is not one]
-        reached, todo = {one.before}, [one.before]
-        while todo:
-            here = todo.pop()
-            for other in others:
-                if other.before == here and other.after not in reached:
-                    reached.add(other.after)
-                    todo.append(other.after)
-        if one.after not in reached:
-            kept.append(one)
-    return planned(steps, kept)
 
 
 def condition_of(text: str) -> str | None:

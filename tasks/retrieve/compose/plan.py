@@ -35,11 +35,11 @@ def planned(steps: int, found: Iterable[Dependency]) -> PlannedTask:
     Of dependencies that lead back to where they began, the later one in `found` is dropped, so that there is
     always an order. Steps that wait for the same stand in one group; ties are broken by place.
     """
-    kept: list[Dependency] = []
+    by_pair: dict[tuple[int, int], Dependency] = {}
     for one in found:
-        doubled = any((k.before, k.after) == (one.before, one.after) for k in kept)
-        if not doubled and one.before != one.after and not _reaches(kept, one.after, one.before):
-            kept.append(one)
+        if one.before != one.after and (one.after, one.before) not in closure(by_pair):
+            by_pair.setdefault((one.before, one.after), one)
+    kept = list(by_pair.values())
     depth = _depths(steps, kept)
     order = tuple(sorted(range(steps), key=lambda place: (depth[place], place)))
     groups: dict[int, list[int]] = {}
@@ -49,18 +49,19 @@ def planned(steps: int, found: Iterable[Dependency]) -> PlannedTask:
     return PlannedTask(order, tuple(tuple(group) for group in groups.values()), tuple(ordered))
 
 
-def _reaches(found: Sequence[Dependency], start: int, end: int) -> bool:
-    """Tell whether dependencies lead from one step to another."""
-    seen, todo = {start}, [start]
-    while todo:
-        here = todo.pop()
-        if here == end:
-            return True
-        for one in found:
-            if one.before == here and one.after not in seen:
-                seen.add(one.after)
-                todo.append(one.after)
-    return False
+def closure(edges: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Return a graph's edges, and every edge that follows from them (its transitive closure)."""
+    closed = set(edges)
+    while more := {(a, d) for a, b in closed for c, d in closed if b == c} - closed:
+        closed |= more
+    return frozenset(closed)
+
+
+def reduced(plan: PlannedTask, steps: int) -> PlannedTask:
+    """Return a plan without dependencies that follow from others."""
+    pairs = {(d.before, d.after) for d in plan.dependencies}
+    kept = [d for d in plan.dependencies if (d.before, d.after) not in closure(pairs - {(d.before, d.after)})]
+    return planned(steps, kept)
 
 
 def _depths(steps: int, found: Sequence[Dependency]) -> Mapping[int, int]:

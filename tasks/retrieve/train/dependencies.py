@@ -25,6 +25,7 @@ from tasks.retrieve.compose.dependencies import (
     step_texts,
 )
 from tasks.retrieve.compose.pair_features import pair_features
+from tasks.retrieve.compose.plan import closure
 from tasks.retrieve.train.clauses import WrittenRequest, read_requests
 
 _PENALTY, _LEAST = 10.0, 3
@@ -36,7 +37,7 @@ def labelled_pairs(requests: Sequence[WrittenRequest]) -> tuple[list[list[str]],
     for request in requests:
         places = sorted(range(len(request.steps)), key=lambda k: request.steps[k][0])
         told = {place: k for k, place in enumerate(places)}
-        needed = _closed({(told[a], told[b]) for a, b in request.edges})
+        needed = closure({(told[a], told[b]) for a, b in request.edges})
         drafts = [
             DraftStep(" … ".join(request.text[a:b] for a, b in request.steps[k]), request.steps[k])
             for k in places
@@ -47,14 +48,6 @@ def labelled_pairs(requests: Sequence[WrittenRequest]) -> tuple[list[list[str]],
                 names.append(pair_features(texts, i, j))
                 labels.append(ONWARD if (i, j) in needed else BACKWARD if (j, i) in needed else NEITHER)
     return names, labels
-
-
-def _closed(edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return a graph's edges and those that follow from them."""
-    closed = set(edges)
-    while more := {(a, d) for a, b in closed for c, d in closed if b == c} - closed:
-        closed |= more
-    return closed
 
 
 def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairModel:

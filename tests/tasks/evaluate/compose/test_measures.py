@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, closure, measured
+from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
+from tasks.retrieve.compose.plan import closure
 
 
 def needed(*servers: str, edges: tuple[tuple[int, int], ...] = ()) -> Needed:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieve.compose.dependencies import reduced
-from tasks.retrieve.compose.plan import Dependency, PlannedTask, planned
+from tasks.retrieve.compose.plan import Dependency, PlannedTask, planned, reduced
 
 
 def dependency(before: int, after: int) -> Dependency:

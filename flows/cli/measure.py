@@ -122,12 +122,33 @@ def evaluate_compose(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            "--method", metavar="METHOD", help="local-r0 to local-r3, whole, commas, gold-steps; repeatable."
+            "--method",
+            metavar="METHOD",
+            help="local-r0 to -r3, commas, gold-steps ...: a wrong name lists all; repeatable.",
         ),
     ] = None,
     baseline: Annotated[
         str, typer.Option("--baseline", metavar="METHOD", help="What others are compared with.")
     ] = "commas",
+    categories: Annotated[
+        Path | None,
+        typer.Option("--categories", metavar="M.json", help="Maps the index's categories to those counted."),
+    ] = None,
+    without_gold: Annotated[
+        bool, typer.Option("--without-gold", help="Of each request hide what serves one step: confidence?")
+    ] = False,
+    without_category: Annotated[
+        list[str] | None,
+        typer.Option("--without-category", metavar="C", help="Hide a category: still cut well? Repeatable."),
+    ] = None,
+    leave_out: Annotated[
+        float | None, typer.Option("--leave-out", metavar="SHARE", help="Hide a share of all rows, as 0.2.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draws what is hidden.")] = 42,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="DIR", help="Measure all methods: the paper's tables, a picture."),
+    ] = None,
     corpus: Annotated[
         str | None, typer.Option("--corpus", metavar="ROOT", help="The root that serves  [--root]")
     ] = None,
@@ -135,13 +156,15 @@ def evaluate_compose(
     as_json: JsonOption = False,
 ) -> None:
     """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
-    from flows.commands.queries import open_index  # noqa: PLC0415
-    from tasks.evaluate.compose.bench import compose_bench, read_requests  # noqa: PLC0415
+    from flows.cli.print_plans import print_plans  # noqa: PLC0415
+    from flows.commands.plans.bench import PlanWishes, plans_bench  # noqa: PLC0415
 
     settings = load_settings()
-    index = open_index(root_of(settings, corpus or root), settings)
-    found = compose_bench(index, read_requests(queries), method or ["local-r1", "local-r0"], baseline)
-    print_json(found) if as_json else printing_bench.print_plans(found)
+    wishes = PlanWishes(
+        queries, method, baseline, categories, report, without_category or (), leave_out, seed, without_gold
+    )
+    found = plans_bench(root_of(settings, corpus or root), settings, wishes)
+    print_json(found) if as_json else print_plans(found)
 
 
 @evaluate_app.command("nodes")

@@ -230,21 +230,3 @@ def print_edges(found: dict[str, Any]) -> None:
     say(f"{llm['requests']} requests, {llm['cached']} known, {llm['tokens']} tokens, cost {llm['cost']:g}")
     if llm["edges"]["fallbacks"]:
         say(f"questions left to the rules: {counts(llm['edges']['fallbacks'])}", style="red")
-
-
-_PLAN_MEASURES = (
-    "da", "catr@1", "catr@10", "srvr@1", "srvr@10", "stepf1", "chain", "edgef1", "graph", "plan",
-)  # fmt: skip
-
-
-def print_plans(found: dict[str, Any]) -> None:
-    """Print the measures of methods that plan, with 95 % intervals, and how they differ from the baseline."""
-    rows = found["methods"]
-    for row in rows:
-        say(f"{row['method']}: {row['steps']:.1f} steps, {row['median_ms']:.0f} ms, p95 {row['p95_ms']:.0f}")
-        for name in _PLAN_MEASURES:
-            low, high = row["ci95"][name]
-            against = row["against"] and row["against"][name]
-            told = f"  {against['difference']:+.3f}, p {against['p']:.3f}" if against else ""
-            say(f"  {name:<8} {row[name]:.3f}  {low:.2f} to {high:.2f}{told}")
-    say(f"{found['queries']} requests; differences are from the baseline, p adjusted by Holm")

@@ -2,184 +2,190 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from storage.errors import WrongInput
-from storage.jsonl import read_lines, text_field
-from storage.served import require_licences
-from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
-from tasks.evaluate.measures.statistics import bootstrap_interval, holm_bonferroni, paired_bootstrap
-from tasks.retrieve.compose.compose import ComposeOptions, compose
-from tasks.retrieve.compose.decompose.draft import DraftStep
-from tasks.retrieve.compose.dependencies import ordered
-from tasks.retrieve.routing.search import Filters
-from tasks.retrieve.served_index import ServedIndex
-
-CANDIDATES = 10
-_CUTS = (
-    re.compile(r"(?<=[.!?])\s+|[;:]\s+"),
-    re.compile(r",\s+(?:and\s+)?(?:(?:then|next|finally)\s+)?|\s+and\s+(?:(?:then|afterwards|finally)\s+)?"),
+from tasks.evaluate.compose.measures import measured
+from tasks.evaluate.compose.methods import Asking, MadePlan, PlanMethod
+from tasks.evaluate.compose.requests import KnownRequest
+from tasks.evaluate.measures.statistics import (
+    bootstrap_interval,
+    holm_bonferroni,
+    paired_bootstrap,
+    wilcoxon,
 )
+
+Values = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRequest:
-    """A request whose steps are known: what it says, what each step is for, and what it needs."""
+class MethodRun:
+    """One method's plans of requests, in their order, with the measures and milliseconds of each."""
 
-    query_id: str
-    query: str
-    difficulty: str
-    descriptions: tuple[str, ...]
-    needed: Needed
+    requests: Sequence[KnownRequest]
+    made: Sequence[MadePlan]
+    values: Sequence[Values]
+    times: Sequence[float]
+
+    def column(self, measure: str) -> list[float]:
+        """Return a measure on each request on which it is known, in their order."""
+        return [value[measure] for value in self.values if measure in value]
+
+    def measures(self) -> list[str]:
+        """Return the measures that are known of some request."""
+        return list(dict.fromkeys(name for value in self.values for name in value))
+
+    def among(self, chosen: Iterable[str]) -> MethodRun:
+        """Return the run on requests of some ids."""
+        wanted = set(chosen)
+        kept = [i for i, request in enumerate(self.requests) if request.query_id in wanted]
+        parts = (self.requests, self.made, self.values, self.times)
+        return MethodRun(*([part[i] for i in kept] for part in parts))  # type: ignore[arg-type]
 
 
-def read_requests(path: Path) -> list[KnownRequest]:
-    """Return the requests of a file of JSON lines `{query_id, query, difficulty, steps, edges}`.
+def run_method(
+    asking: Asking,
+    method: PlanMethod,
+    requests: Sequence[KnownRequest],
+    step: Callable[[], None] = lambda: None,
+    without: Mapping[str, frozenset[str]] | None = None,
+) -> MethodRun:
+    """Ask a method about each request, after one request that is not timed; `step` is called after each.
 
-    A step has `description`, `servers`, and if known `also` and `categories`; an edge is a pair of places
-    from 1 on.
-
-    Raises:
-        WrongInput: The file cannot be read, holds none, or a line has another form; names file and line.
+    `without` holds, by `query_id`, the ids that a request must not find.
     """
-    found = [_request(where, row) for where, row in read_lines(path, "{query_id, query, steps, edges}")]
-    if not found:
-        msg = f"{path}: holds no request; give JSON lines {{query_id, query, steps, edges}}"
-        raise WrongInput(msg)
-    return found
+    if requests:
+        method(asking, requests[0])
+    made, times = [], []
+    for request in requests:
+        hidden = asking.without(without[request.query_id]) if without else asking
+        started = perf_counter()
+        made.append(method(hidden, request))
+        times.append(1000 * (perf_counter() - started))
+        step()
+    values = [measured(plan.plan, r.needed) for plan, r in zip(made, requests, strict=True)]
+    return MethodRun(requests, made, values, times)
 
 
-def _request(where: str, row: dict[str, Any]) -> KnownRequest:
-    try:
-        steps = tuple(
-            NeededStep(
-                frozenset(name.lower() for name in (*step["servers"], *step.get("also", ()))),
-                frozenset(step.get("categories", ())),
-            )
-            for step in row["steps"]
-        )
-        edges = frozenset((int(a) - 1, int(b) - 1) for a, b in row.get("edges", ()))
-        told = tuple(str(step["description"]) for step in row["steps"])
-    except (KeyError, TypeError, ValueError) as error:
-        msg = f"{where}: a step has no `servers` or `description`, or an edge is no pair ({error!r})"
-        raise WrongInput(msg) from error
-    query_id, query = text_field(row, "query_id", where), text_field(row, "query", where)
-    return KnownRequest(query_id, query, str(row.get("difficulty", "")), told, Needed(steps, edges))
+def paraphrased(requests: Sequence[KnownRequest]) -> list[KnownRequest]:
+    """Return the requests that have a paraphrase, in its words."""
+    return [request.reworded() for request in requests if request.paraphrase]
 
 
-Plan = Callable[[ServedIndex, KnownRequest], Planned]
+def summarise_methods(
+    runs: Mapping[str, MethodRun], reworded: Mapping[str, MethodRun], baseline: str
+) -> list[dict[str, Any]]:
+    """Return a row for each method that was measured.
+
+    A row has `method`, the measures' means, `ci95` (percentile bootstrap over requests, 10,000 resamples),
+    `median_ms`, `p95_ms`, `by_difficulty`, `by_tag`, `by_category` (of the steps needed), `tokens` (means of
+    the chosen and of all that is served, or null), `paraphrase` (`paraphrase_row`, null without any) and
+    `against` (`against`, null for the baseline).
+
+    Args:
+        runs: Of each method.
+        reworded: Of each method on paraphrases.
+        baseline: The method that the others are compared with, among `runs`.
+    """
+    contests = against(runs, baseline)
+    return [
+        {
+            "method": name,
+            **summary(run),
+            "median_ms": median(run.times),
+            "p95_ms": float(np.percentile(run.times, 95)),
+            **{f"by_{group}": groups(run, of) for group, of in _GROUPS.items()},
+            "tokens": _tokens(run),
+            "paraphrase": paraphrase_row(run, reworded[name]) if name in reworded else None,
+            "against": contests.get(name),
+        }
+        for name, run in runs.items()
+    ]
 
 
-def _local(rounds: int) -> Plan:
-    def plan(index: ServedIndex, request: KnownRequest) -> Planned:
-        found = compose(index, request.query, ComposeOptions(k=CANDIDATES, rounds=rounds))
-        steps = tuple(
-            PlannedStep(
-                tuple(c["doc_id"].lower() for c in step["candidates"]),
-                tuple(frozenset({c["category"]}) for c in step["candidates"]),
-            )
-            for step in found["steps"]
-        )
-        return Planned(steps, frozenset((e["from"] - 1, e["to"] - 1) for e in found["edges"]))
-
-    return plan
+def summary(run: MethodRun, *, intervals: bool = True) -> dict[str, Any]:
+    """Return how many requests there are, the means of their measures, and if wanted their `ci95`."""
+    columns = {measure: run.column(measure) for measure in run.measures()}
+    means = {measure: float(np.mean(column)) for measure, column in columns.items()}
+    ci95 = {measure: list(bootstrap_interval(column)) for measure, column in columns.items() if intervals}
+    return {"queries": len(run.requests), **means, **({"ci95": ci95} if intervals else {})}
 
 
-def _given(texts_of: Callable[[KnownRequest], Sequence[str]], *, chain: bool) -> Plan:
-    def plan(index: ServedIndex, request: KnownRequest) -> Planned:
-        texts = texts_of(request)
-        steps = tuple(_ranked(index, text) for text in texts)
-        if chain:
-            return Planned(steps, frozenset(pairwise(range(len(steps)))))
-        drafts = [DraftStep(text, ((k, k),)) for k, text in enumerate(texts)]
-        found = ordered(request.query, drafts).dependencies
-        return Planned(steps, frozenset((d.before, d.after) for d in found))
-
-    return plan
-
-
-def _ranked(index: ServedIndex, text: str) -> PlannedStep:
-    _, found = index.read(
-        lambda now: now.searcher().search(
-            text, k=CANDIDATES, filters=Filters(), licences=require_licences(now.root)
-        )
-    )
-    ids = tuple(row["doc_id"].lower() for row, _ in found)
-    return PlannedStep(ids, tuple(frozenset({row["category"]}) for row, _ in found))
-
-
-def at_commas(query: str) -> list[str]:
-    """Return a request cut at sentences, commas and `and`, without pieces of one word."""
-    pieces = [piece for sentence in _CUTS[0].split(query) for piece in _CUTS[1].split(sentence)]
-    return [piece for piece in pieces if len(piece.split()) > 1]
-
-
-METHODS: dict[str, Plan] = {
-    **{f"local-r{rounds}": _local(rounds) for rounds in (1, 0, 2, 3)},
-    "whole": _given(lambda request: [request.query], chain=True),
-    "commas": _given(lambda request: at_commas(request.query), chain=True),
-    "gold-steps": _given(lambda request: request.descriptions, chain=False),
+_GROUPS: dict[str, Callable[[KnownRequest], Iterable[str]]] = {
+    "difficulty": lambda request: [request.difficulty or "unknown"],
+    "tag": lambda request: request.tags or ["none"],
+    "category": lambda request: {name for step in request.needed.steps for name in step.categories},
 }
 
 
-def require_methods(names: Iterable[str]) -> None:
-    """Raise `WrongInput` if a method is not known."""
-    if unknown := [name for name in names if name not in METHODS]:
-        msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+_RANK = {"single": 0, "easy": 1, "medium": 2, "hard": 3}  # difficulties are shown in this order
 
 
-def compose_bench(
-    index: ServedIndex, requests: Sequence[KnownRequest], methods: Sequence[str], baseline: str
-) -> dict[str, Any]:
-    """Measure methods on requests.
+def groups(run: MethodRun, of: Callable[[KnownRequest], Iterable[str]]) -> dict[str, dict[str, Any]]:
+    """Return a summary of each group's requests; a request may be in several."""
+    members: dict[str, list[str]] = {}
+    for request in run.requests:
+        for group in of(request):
+            members.setdefault(group, []).append(request.query_id)
+    order = sorted(members, key=lambda name: (_RANK.get(name, len(_RANK)), -len(members[name]), name))
+    return {group: summary(run.among(members[group]), intervals=False) for group in order}
 
-    Returns:
-        `queries`, and `methods`: for each `method`, `queries`, the means of `measured`, `ci95` of each,
-        `median_ms` and `p95_ms`, and `against` (the baseline: `{measure: {difference, p}}`, p of a paired
-        bootstrap, adjusted by Holm over the measures; null for itself).
 
-    Raises:
-        WrongInput: A method is not known.
+def paraphrase_row(run: MethodRun, reworded: MethodRun) -> dict[str, Any]:
+    """Return a summary of paraphrases, `original` of the same requests, `agreement`, and DA's difference.
+
+    `agreement` is the share of requests on which DA is the same (SkillWeaver, section 7.4).
     """
-    require_methods([*methods, baseline])
-    runs: dict[str, list[dict[str, float]]] = {}
-    times: dict[str, list[float]] = {}
-    for name in dict.fromkeys([*methods, *([baseline] if baseline not in methods else [])]):
-        runs[name], times[name] = [], []
-        for request in requests:
-            started = perf_counter()
-            plan = METHODS[name](index, request)
-            times[name].append(1000 * (perf_counter() - started))
-            runs[name].append(measured(plan, request.needed))
-    rows = []
-    for name, values in runs.items():
-        columns = {measure: [value[measure] for value in values] for measure in values[0]}
-        rows.append({
-            "method": name, "queries": len(values),
-            **{measure: float(np.mean(column)) for measure, column in columns.items()},
-            "ci95": {measure: list(bootstrap_interval(column)) for measure, column in columns.items()},
-            "median_ms": median(times[name]), "p95_ms": float(np.percentile(times[name], 95)),
-            "against": None if name == baseline else _against(columns, runs[baseline]),
-        })  # fmt: skip
-    return {"queries": len(requests), "methods": rows}
-
-
-def _against(
-    columns: dict[str, list[float]], baseline: Sequence[dict[str, float]]
-) -> dict[str, dict[str, float]]:
-    found = {m: paired_bootstrap(column, [row[m] for row in baseline]) for m, column in columns.items()}
-    adjusted = holm_bonferroni([p for *_, p in found.values()])
+    same = run.among(request.query_id for request in reworded.requests)
+    a, b = reworded.column("da"), same.column("da")
+    difference, low, high, p = paired_bootstrap(a, b)
     return {
-        measure: {"difference": difference, "p": p}
-        for (measure, (difference, *_)), p in zip(found.items(), adjusted, strict=True)
+        **summary(reworded),
+        "original": summary(same, intervals=False),
+        "agreement": float(np.mean([x == y for x, y in zip(a, b, strict=True)])),
+        "difference": {"da": difference, "low": low, "high": high, "p": p},
     }
+
+
+def against(runs: Mapping[str, MethodRun], baseline: str) -> dict[str, dict[str, Any]]:
+    """Return the differences of each other method from the baseline, by method and measure.
+
+    Each has `difference`, its 95 % interval `low` and `high`, `p` of a paired bootstrap, `wilcoxon`
+    (`{w, differing, p}` of the signed-rank test), `wins` and `losses`; `p_adjusted` of both is by Holm over
+    the methods compared in that measure.
+    """
+    others = [name for name in runs if name != baseline]
+    found: dict[str, dict[str, Any]] = {name: {} for name in others}
+    for measure in runs[baseline].measures():
+        theirs = runs[baseline].column(measure)
+        for name in others:
+            found[name][measure] = compared(runs[name].column(measure), theirs)
+        tests = [found[name][measure] for name in others]
+        for family in (tests, [test["wilcoxon"] for test in tests]):
+            for test, p in zip(family, holm_bonferroni([test["p"] for test in family]), strict=True):
+                test["p_adjusted"] = p
+    return found
+
+
+def compared(a: Sequence[float], b: Sequence[float]) -> dict[str, Any]:
+    """Return how `a` differs from `b`, as `against` has it, before p-values are adjusted."""
+    difference, low, high, p = paired_bootstrap(a, b)
+    w, differing, p_ranks = wilcoxon(a, b)
+    signs = [(x > y) - (x < y) for x, y in zip(a, b, strict=True)]
+    return {
+        "difference": difference, "low": low, "high": high, "p": p,
+        "wilcoxon": {"w": w, "differing": differing, "p": p_ranks},
+        "wins": signs.count(1), "losses": signs.count(-1),
+    }  # fmt: skip
+
+
+def _tokens(run: MethodRun) -> dict[str, float] | None:
+    counted = [made.tokens for made in run.made if made.tokens is not None]
+    if not counted:
+        return None
+    return {"chosen": float(np.mean([chosen for chosen, _ in counted])), "all": float(counted[0][1])}

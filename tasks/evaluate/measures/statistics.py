@@ -1,4 +1,4 @@
-"""Statistics over queries: percentile bootstrap intervals, a paired test, p-values of several tests.
+"""Statistics over queries: percentile bootstrap intervals, paired tests, p-values of several tests, AUROC.
 
 The bootstrap is Efron's ("Bootstrap methods", Annals of Statistics 1979): queries are drawn with replacement,
 10,000 times by seed 42, so that the same values always have the same interval.
@@ -83,6 +83,34 @@ def paired_bootstrap(
     low, high = _percentiles(means, level)
     side = min(float((means <= 0).mean()), float((means >= 0).mean()))
     return float(difference.mean()), low, high, min(1.0, max(2 * side, 1 / resamples))
+
+
+def wilcoxon(a: Sequence[float], b: Sequence[float]) -> tuple[float, int, float]:
+    """Return the statistic W of the signed-rank test, the number of pairs that differ, and a two-sided p.
+
+    Pairs without a difference are left out (Wilcoxon 1945); where none differs, W is 0 and p is 1.
+
+    Raises:
+        ValueError: The two differ in length.
+    """
+    from scipy.stats import wilcoxon as signed_rank  # noqa: PLC0415 (half a second that few pay)
+
+    _check_pairs(a, b)
+    # Means of shares differ in their last bits where they are the same.
+    differences = [round(x - y, 12) for x, y in zip(a, b, strict=True)]
+    differing = sum(d != 0 for d in differences)
+    if not differing:
+        return 0.0, 0, 1.0
+    found = signed_rank(differences)
+    return float(found.statistic), differing, float(found.pvalue)
+
+
+def auroc(positives: Sequence[float], negatives: Sequence[float]) -> float | None:
+    """Return the share of pairs in which the positive is larger, of equals one half; None without pairs."""
+    if not len(positives) or not len(negatives):
+        return None
+    apart = _column(positives) - _column(negatives).T
+    return float((apart > 0).mean() + 0.5 * (apart == 0).mean())
 
 
 def _column(values: Sequence[float]) -> Array:

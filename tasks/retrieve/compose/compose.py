@@ -56,8 +56,13 @@ class ComposeOptions:
                 raise WrongInput(msg)
 
 
-def compose(index: ServedIndex, task: str, options: ComposeOptions | None = None) -> dict[str, Any]:
-    """Return the plan of a task, as the command prints it.
+def compose(
+    index: ServedIndex,
+    task: str,
+    options: ComposeOptions | None = None,
+    decomposer: Decomposer | None = None,
+) -> dict[str, Any]:
+    """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
     Raises:
         WrongInput: The task is blank, an option is out of its range, or nothing has what a filter asks for.
@@ -69,17 +74,23 @@ def compose(index: ServedIndex, task: str, options: ComposeOptions | None = None
         msg = "the task is blank: say what is to be done"
         raise WrongInput(msg)
     failed = index.failed_sources()
-    now, plan = index.read(lambda now: _composed(now, task, chosen, failed))
+    now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer))
     took = round((time.perf_counter() - started) * 1000, 3)
     return {**plan, "index_version": now.served.version, "took_ms": took}
 
 
-def _composed(now: OpenVersion, task: str, options: ComposeOptions, failed: set[str]) -> dict[str, Any]:
+def _composed(
+    now: OpenVersion,
+    task: str,
+    options: ComposeOptions,
+    failed: set[str],
+    decomposer: Decomposer | None,
+) -> dict[str, Any]:
     searcher = now.searcher()
     licences = require_licences(now.root)
     allowed = searcher.allowed(options.filters, licences)
     matcher = Matcher(searcher.router, allowed)
-    local: Decomposer = LocalDecomposer(now.encoder, most=options.max_steps)
+    local = decomposer or LocalDecomposer(now.encoder, most=options.max_steps)
     read = task[:LONGEST]
     found = decompose(read, local, matcher, rounds=options.rounds, hints=options.hints)
     plan = ordered(read, found.draft.steps)

@@ -60,12 +60,13 @@ class Filters:
     """The filters of a search; an empty tuple filters nothing.
 
     A licence is an SPDX identifier in any letter case, or `unknown`. A source is a source spec, or the part
-    before its colon.
+    before its colon. `without` holds the ids, in lower case, of skills that must not be found.
     """
 
     kinds: tuple[str, ...] = ()
     licences: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    without: frozenset[str] = frozenset()
 
 
 class Searcher:
@@ -123,6 +124,8 @@ class Searcher:
         named = self._rows["licence"].fill_null("unknown").str.to_lowercase()
         mask &= _any_of("licence", [licence.lower() for licence in filters.licences], [named])
         mask &= _any_of("source", filters.sources, [source, source.str.split(":").list.first()])
+        if filters.without:
+            mask &= ~self._rows["doc_id"].str.to_lowercase().is_in(list(filters.without))
         return mask.to_numpy()
 
 

@@ -25,13 +25,14 @@ class Labelling:
     counts: tuple[float, ...]
 
 
-def decode(unary: Scores, pairs: Scores, most: int) -> Labelling:
+def decode(unary: Scores, pairs: Scores, most: int, exactly: int | None = None) -> Labelling:
     """Return the best labels of the most probable number of steps.
 
     Args:
         unary: Scores of each clause's labels, shape `(clauses, 3)`.
         pairs: Scores of a label after another, by clause, shape `(clauses, 3, 3)`; the first is not read.
         most: The largest number of steps.
+        exactly: The number of steps, if it is known; the nearest that the clauses allow is taken.
     """
     n = len(unary)
     sums = np.full((n, most + 1, LABELS), _NEVER)
@@ -54,7 +55,7 @@ def decode(unary: Scores, pairs: Scores, most: int) -> Labelling:
                 best[i, count, label] = ahead[count - step].max() + unary[i, label]
     totals = np.logaddexp.reduce(sums[-1], axis=1)
     shares = np.exp(totals - np.logaddexp.reduce(totals))
-    count = int(np.argmax(shares))
+    count = int(np.argmax(shares)) if exactly is None else _nearest(best[-1].max(axis=1), exactly)
     label = int(np.argmax(best[-1, count]))
     labels = [label]
     for i in range(n - 1, 0, -1):
@@ -63,3 +64,9 @@ def decode(unary: Scores, pairs: Scores, most: int) -> Labelling:
         label = before
         labels.append(label)
     return Labelling(tuple(labels[::-1]), tuple(shares.tolist()))
+
+
+def _nearest(best: Scores, wanted: int) -> int:
+    """Return the count nearest to the one wanted for which there are labels."""
+    possible = np.flatnonzero(best > _NEVER / 2)
+    return int(possible[np.argmin(np.abs(possible - wanted))])

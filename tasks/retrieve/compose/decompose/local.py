@@ -43,15 +43,20 @@ class ClauseModel:
     pairs: _Numbers
 
     def label(
-        self, found: Sequence[Clause], names: Sequence[Sequence[str]], vectors: Vectors, most: int
+        self,
+        found: Sequence[Clause],
+        names: Sequence[Sequence[str]],
+        vectors: Vectors,
+        most: int,
+        exactly: int | None = None,
     ) -> tuple[tuple[int, ...], float]:
-        """Return the labels of clauses, and the probability of their number of steps."""
+        """Return the labels that `decode` finds, and the probability of their number of steps."""
         scores = (vectors - self.centre) @ self.axes @ self.of_vectors
         for row, own in enumerate(names):
             known = [self.of_names[name] for name in set(own) if name in self.of_names]
             scores[row] += self.weights[known].sum(axis=0)
         pairs = self.pairs[[JOINS.index(clause.join) for clause in found]]
-        labelled = decode(scores, pairs, most)
+        labelled = decode(scores, pairs, most, exactly)
         return labelled.labels, labelled.counts[labelled.labels.count(BEGIN)]
 
 
@@ -79,12 +84,19 @@ class LocalDecomposer:
         encoder: Gives clauses their vectors in the context of the task.
         models: Of the first round and of those with hints; None: the packaged ones.
         most: The largest number of steps.
+        exactly: The number of steps, if it is known, which comes before `most`.
     """
 
     def __init__(
-        self, encoder: PartEncoder, *, models: tuple[ClauseModel, ClauseModel] | None = None, most: int = 8
+        self,
+        encoder: PartEncoder,
+        *,
+        models: tuple[ClauseModel, ClauseModel] | None = None,
+        most: int = 8,
+        exactly: int | None = None,
     ) -> None:
-        self._encoder, self._models, self._most = encoder, models or packaged_models(), most
+        self._encoder, self._models = encoder, models or packaged_models()
+        self._most, self._exactly = max(most, exactly or 0), exactly
         self._read: dict[str, tuple[list[Clause], Vectors]] = {}
 
     @property
@@ -102,7 +114,7 @@ class LocalDecomposer:
             hinted = hint_features(found, hints, matcher)
             names = [[*own, *more] for own, more in zip(names, hinted, strict=True)]
         model = self._models[hints is not None]
-        labels, certainty = model.label(found, names, vectors, self._most)
+        labels, certainty = model.label(found, names, vectors, self._most, self._exactly)
         return drafted(task, found, labels, certainty)
 
     def _clauses(self, task: str) -> tuple[list[Clause], Vectors]:

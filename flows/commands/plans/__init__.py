@@ -1,0 +1,1 @@
+"""Plans: methods of `compose` measured for the command; begin at `bench`."""

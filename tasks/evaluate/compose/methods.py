@@ -1,0 +1,238 @@
+"""Methods that plan a request: by the command's own plan with other settings, and by plain baselines.
+
+A method is a line of `METHODS`: `composed(...)` asks `compose` with other options, `with_found(...)` ranks
+candidates of its steps in another way, `given(...)` is told the steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from storage.errors import WrongInput
+from storage.served import require_licences
+from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
+from tasks.evaluate.compose.row_vectors import RowVectors
+from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.decompose.draft import Decomposer, Draft, DraftStep
+from tasks.retrieve.compose.decompose.local import LocalDecomposer
+from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.routing.search import Filters
+from tasks.retrieve.served_index import ServedIndex
+
+CANDIDATES = 10
+DEFAULT, VANILLA = "local-r1", "local-r0"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a method is asked with: the index, the categories that count, and what must not be found."""
+
+    index: ServedIndex
+    vectors: RowVectors
+    categories: CategorySet = field(default_factory=CategorySet)
+    filters: Filters = field(default_factory=Filters)
+
+    def without(self, ids: Iterable[str]) -> Asking:
+        """Return the same without rows, whose ids are in lower case."""
+        return replace(self, filters=replace(self.filters, without=frozenset(ids)))
+
+
+@dataclass(frozen=True, slots=True)
+class MadePlan:
+    """A plan as it is measured, its tokens (of the chosen, of all that is served), and what rounds did.
+
+    `jaccards` has one value for each round after the first; `converged` is as the plan says it.
+    """
+
+    plan: Planned
+    tokens: tuple[int, int] | None = None
+    jaccards: tuple[float, ...] = ()
+    converged: bool = False
+
+
+PlanMethod = Callable[[Asking, KnownRequest], MadePlan]
+Texts = Callable[[KnownRequest], Sequence[str]]
+Find = Callable[[Asking, Sequence[str]], list[PlannedStep]]
+Cutter = Callable[[Asking, KnownRequest], Decomposer]
+
+
+def composed(cutter: Cutter | None = None, *, chain: bool = False, **options: Any) -> PlanMethod:  # noqa: ANN401
+    """Return the command's plan with other options of `ComposeOptions`; `chain`: each step after the last."""
+
+    def plan(asking: Asking, request: KnownRequest) -> MadePlan:
+        chosen = ComposeOptions(k=CANDIDATES, explain=True, filters=asking.filters, **options)
+        decomposer = cutter(asking, request) if cutter else None
+        made = compose(asking.index, request.query, chosen, decomposer)
+        # What was told is measured in the order in which it was told.
+        told = sorted(made["steps"], key=_place_told) if isinstance(decomposer, ToldSteps) else made["steps"]
+        steps = tuple(_composed_step(step, asking.categories) for step in told)
+        place = {step["step"]: number for number, step in enumerate(told)}
+        edges = frozenset((place[e["from"]], place[e["to"]]) for e in made["edges"])
+        jaccards = tuple(r["jaccard"] for r in made["trace"] if r["jaccard"] is not None)
+        tokens = (made["tokens"]["chosen"], made["tokens"]["all"])
+        planned = Planned(steps, _chain(len(steps)) if chain else edges)
+        return MadePlan(planned, tokens, jaccards, made["converged"])
+
+    return plan
+
+
+def with_found(method: PlanMethod, find: Find) -> PlanMethod:
+    """Return a method's steps and dependencies with candidates that are found in another way."""
+
+    def plan(asking: Asking, request: KnownRequest) -> MadePlan:
+        made = method(asking, request)
+        found = find(asking, [step.text for step in made.plan.steps])
+        return MadePlan(replace(made.plan, steps=tuple(found)), None, made.jaccards, made.converged)
+
+    return plan
+
+
+def given(texts: Texts, find: Find) -> PlanMethod:
+    """Return a method that is told the steps' texts, each step done after the one before."""
+
+    def plan(asking: Asking, request: KnownRequest) -> MadePlan:
+        found = find(asking, texts(request))
+        return MadePlan(Planned(tuple(found), _chain(len(found))))
+
+    return plan
+
+
+def searched(asking: Asking, texts: Sequence[str]) -> list[PlannedStep]:
+    """Return what `search` finds for each text."""
+
+    def one(text: str) -> PlannedStep:
+        _, found = asking.index.read(
+            lambda now: now.searcher().search(
+                text, k=CANDIDATES, filters=asking.filters, licences=require_licences(now.root)
+            )
+        )
+        categories = tuple(asking.categories.of(row["category"]) for row, _ in found)
+        sure = found[0][1].score if found else 0.0
+        return PlannedStep(tuple(row["doc_id"].lower() for row, _ in found), categories, text, sure)
+
+    return [one(text) for text in texts]
+
+
+def nearest(*, body: bool) -> Find:
+    """Return SkillWeaver's retriever: the cosine to name and description, or with `body` to the text too."""
+
+    def find(asking: Asking, texts: Sequence[str]) -> list[PlannedStep]:
+        found = asking.vectors.find(texts, CANDIDATES, asking.filters, body=body)
+        return [
+            PlannedStep(
+                tuple(row.doc_id for row in rows),
+                tuple(asking.categories.of(row.category) for row in rows),
+                text,
+                rows[0].score if rows else 0.0,
+            )
+            for text, rows in zip(texts, found, strict=True)
+        ]
+
+    return find
+
+
+@dataclass(frozen=True, slots=True)
+class ToldSteps:
+    """A decomposer that is told the steps, in their order."""
+
+    texts: tuple[str, ...]
+    name: str = "told"
+
+    def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
+        """Return the steps that were told, whatever the task says."""
+        del hints, matcher
+        last = max(len(task) - 1, 0)  # the places tell the order alone
+        places = ((min(k, last), min(k, last)) for k in range(len(self.texts)))
+        return Draft(tuple(DraftStep(text, (at,)) for text, at in zip(self.texts, places, strict=True)))
+
+
+def _told(_asking: Asking, request: KnownRequest) -> Decomposer:
+    return ToldSteps(descriptions_of(request))
+
+
+def _counted(asking: Asking, request: KnownRequest) -> Decomposer:
+    encoder = asking.index.read(lambda now: now.encoder)[1]
+    return LocalDecomposer(encoder, exactly=len(request.needed.steps))
+
+
+def descriptions_of(request: KnownRequest) -> tuple[str, ...]:
+    """Return the steps' descriptions; raises `WrongInput` if the request has none."""
+    if request.descriptions is None:
+        msg = f"query {request.query_id!r} has no `description` of its steps, which a gold method is told"
+        raise WrongInput(msg)
+    return request.descriptions
+
+
+_CUTS = (
+    re.compile(r"(?<=[.!?])\s+|[;:]\s+"),
+    re.compile(r",\s+(?:and\s+)?(?:(?:then|next|finally)\s+)?|\s+and\s+(?:(?:then|afterwards|finally)\s+)?"),
+)
+
+
+def at_commas(request: KnownRequest) -> list[str]:
+    """Return a request cut at sentences, commas and `and`, without pieces of one word."""
+    pieces = [piece for sentence in _CUTS[0].split(request.query) for piece in _CUTS[1].split(sentence)]
+    return [piece for piece in pieces if len(piece.split()) > 1]
+
+
+def whole_request(request: KnownRequest) -> list[str]:
+    """Return the request as its one step."""
+    return [request.query]
+
+
+def _chain(steps: int) -> Edges:
+    return frozenset(pairwise(range(steps)))
+
+
+def _place_told(step: dict[str, Any]) -> int:
+    return int(step["spans"][0][0])
+
+
+def _composed_step(step: dict[str, Any], categories: CategorySet) -> PlannedStep:
+    return PlannedStep(
+        tuple(c["doc_id"].lower() for c in step["candidates"]),
+        tuple(categories.of(c["category"]) for c in step["candidates"]),
+        step["text"],
+        step["confidence"],
+        step["gap"],
+    )
+
+
+_DENSE, _BODY = nearest(body=False), nearest(body=True)
+HINTS = (5, 10, 15, 25)  # of SkillWeaver's table 9; 15 is the default
+METHODS: dict[str, PlanMethod] = {
+    **{f"local-r{rounds}": composed(rounds=rounds) for rounds in (1, 0, 2, 3)},
+    "whole": given(whole_request, searched),
+    "commas": given(at_commas, searched),
+    "gold-steps": composed(_told, rounds=0),
+    "gold-count": composed(_counted),
+    "gold-count-r0": composed(_counted, rounds=0),
+    "gold-search": given(descriptions_of, searched),
+    "chain": composed(chain=True),
+    **{f"hints-{hints}": composed(hints=hints) for hints in HINTS if hints != 15},
+    "whole-dense": given(whole_request, _DENSE),
+    "commas-dense": given(at_commas, _DENSE),
+    "local-dense": with_found(composed(), _DENSE),
+    "gold-dense": given(descriptions_of, _DENSE),
+    "commas-dense-body": given(at_commas, _BODY),
+    "local-dense-body": with_found(composed(), _BODY),
+    "gold-dense-body": given(descriptions_of, _BODY),
+}
+
+"""Methods by name; an ablation is one more line."""
+
+NEED_DESCRIPTIONS = frozenset(name for name in METHODS if name.startswith("gold-") and "count" not in name)
+NEED_BODIES = frozenset(name for name in METHODS if name.endswith("-body"))
+
+
+def require_methods(names: Iterable[str], methods: Iterable[str] = METHODS) -> None:
+    """Raise `WrongInput` if a method is not among those that can be measured."""
+    known = list(methods)
+    if unknown := [name for name in names if name not in known]:
+        msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(known)}"
+        raise WrongInput(msg)

@@ -1,0 +1,122 @@
+"""Transfer: the number of steps when rows that requests need are taken away (SkillWeaver, section 7.9)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from storage.errors import WrongInput
+from tasks.evaluate.compose.bench import MethodRun, compared, run_method, summary
+from tasks.evaluate.compose.methods import Asking, PlanMethod
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
+from tasks.retrieve.served_index import ServedIndex
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRows:
+    """Rows that are taken out of what can be found, as ids in lower case, and what is said of them."""
+
+    label: str
+    ids: frozenset[str]
+    categories: frozenset[str] = frozenset()
+
+
+def rows_by_id(index: ServedIndex, categories: CategorySet) -> dict[str, frozenset[str]]:
+    """Return the categories that count of each served row, by its id in lower case, in the order of ids."""
+    table = index.read(lambda now: now.skills.search().select(["doc_id", "category"]).to_arrow())[1]
+    held = zip(table.column("doc_id").to_pylist(), table.column("category").to_pylist(), strict=True)
+    return dict(sorted((doc_id.lower(), categories.of(category)) for doc_id, category in held))
+
+
+def without_categories(rows: Mapping[str, frozenset[str]], wanted: Sequence[str]) -> TakenRows:
+    """Return the rows of some categories, whatever the letter case in which these are given.
+
+    Raises:
+        WrongInput: No row is of one of them.
+    """
+    known = {name.casefold(): name for found in rows.values() for name in found}
+    for name in wanted:
+        if name.casefold() not in known:
+            there = ", ".join(sorted(known.values()))
+            msg = f"--without-category {name!r}: nothing served is of it; there are {there}"
+            raise WrongInput(msg)
+    chosen = frozenset(known[name.casefold()] for name in wanted)
+    ids = frozenset(doc_id for doc_id, found in rows.items() if found & chosen)
+    return TakenRows(f"without {' and '.join(sorted(chosen))}", ids, chosen)
+
+
+def left_out_share(rows: Mapping[str, frozenset[str]], share: float, seed: int) -> TakenRows:
+    """Return a share of all rows, drawn by a seed.
+
+    Raises:
+        WrongInput: The share is not above 0 and below 1.
+    """
+    if not 0 < share < 1:
+        msg = f"--leave-out is {share:g}: give a share above 0 and below 1"
+        raise WrongInput(msg)
+    ids = sorted(rows)
+    drawn = np.random.default_rng(seed).permutation(len(ids))[: round(share * len(ids))]
+    return TakenRows(f"without {share:.0%} of rows, seed {seed}", frozenset(ids[i] for i in drawn))
+
+
+def most_needed(requests: Sequence[KnownRequest], rows: Mapping[str, frozenset[str]], n: int) -> list[str]:
+    """Return the `n` categories that most requests need, of those that are served; equals by name."""
+    served = {name for found in rows.values() for name in found}
+    needed = Counter(
+        name for r in requests for name in {c for step in r.needed.steps for c in step.categories} & served
+    )
+    return sorted(needed, key=lambda name: (-needed[name], name))[:n]
+
+
+def needing(requests: Sequence[KnownRequest], taken: TakenRows) -> list[KnownRequest]:
+    """Return the requests that need what was taken: a step loses one of its `servers`.
+
+    Where these are not known, a step of a category that was taken counts, and of drawn rows every request.
+    """
+    return [request for request in requests if _needs(request, taken)]
+
+
+def _needs(request: KnownRequest, taken: TakenRows) -> bool:
+    if request.main:
+        return any(main & taken.ids for main in request.main)
+    if not taken.categories:
+        return True
+    return any(step.categories & taken.categories for step in request.needed.steps)
+
+
+def transfer(
+    asking: Asking,
+    method: PlanMethod,
+    run: MethodRun,
+    taken: TakenRows,
+    step: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Return what a method's plans lose when rows are taken out of what can be found.
+
+    Returns:
+        `label`, `rows` taken, `queries` that need them, and `unserved`, those of which a step loses all that
+        serves it (null where that is not known); of these queries `with`, `without` (summaries) and `da`
+        (`compared`, the plans without the rows against those with them). All are null where no query needs
+        the rows.
+    """
+    chosen = needing(run.requests, taken)
+    found: dict[str, Any] = {"label": taken.label, "rows": len(taken.ids), "queries": len(chosen)}
+    if not chosen:
+        return {**found, "unserved": None, "with": None, "without": None, "da": None}
+    hidden = {request.query_id: taken.ids for request in chosen}
+    bare, whole = run_method(asking, method, chosen, step, hidden), run.among(hidden)
+    return {
+        **found,
+        "unserved": sum(map(_loses_all, chosen, [taken] * len(chosen))) if chosen[0].main else None,
+        "with": summary(whole),
+        "without": summary(bare),
+        "da": compared(bare.column("da"), whole.column("da")),
+    }
+
+
+def _loses_all(request: KnownRequest, taken: TakenRows) -> bool:
+    return any(step.servers is not None and step.servers <= taken.ids for step in request.needed.steps)

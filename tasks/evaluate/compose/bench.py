@@ -109,11 +109,16 @@ def summarise_methods(
 
 
 def summary(run: MethodRun, *, intervals: bool = True) -> dict[str, Any]:
-    """Return how many requests there are, the means of their measures, and if wanted their `ci95`."""
+    """Return how many requests there are, the means of their measures, and if wanted their `ci95`.
+
+    `needed` is the mean number of steps that they need.
+    """
     columns = {measure: run.column(measure) for measure in run.measures()}
     means = {measure: float(np.mean(column)) for measure, column in columns.items()}
     ci95 = {measure: list(bootstrap_interval(column)) for measure, column in columns.items() if intervals}
-    return {"queries": len(run.requests), **means, **({"ci95": ci95} if intervals else {})}
+    sizes = [len(request.needed.steps) for request in run.requests]
+    counted = {"queries": len(sizes), "needed": float(np.mean(sizes)) if sizes else 0.0}
+    return {**counted, **means, **({"ci95": ci95} if intervals else {})}
 
 
 _GROUPS: dict[str, Callable[[KnownRequest], Iterable[str]]] = {

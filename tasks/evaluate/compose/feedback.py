@@ -20,22 +20,26 @@ _CONDITIONED = ("catr@1", "catr@10", "srvr@1", "srvr@10")
 def rounds_of(runs: Mapping[str, MethodRun], most: int = 3) -> list[dict[str, Any]]:
     """Return a row for each number of rounds that was measured, 0 to `most`.
 
-    A row has `round`, `method`, the means of its measures, `jaccard` (mean Jaccard of the hints of that round
-    with those before; a request whose steps did not change in a round keeps its hints, which is 1), and
-    `changed`, the number of requests whose steps a round as late as this one changed.
+    A row has `round`, `method`, the means of its measures, `jaccard` (mean Jaccard of that round's hints with
+    those before; a request whose steps did not change keeps its hints, which is 1), and `changed`, the number
+    of requests whose steps the round changed; both are null before the first round.
     """
     rows = []
     for number in range(most + 1):
         name = f"local-r{number}"
         if name in runs:
-            reached = [made.jaccards for made in runs[name].made]
-            values = [found[number - 1] if len(found) >= number else 1.0 for found in reached]
             rows.append({
                 "round": number, "method": name, **summary(runs[name], intervals=False),
-                "jaccard": float(np.mean(values)) if number else None,
-                "changed": sum(len(found) >= number for found in reached) if number else None,
+                **_hints([made.jaccards for made in runs[name].made], number),
             })  # fmt: skip
     return rows
+
+
+def _hints(found: Sequence[tuple[float, ...]], number: int) -> dict[str, float | None]:
+    if not number:
+        return {"jaccard": None, "changed": None}
+    reached = [of[number - 1] for of in found if len(of) >= number]
+    return {"jaccard": (sum(reached) + len(found) - len(reached)) / len(found), "changed": len(reached)}
 
 
 def feedback(after: MethodRun, before: MethodRun) -> dict[str, Any]:

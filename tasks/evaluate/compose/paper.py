@@ -41,7 +41,7 @@ ROUNDS: Mapping[int, Mapping[str, float]] = {
     3: {"da": 0.670, "catr@1": 0.361, "jaccard": 0.52},
 }
 HUMAN = {"local-r0": {"da": 0.085, "da±1": 0.305}, "local-r1": {"da": 0.215, "da±1": 0.505}}
-HUMAN_STEPS = {"local-r0": {"easy": 4.21}}
+HUMAN_STEPS = {"local-r0": 4.21}  # of easy requests
 DIFFICULTY: Mapping[str, Mapping[str, float]] = {
     "local-r0": {"easy": 0.447, "medium": 0.660, "hard": 0.400},
     "local-r1": {"easy": 0.633, "medium": 0.780, "hard": 0.600},

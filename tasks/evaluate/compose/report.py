@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from tasks.evaluate.compose import paper
 from tasks.evaluate.compose.methods import DEFAULT, HINTS, VANILLA
@@ -26,10 +26,12 @@ from tasks.evaluate.compose.report_cells import (
 )
 from tasks.evaluate.paging.tables import table
 
-_MEASURES = (
-    "da", "da±1", "catr@1", "catr@10", "srvr@1", "srvr@10", "stepf1", "chain", "chain_cat", "chain_share",
-    "positional_catr@1", "positional_srvr@1", "edgef1", "graph", "plan",
-)  # fmt: skip
+_MEASURES = {
+    "Number of steps": ("da", "da±1", "stepf1"),
+    "Categories": ("catr@1", "catr@10", "positional_catr@1", "chain_cat", "chain_share"),
+    "Servers": ("srvr@1", "srvr@10", "positional_srvr@1", "chain"),
+    "Dependencies, and whole plans": ("edgef1", "graph", "plan"),
+}
 _CATEGORIES = 11  # of table 8
 NOTE = (
     "The paper's figures (SkillWeaver, arXiv 2606.18051) are of its own 300 requests and 2,209 servers, and"
@@ -44,7 +46,7 @@ def compose_markdown(found: Found) -> str:
     """Return the whole report as Markdown, from what the command returns."""
     rows = {row["method"]: row for row in found["methods"]}
     said = f"{found['queries']} requests over {found['served']:,} served rows."
-    parts = ["# Plans", said, NOTE, "## All measures", _all(rows.values())]
+    parts = ["# Plans", said, NOTE, "## All measures", *_all(rows.values())]
     parts += [f"Not measured: `{name}`: {why}." for name, why in found["skipped"].items()]
     parts += [f"## Against {found['baseline']}", _ADJUSTED, _against(rows.values())]
     for title, section in _SECTIONS:
@@ -55,14 +57,19 @@ def compose_markdown(found: Found) -> str:
 _ADJUSTED = "p of a paired bootstrap and of Wilcoxon's signed-rank test, by Holm over the methods."
 
 
-def _all(rows: Iterable[Found]) -> str:
-    columns = ("Method", "steps", *_MEASURES, "median ms", "p95 ms")
-    lines = []
-    for row in rows:
-        shares = [with_interval(row, measure) for measure in _MEASURES]
-        times = [f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}"]
-        lines.append([f"`{row['method']}`", f"{row['steps']:.2f}", *shares, *times])
-    return table(columns, lines)
+def _all(rows: Collection[Found]) -> Iterator[str]:
+    for title, measures in _MEASURES.items():
+        known = [measure for measure in measures if any(measure in row for row in rows)]
+        lines = [[f"`{row['method']}`", *(with_interval(row, measure) for measure in known)] for row in rows]
+        if known:
+            yield f"### {title}"
+            yield table(("Method", *known), lines)
+    times = [
+        [f"`{row['method']}`", f"{row['steps']:.2f}", f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}"]
+        for row in rows
+    ]
+    yield "### Steps of a plan, and time"
+    yield table(("Method", "steps", "median ms", "p95 ms"), times)
 
 
 def _against(rows: Iterable[Found]) -> str:
@@ -156,42 +163,47 @@ def _table_5(found: Found, _rows: Mapping[str, Found]) -> list[str]:
         for one in found["transfer"]
     ]  # fmt: skip
     gains = [
-        [label, queries, f"{gain:+.1%}", _gain(found, drawn=kind)]
-        for kind, (label, queries, gain) in zip((False, True), paper.TRANSFER, strict=True)
+        [label, queries, f"{gain:+.1%}", _gain(found, kind)]
+        for kind, (label, queries, gain) in zip(("categories", "share"), paper.TRANSFER, strict=True)
     ]
     heads = ("Paper's pool", "requests", "paper: DA of SAD, relative to vanilla", "ours, round 1 to round 0")
     return [table(columns, lines), table(heads, gains), f"The paper's DA themselves: {paper.NOT_STATED}."]
 
 
-def _gain(found: Found, *, drawn: bool) -> str:
-    kind = [one for one in found["transfer"] if ("seed" in one["label"]) == drawn and one["da"]]
-    da = {one["method"]: one["without"]["da"] for one in kind}
+def _gain(found: Found, kind: str) -> str:
+    chosen = [one for one in found["transfer"] if one["kind"] == kind and one["da"]]
+    da = {one["method"]: one["without"]["da"] for one in chosen}
     return f"{da[DEFAULT] / da[VANILLA] - 1:+.1%}" if da.get(VANILLA) and DEFAULT in da else "not measured"
 
 
 def _table_6(_found: Found, rows: Mapping[str, Found]) -> list[str]:
-    columns = ("Method", "DA", "DA±1", "steps", "paper: DA", "paper: DA±1", "paper: steps of easy ones")
-    lines = [
-        [
-            f"`{name}`", share(rows[name]["da"]), share(rows[name]["da±1"]), f"{rows[name]['steps']:.2f}",
-            share(held["da"]), share(held["da±1"]),
-            paper.HUMAN_STEPS.get(name, {}).get("easy", paper.NOT_STATED),
-        ]
-        for name, held in paper.HUMAN.items()
-    ]  # fmt: skip
+    columns = (
+        "Method", "DA", "DA±1", "steps of easy ones", "needed", "paper: DA", "paper: DA±1", "paper: steps",
+        "paper: needed",
+    )  # fmt: skip
+    lines = []
+    for name, held in paper.HUMAN.items():
+        row = rows[name]
+        easy = row["by_difficulty"].get("easy")
+        counted = [f"{easy['steps']:.2f}", f"{easy['needed']:.2f}"] if easy else ["", ""]
+        told = [paper.HUMAN_STEPS.get(name, paper.NOT_STATED), "2.0"]
+        lines.append([
+            f"`{name}`", share(row["da"]), share(row["da±1"]), *counted,
+            share(held["da"]), share(held["da±1"]), *told,
+        ])  # fmt: skip
     note = (
-        "The paper's are of 200 requests in natural words (2.65 steps each), ours of the requests given:"
-        " compare them on such a file alone."
+        "The paper's are of 200 requests in natural words that need 2.65 steps each, ours of those given, which"
+        f" need {rows[DEFAULT]['needed']:.2f}: compare them on such a file alone."
     )
     return [note, table(columns, lines)]
 
 
 def _table_7(_found: Found, rows: Mapping[str, Found]) -> list[str]:
-    columns = ("Difficulty", "Method", "requests", "DA", "CatR@1", "SrvR@1", "steps", "paper: DA")
+    columns = ("Difficulty", "Method", "requests", "DA", "CatR@1", "SrvR@1", "steps", "needed", "paper: DA")
     lines = [
         [
             group, f"`{name}`", part["queries"], *(share(part.get(m)) for m in ("da", "catr@1", "srvr@1")),
-            f"{part['steps']:.2f}", share(held[group]) if group in held else "",
+            f"{part['steps']:.2f}", f"{part['needed']:.2f}", share(held[group]) if group in held else "",
         ]
         for name, held in paper.DIFFICULTY.items()
         for group, part in rows[name]["by_difficulty"].items()

@@ -42,7 +42,7 @@ def with_interval(row: Found, measure: str) -> str:
 
 def interval(low: float, high: float) -> str:
     """Return an interval."""
-    return f"[{low:.2f}, {high:.2f}]"
+    return f"[{low:.3f}, {high:.3f}]"
 
 
 def spread(values: Sequence[float] | None) -> str:

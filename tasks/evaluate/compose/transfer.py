@@ -98,13 +98,16 @@ def transfer(
     """Return what a method's plans lose when rows are taken out of what can be found.
 
     Returns:
-        `label`, `rows` taken, `queries` that need them, and `unserved`, those of which a step loses all that
-        serves it (null where that is not known); of these queries `with`, `without` (summaries) and `da`
-        (`compared`, the plans without the rows against those with them). All are null where no query needs
-        the rows.
+        `label`, `kind` (`categories` or `share`), `rows` taken, `queries` that need them, and `unserved`,
+        those of which a step loses all that serves it (null where that is not known); of these queries
+        `with`, `without` (summaries) and `da` (`compared`, the plans without the rows against those with
+        them). All are null where no query needs the rows.
     """
     chosen = needing(run.requests, taken)
-    found: dict[str, Any] = {"label": taken.label, "rows": len(taken.ids), "queries": len(chosen)}
+    kind = "categories" if taken.categories else "share"
+    found: dict[str, Any] = {
+        "label": taken.label, "kind": kind, "rows": len(taken.ids), "queries": len(chosen),
+    }  # fmt: skip
     if not chosen:
         return {**found, "unserved": None, "with": None, "without": None, "da": None}
     hidden = {request.query_id: taken.ids for request in chosen}

@@ -18,7 +18,7 @@ _TABLES = (
 )
 _CONTESTS = ("da", "catr@1", "srvr@1", "stepf1", "chain", "edgef1", "plan")
 _GROUPED = ("da", "catr@1", "srvr@1", "stepf1", "plan")
-_REWORDED = ("da", "catr@1", "srvr@1", "stepf1")
+_REWORDED = ("da", "srvr@1", "stepf1", "plan")
 
 
 def print_plans(found: dict[str, Any]) -> None:
@@ -32,12 +32,14 @@ def print_plans(found: dict[str, Any]) -> None:
             _contests(f"against {found['baseline']}; p of bootstrap and Wilcoxon, by Holm", compared)
         for group in ("difficulty", "tag"):
             _groups(group, rows)
-    _paraphrases([row for row in rows if row["paraphrase"]])
+    main = [row for row in rows if row["method"] in ("local-r1", "local-r0")] if "report" in found else rows
+    _paraphrases([row for row in main if row["paraphrase"]])
     _confidence(found["without_gold"])
     for label in dict.fromkeys(one["label"] for one in found["transfer"]):
         _transfer(label, [one for one in found["transfer"] if one["label"] == label])
-    for name, why in found["skipped"].items():
-        say(f"not measured: {name}: {why}")
+    for why in dict.fromkeys(found["skipped"].values()):
+        say(f"not measured: {', '.join(name for name, said in found['skipped'].items() if said == why)}")
+        say(f"  {why}")
     for file in found.get("report", ()):
         say(f"written: {file}")
 
@@ -52,11 +54,11 @@ def _measures(title: str, measures: Mapping[str, str], rows: Sequence[dict[str, 
             row["method"],
             *([f"{row['steps']:.1f}"] if counted else []),
             *(_interval(row, key) for key in known),
-            *([f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}"] if counted else []),
+            *([f"{row['median_ms']:.0f}"] if counted else []),
         ]
         for row in rows
     ]
-    first, last = (["steps"], ["ms", "p95"]) if counted else ([], [])
+    first, last = (["steps"], ["ms"]) if counted else ([], [])
     table(title, ["method", *first, *known.values(), *last], cells)
 
 
@@ -107,13 +109,14 @@ def _paraphrases(rows: Iterable[dict[str, Any]]) -> None:
     cells = []
     for row in rows:
         said = row["paraphrase"]
-        for form, part in (("original", said["original"]), ("paraphrase", said)):
-            agreed = _share(said["agreement"]) if form == "paraphrase" else ""
-            cells.append(
-                [row["method"], form, part["queries"], *(_share(part.get(m)) for m in _GROUPED), agreed]
-            )
+        for form, part, agreed in (
+            ("original", said["original"], None),
+            ("paraphrase", said, said["agreement"]),
+        ):
+            shares = [_share(part.get(measure)) for measure in _REWORDED]
+            cells.append([row["method"], form, part["queries"], *shares, _share(agreed)])
     if cells:
-        table("paraphrases beside", ["method", "words", "n", *_GROUPED, "agree"], cells)
+        table("paraphrases beside their originals", ["method", "words", "n", *_REWORDED, "agree"], cells)
 
 
 def _confidence(found: Mapping[str, dict[str, Any]]) -> None:
@@ -143,6 +146,7 @@ def _transfer(label: str, found: Sequence[dict[str, Any]]) -> None:
     ]
     first = found[0]
     lost = "" if first["unserved"] is None else f", {first['unserved']} lose all that serves a step"
-    say(f"{label}: {first['rows']} rows; {first['queries']} requests need some{lost}", style="bold")
+    say(f"{label}: {first['rows']} rows", style="bold")
+    say(f"{first['queries']} requests need some of them{lost}")
     if cells:
         table("the number of steps of these", ["method", "DA with", "DA without", "differs"], cells)

@@ -219,9 +219,9 @@ METHODS: dict[str, PlanMethod] = {
     "commas-dense": given(at_commas, _DENSE),
     "local-dense": with_found(composed(), _DENSE),
     "gold-dense": given(descriptions_of, _DENSE),
-    "commas-dense-body": given(at_commas, _BODY),
-    "local-dense-body": with_found(composed(), _BODY),
-    "gold-dense-body": given(descriptions_of, _BODY),
+    "commas-body": given(at_commas, _BODY),
+    "local-body": with_found(composed(), _BODY),
+    "gold-body": given(descriptions_of, _BODY),
 }
 
 """Methods by name; an ablation is one more line."""

@@ -192,8 +192,8 @@ def _table_6(_found: Found, rows: Mapping[str, Found]) -> list[str]:
             share(held["da"]), share(held["da±1"]), *told,
         ])  # fmt: skip
     note = (
-        "The paper's are of 200 requests in natural words that need 2.65 steps each, ours of those given, which"
-        f" need {rows[DEFAULT]['needed']:.2f}: compare them on such a file alone."
+        "The paper's are of 200 requests in natural words that need 2.65 steps each, ours of those given,"
+        f" which need {rows[DEFAULT]['needed']:.2f}: compare them on such a file alone."
     )
     return [note, table(columns, lines)]
 

@@ -18,7 +18,7 @@ from tasks.retrieve.served_index import ServedIndex
 BODY = 2_000  # characters of the body that are encoded with name and description
 _COLUMNS = ["doc_id", "kind", "name", "description", "text", "body_start", "category", "licence", "vector"]
 _AT_ONCE = 256  # texts encoded in one call, so that Ctrl-C is heard between two
-NO_BODIES = "a method with `-body` needs skills: what is served are servers, which have no body"
+NO_BODIES = "a method with bodies needs skills; all that is served are servers"
 
 
 @dataclass(frozen=True, slots=True)

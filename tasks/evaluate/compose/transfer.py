@@ -46,7 +46,7 @@ def without_categories(rows: Mapping[str, frozenset[str]], wanted: Sequence[str]
             raise WrongInput(msg)
     chosen = frozenset(known[name.casefold()] for name in wanted)
     ids = frozenset(doc_id for doc_id, found in rows.items() if found & chosen)
-    return TakenRows(f"without {' and '.join(sorted(chosen))}", ids, chosen)
+    return TakenRows(f"without {', '.join(sorted(chosen))}", ids, chosen)
 
 
 def left_out_share(rows: Mapping[str, frozenset[str]], share: float, seed: int) -> TakenRows:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tasks.evaluate.compose.methods import METHODS, NEED_BODIES
 from tests.support.command import Ask
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.kitchen_servers import REQUESTS as KITCHEN
+from tests.support.roots.kitchen_servers import serve_kitchen
+from tests.support.roots.skill_root import Export, SkillRoot
 
 REQUESTS = [
     {
@@ -54,7 +57,7 @@ def test_a_person_reads_a_line_a_measure(served_bakery: SkillRoot, bench: str, a
     done = ask("evaluate", "compose", "--root", str(served_bakery.root.folder), "--queries", bench)
 
     assert done.code == 0, done.stderr
-    assert "local-r1: " in done.stdout
+    assert "│ local-r1 " in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
@@ -88,3 +91,97 @@ def test_a_method_that_is_not_known_is_named(served_bakery: SkillRoot, bench: st
     where = ["--root", str(served_bakery.root.folder), "--queries", bench]
 
     assert "'best'" in ask("evaluate", "compose", *where, "--method", "best").stderr
+
+
+@pytest.fixture(scope="module")
+def kitchen(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> tuple[str, str]:
+    """A root that serves servers in sections, and requests for several of them, as paths."""
+    folder = tmp_path_factory.mktemp("kitchen")
+    root = serve_kitchen(folder, minilm_export).root.folder
+    queries = folder / "requests.jsonl"
+    queries.write_text("".join(json.dumps(row) + "\n" for row in KITCHEN), "utf-8")
+    return str(root), str(queries)
+
+
+def test_what_is_hidden_is_measured_beside(kitchen: tuple[str, str], ask: Ask) -> None:
+    root, queries = kitchen
+    asked = ["evaluate", "compose", "--corpus", root, "--queries", queries, "--method", "gold-steps"]
+    hidden = ["--without-gold", "--leave-out", "0.5", "--without-category", "drinks"]
+
+    printed = ask(*asked, *hidden)
+    found = json.loads(ask(*asked, *hidden, "--json").stdout)
+
+    assert printed.code == 0, printed.stderr
+    assert all(len(line) <= 80 for line in printed.stdout.splitlines())
+    assert "without Drinks: 2 rows" in printed.stdout
+    assert "paraphrases beside their originals" in printed.stdout
+    assert found["without_gold"]["gold-steps"]["steps"] == 3
+    assert [(one["method"], one["kind"]) for one in found["transfer"]] == [
+        ("gold-steps", "categories"), ("gold-steps", "share"),
+    ]  # fmt: skip
+    assert [row["method"] for row in found["methods"]] == ["gold-steps", "commas"]
+
+
+def test_a_report_has_the_paper_s_tables_and_says_what_needs_an_endpoint(
+    kitchen: tuple[str, str], ask: Ask, tmp_path: Path
+) -> None:
+    root, queries = kitchen
+    folder = tmp_path / "report"
+
+    done = ask("evaluate", "compose", "--corpus", root, "--queries", queries, "--report", str(folder))
+
+    assert done.code == 0, done.stderr
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if str(folder) not in line)
+    found, text = (
+        json.loads((folder / "compose.json").read_text("utf-8")),
+        (folder / "compose.md").read_text("utf-8"),
+    )
+    assert {row["method"] for row in found["methods"]} == set(METHODS) - NEED_BODIES
+    assert set(found["skipped"]) == NEED_BODIES
+    headings = [
+        line.removeprefix("## ").partition(":")[0] for line in text.splitlines() if line.startswith("## ")
+    ]
+    assert [name for name in headings if name.startswith("Table")] == [
+        "Table 2", "Table 3", "Table 4 and figure 2", "Table 5", "Table 6", "Table 7", "Table 8", "Table 9",
+    ]  # fmt: skip
+    assert "| ReAct, qwen-max | `react` | no endpoint |" in text
+    assert "| SAD, H = 15, 7B | `local-r1` |" in text
+    assert "0.677 | 0.843 | 0.370 | 0.703 | not stated |" in text
+    assert "**A simulation: nothing was executed.**" in text
+    assert (folder / "compose.png").stat().st_size > 10_000
+
+
+def test_requests_with_categories_of_another_set_need_no_servers(
+    kitchen: tuple[str, str], ask: Ask, tmp_path: Path
+) -> None:
+    mapping, queries, folder = tmp_path / "m.json", tmp_path / "q.jsonl", tmp_path / "report"
+    mapping.write_text('{"Baking": "food", "Drinks": "food", "Messages": "talk"}', "utf-8")
+    rows = [
+        {
+            "query_id": "1",
+            "query": KITCHEN[1]["query"],
+            "steps": [{"category24": "food"}, {"category24": "talk"}],
+        },
+        {"query_id": "2", "query": KITCHEN[0]["query"], "steps": [{"category24": "food"}] * 2},
+    ]
+    queries.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    asked = ["evaluate", "compose", "--corpus", kitchen[0], "--queries", str(queries)]
+    mapped = [*asked, "--categories", str(mapping)]
+
+    found = json.loads(ask(*mapped, "--json").stdout)["methods"][0]
+    reported = ask(*mapped, "--report", str(folder))
+
+    assert "catr@1" in found
+    assert not {"srvr@1", "stepf1", "chain", "edgef1", "plan"} & set(found)
+    assert reported.code == 0, reported.stderr
+    assert "It is not known what serves" in (folder / "compose.md").read_text("utf-8")
+    for wrong, said in (
+        ([], "give --categories"),
+        (["--categories", str(mapping), "--without-gold"], "does not say what serves"),
+        (["--categories", str(mapping), "--method", "gold-steps"], "no `description`"),
+        (["--categories", str(mapping), "--without-category", "sports"], "there are food, talk"),
+        (["--categories", str(mapping), "--leave-out", "2"], "--leave-out is 2"),
+    ):
+        done = ask(*asked, *wrong)
+        assert (done.code, len(done.stderr.splitlines())) == (2, 1), wrong
+        assert said in done.stderr

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.evaluate.measures import statistics
-from tasks.evaluate.measures.statistics import bootstrap_interval, bootstrap_ratio_interval, holm_bonferroni
+from tasks.evaluate.measures.statistics import (
+    auroc,
+    bootstrap_interval,
+    bootstrap_ratio_interval,
+    holm_bonferroni,
+    wilcoxon,
+)
 
 HALF = [0.0, 1.0] * 50
 P = st.floats(min_value=0, max_value=1)
@@ -120,3 +126,20 @@ def test_order_is_kept_and_adjusting_never_lowers(values: list[float]) -> None:
     pairs = sorted(zip(values, adjusted, strict=True))
     assert [a for _, a in pairs] == sorted(adjusted)
     assert adjusted[values.index(min(values))] == min(1.0, min(values) * len(values))
+
+
+def test_ranks_of_differences_are_summed_by_sign() -> None:
+    # Differences 1, -2, 3, 4 and 0: ranks 1, 2, 3, 4 and none, of which 2 is negative.
+    w, differing, p = wilcoxon([1, 0, 3, 4, 5], [0, 2, 0, 0, 5])
+
+    assert (w, differing) == (2, 4)
+    assert p == pytest.approx(6 / 16)  # 3 of 16 signs give W of 2 or less
+
+
+def test_pairs_without_a_difference_tell_nothing() -> None:
+    assert wilcoxon([0.1 + 0.2, 1], [0.3, 1]) == (0, 0, 1)
+
+
+def test_the_auroc_counts_pairs_and_half_of_equals() -> None:
+    assert auroc([0.9, 0.5], [0.5, 0.1]) == pytest.approx(3.5 / 4)
+    assert auroc([1], []) is None

@@ -165,3 +165,11 @@ def test_any_text_may_be_asked_of_the_words(skills: lancedb.table.Table, query: 
 @pytest.mark.parametrize("k", [1, 3, 4, 5, 100_000, 10**15])
 def test_as_many_skills_come_as_asked_for_or_there_are(index: ServedIndex, k: int) -> None:
     assert len(found(index, "bread", k)) == min(k, 4)
+
+
+def test_what_must_not_be_found_takes_no_rank(index: ServedIndex) -> None:
+    ids = [r["doc_id"] for r in index.search("bread")["results"]]
+
+    rest = index.search("bread", filters=Filters(without=frozenset({ids[0]})))["results"]
+
+    assert [r["doc_id"] for r in rest] == ids[1:]

@@ -48,3 +48,19 @@ def test_no_more_steps_than_asked_for() -> None:
     unary = np.tile([5.0, 0.0, 0.0], (6, 1))
 
     assert decode(unary, np.zeros((6, 3, 3)), most=2).labels.count(BEGIN) == 2
+
+
+@given(st.integers(1, 5), st.integers(0, 10_000), st.integers(0, 7))
+def test_a_known_number_of_steps_has_the_best_labels_of_that_number(
+    length: int, seed: int, wanted: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    unary, pairs = draw.normal(size=(length, LABELS)), draw.normal(size=(length, LABELS, LABELS))
+    scores = {
+        labels: unary[range(length), labels].sum()
+        + sum(pairs[k, labels[k - 1], labels[k]] for k in range(1, length))
+        for labels in itertools.product(range(LABELS), repeat=length)
+        if allowed(labels) and labels.count(BEGIN) == min(wanted, length)
+    }
+
+    assert decode(unary, pairs, most=8, exactly=wanted).labels == max(scores, key=lambda key: scores[key])

@@ -1,0 +1,113 @@
+"""Methods on a real index: what each finds for requests whose answers are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.evaluate.compose.measures import measured
+from tasks.evaluate.compose.methods import (
+    METHODS,
+    NEED_BODIES,
+    Asking,
+    at_commas,
+    composed,
+    require_methods,
+    with_found,
+)
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in NEED_BODIES])
+def test_each_method_plans_and_finds_at_most_ten(
+    asking: Asking, requests: list[KnownRequest], name: str
+) -> None:
+    made = METHODS[name](asking, requests[0])
+
+    assert made.plan.steps
+    for step in made.plan.steps:
+        assert step.text
+        assert 0 < len(step.ids) == len(step.categories) <= 10
+    assert all(0 <= place < len(made.plan.steps) for edge in made.plan.edges for place in edge)
+
+
+@pytest.mark.parametrize("name", ["gold-steps", "gold-search", "gold-dense"])
+def test_a_gold_method_is_told_the_steps_in_their_order(
+    asking: Asking, requests: list[KnownRequest], name: str
+) -> None:
+    for request in requests:
+        plan = METHODS[name](asking, request).plan
+
+        assert [step.text for step in plan.steps] == list(request.descriptions or ())
+        assert measured(plan, request.needed)["srvr@1"] == 1
+
+
+@pytest.mark.parametrize("rounds", ["gold-count", "gold-count-r0"])
+def test_a_told_number_of_steps_is_kept_to_as_far_as_clauses_go(
+    asking: Asking, requests: list[KnownRequest], rounds: str
+) -> None:
+    two = replace(requests[1], needed=replace(requests[1].needed, steps=requests[1].needed.steps[:2]))
+
+    assert [len(METHODS[rounds](asking, r).plan.steps) for r in (*requests, two)] == [2, 3, 1, 2]
+
+
+def test_the_chain_has_the_plan_s_steps_each_after_the_last(
+    asking: Asking, requests: list[KnownRequest]
+) -> None:
+    plan, chained = (METHODS[name](asking, requests[1]).plan for name in ("local-r1", "chain"))
+
+    assert chained.steps == plan.steps
+    assert chained.edges == frozenset((k, k + 1) for k in range(len(plan.steps) - 1))
+
+
+def test_candidates_found_otherwise_keep_steps_and_dependencies(
+    asking: Asking, requests: list[KnownRequest]
+) -> None:
+    own = composed()(asking, requests[1]).plan
+    other = with_found(composed(), lambda _, texts: list(own.steps[: len(texts)]))(asking, requests[1]).plan
+    dense = METHODS["local-dense"](asking, requests[1]).plan
+
+    assert other == own
+    assert (dense.edges, [s.text for s in dense.steps]) == (own.edges, [s.text for s in own.steps])
+
+
+@pytest.mark.parametrize("name", ["local-r1", "commas", "gold-steps", "gold-dense"])
+def test_what_is_hidden_is_not_found(asking: Asking, requests: list[KnownRequest], name: str) -> None:
+    seen = {i for step in METHODS[name](asking, requests[0]).plan.steps for i in step.ids}
+    hidden = METHODS[name](asking.without({"ann/oven"}), requests[0]).plan
+
+    assert "ann/oven" in seen
+    assert not any("ann/oven" in step.ids for step in hidden.steps)
+
+
+def test_categories_are_those_that_a_file_maps_to(asking: Asking, requests: list[KnownRequest]) -> None:
+    mapped = replace(asking, categories=CategorySet({"Baking": "food", "Drinks": "food"}))
+
+    steps = METHODS["gold-search"](mapped, requests[1]).plan.steps
+
+    assert {c for step in steps for found in step.categories for c in found} <= {"food"}
+    assert steps[0].categories[0] == frozenset()  # of shopping, which is not mapped
+
+
+def test_bodies_are_named_where_nothing_has_one(asking: Asking, requests: list[KnownRequest]) -> None:
+    with pytest.raises(WrongInput, match="all that is served are servers"):
+        METHODS["gold-body"](asking, requests[0])
+
+
+def test_a_request_without_descriptions_is_named(asking: Asking, requests: list[KnownRequest]) -> None:
+    with pytest.raises(WrongInput, match="'a' has no `description`"):
+        METHODS["gold-steps"](asking, replace(requests[0], descriptions=None))
+
+
+def test_commas_cut_and_drop_pieces_of_one_word(requests: list[KnownRequest]) -> None:
+    said = "Knead, then bake bread; boil water and finally brew tea. Eat it, please."
+    request = replace(requests[0], query=said)
+
+    assert at_commas(request) == ["bake bread", "boil water", "brew tea.", "Eat it"]
+
+
+def test_methods_that_are_not_known_are_named() -> None:
+    with pytest.raises(WrongInput, match=r"'best' is not known: choose one of local-r1"):
+        require_methods(["commas", "best"])

@@ -98,7 +98,7 @@ def read_requests(path: Path, categories: CategorySet | None = None) -> list[Kno
 def _request(where: str, row: dict[str, Any], categories: CategorySet) -> KnownRequest:
     query_id, query = text_field(row, "query_id", where), text_field(row, "query", where)
     try:
-        given = list(row["steps"])
+        given = [_told_something(step) for step in row["steps"]]
         known = all("servers" in step for step in given)
         steps = tuple(_step(step, categories, known=known) for step in given)
         told = tuple(step.get("description") for step in given)
@@ -118,6 +118,16 @@ def _request(where: str, row: dict[str, Any], categories: CategorySet) -> KnownR
     paraphrase = text_field(row, "paraphrase", where) if row.get("paraphrase") else None
     difficulty = str(row.get("difficulty", ""))
     return KnownRequest(query_id, query, difficulty, texts, Needed(steps, edges), tags, main, paraphrase)
+
+
+_SAYS = ("description", "servers", "categories", "category24")
+
+
+def _told_something(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not any(key in step for key in _SAYS):
+        msg = f"a step has none of {', '.join(_SAYS)}"
+        raise ValueError(msg)
+    return step
 
 
 def _step(step: Mapping[str, Any], categories: CategorySet, *, known: bool) -> NeededStep:

@@ -64,7 +64,7 @@ def test_a_person_reads_a_line_a_measure(served_bakery: SkillRoot, bench: str, a
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{}", "a step has no"),
+        ("{}", "`query_id` is missing"),
         ('{"query_id": "1", "query": "x", "steps": [{}]}', "servers"),
         ("", "no request"),
     ],
@@ -177,7 +177,7 @@ def test_requests_with_categories_of_another_set_need_no_servers(
     assert "It is not known what serves" in (folder / "compose.md").read_text("utf-8")
     for wrong, said in (
         ([], "give --categories"),
-        (["--categories", str(mapping), "--without-gold"], "does not say what serves"),
+        (["--categories", str(mapping), "--without-gold"], "does not say which servers"),
         (["--categories", str(mapping), "--method", "gold-steps"], "no `description`"),
         (["--categories", str(mapping), "--without-category", "sports"], "there are food, talk"),
         (["--categories", str(mapping), "--leave-out", "2"], "--leave-out is 2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,8 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
-from flows.settings import load_settings
+from flows.settings import Settings, load_settings
+from storage.root import Root
 
 evaluate_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
 
@@ -150,7 +152,10 @@ def evaluate_compose(
         typer.Option("--report", metavar="DIR", help="Measure all methods: the paper's tables, a picture."),
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option("--corpus", metavar="ROOT", help="The root that serves  [--root]")
+        str | None,
+        typer.Option(
+            "--corpus", metavar="ROOT|FILE", help="What is served; a .md or .parquet file too.  [--root]"
+        ),
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -163,8 +168,18 @@ def evaluate_compose(
     wishes = PlanWishes(
         queries, method, baseline, categories, report, without_category or (), leave_out, seed, without_gold
     )
-    found = plans_bench(root_of(settings, corpus or root), settings, wishes)
+    with _served(corpus, root, settings) as served:
+        found = plans_bench(served, settings, wishes)
     print_json(found) if as_json else print_plans(found)
+
+
+def _served(corpus: str | None, root: str | None, settings: Settings) -> AbstractContextManager[Root]:
+    """Return the context of the root that serves a corpus, which may be a file."""
+    if corpus is None or not Path(corpus).is_file():
+        return nullcontext(root_of(settings, corpus or root))
+    from flows.commands.plans.served_file import served_file  # noqa: PLC0415
+
+    return served_file(Path(corpus), root_of(settings, root), settings)
 
 
 @evaluate_app.command("nodes")

@@ -98,8 +98,16 @@ class _Bench:
         return [name for name in self.methods if name in (self.wishes.methods or USUAL)]
 
 
-def plans_bench(root: Root, settings: Settings, wishes: PlanWishes) -> dict[str, Any]:
+def plans_bench(
+    root: Root, settings: Settings, wishes: PlanWishes, known: Mapping[str, PlanMethod] = METHODS
+) -> dict[str, Any]:
     """Measure methods that plan on requests whose steps are known, with what a root serves.
+
+    Args:
+        root: What it serves is found.
+        settings: The encoder's name and threads.
+        wishes: What to measure.
+        known: The methods there are, by name.
 
     Returns:
         `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
@@ -111,7 +119,7 @@ def plans_bench(root: Root, settings: Settings, wishes: PlanWishes) -> dict[str,
         WrongInput: A file, a method, a category, a share or the folder cannot be used; nothing was measured.
         NotPublished: Nothing is served.
     """
-    bench = _checked(root, settings, wishes)
+    bench = _checked(root, settings, wishes, known)
     taken = bench.taken
     runs, reworded = _measured(bench)
     found: dict[str, Any] = {
@@ -130,9 +138,9 @@ def plans_bench(root: Root, settings: Settings, wishes: PlanWishes) -> dict[str,
     return {**found, "report": _written(found, wishes.report)}
 
 
-def _checked(root: Root, settings: Settings, wishes: PlanWishes) -> _Bench:
-    wanted = [*(wishes.methods or (METHODS if wishes.report else USUAL)), wishes.baseline]
-    require_methods(wanted)
+def _checked(root: Root, settings: Settings, wishes: PlanWishes, known: Mapping[str, PlanMethod]) -> _Bench:
+    wanted = [*(wishes.methods or (known if wishes.report else USUAL)), wishes.baseline]
+    require_methods(wanted, known)
     categories = read_categories(wishes.categories)
     requests = read_requests(wishes.queries, categories)
     if wishes.without_gold:
@@ -142,11 +150,11 @@ def _checked(root: Root, settings: Settings, wishes: PlanWishes) -> _Bench:
     skipped = _unusable(index.read(lambda now: now.skills.count_rows("kind = 'skill'"))[1], requests)
     if wishes.report is not None:
         folder_at(wishes.report, "--report")
-        wanted = [*(name for name in METHODS if name not in skipped), *USUAL, *wanted]
+        wanted = [*known, *wanted]
     if impossible := [name for name in [*(wishes.methods or ()), wishes.baseline] if name in skipped]:
         msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
         raise WrongInput(msg)
-    methods = {name: METHODS[name] for name in dict.fromkeys(wanted) if name not in skipped}
+    methods = {name: known[name] for name in dict.fromkeys(wanted) if name not in skipped}
     asking = Asking(index, RowVectors(index), categories)
     bench = _Bench(wishes, asking, requests, methods, skipped if wishes.report else {}, rows)
     _ = bench.taken  # what cannot be taken away is said before anything is measured

@@ -226,13 +226,20 @@ METHODS: dict[str, PlanMethod] = {
 
 """Methods by name; an ablation is one more line."""
 
+NEED_ENDPOINT = (*(f"llm-r{rounds}" for rounds in range(4)), "paper", "llm-direct", "react", "llm-rerank")
+
+"""Names of methods that ask a language model; `METHODS` has none of them."""
+
 NEED_DESCRIPTIONS = frozenset(name for name in METHODS if name.startswith("gold-") and "count" not in name)
 NEED_BODIES = frozenset(name for name in METHODS if name.endswith("-body"))
 
 
-def require_methods(names: Iterable[str], methods: Iterable[str] = METHODS) -> None:
-    """Raise `WrongInput` if a method is not among those that can be measured."""
+def require_methods(names: Sequence[str], methods: Iterable[str] = METHODS) -> None:
+    """Raise `WrongInput` if a method is not known, or asks a language model and none is at hand."""
     known = list(methods)
+    if asking := [name for name in names if name in NEED_ENDPOINT and name not in known]:
+        msg = f"--method {asking[0]}: no endpoint: it asks a language model"
+        raise WrongInput(msg)
     if unknown := [name for name in names if name not in known]:
         msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(known)}"
         raise WrongInput(msg)

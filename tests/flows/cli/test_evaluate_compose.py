@@ -9,8 +9,8 @@ import pytest
 
 from tasks.evaluate.compose.methods import METHODS, NEED_BODIES
 from tests.support.command import Ask
+from tests.support.roots.kitchen_servers import LIST, serve_kitchen
 from tests.support.roots.kitchen_servers import REQUESTS as KITCHEN
-from tests.support.roots.kitchen_servers import serve_kitchen
 from tests.support.roots.skill_root import Export, SkillRoot
 
 REQUESTS = [
@@ -185,3 +185,23 @@ def test_requests_with_categories_of_another_set_need_no_servers(
         done = ask(*asked, *wrong)
         assert (done.code, len(done.stderr.splitlines())) == (2, 1), wrong
         assert said in done.stderr
+
+
+def test_a_file_is_served_as_long_as_it_is_measured(
+    kitchen: tuple[str, str], ask: Ask, tmp_path: Path
+) -> None:
+    root, queries = kitchen
+    (tmp_path / "servers.md").write_text(LIST, "utf-8")
+    asked = ["evaluate", "compose", "--queries", queries, "--method", "gold-steps", "--json", "--corpus"]
+
+    of_root, of_file = ask(*asked, root), ask(*asked, str(tmp_path / "servers.md"), "--root", root)
+    wrong = ask(*asked, queries, "--root", root)
+
+    assert of_file.code == 0, of_file.stderr
+    assert "is indexed for these measures" in of_file.stderr
+    one, other = (json.loads(done.stdout)["methods"][0] for done in (of_root, of_file))
+    for found in (one, other):
+        del found["median_ms"], found["p95_ms"]
+    assert one == other
+    assert (wrong.code, len(wrong.stderr.splitlines())) == (2, 1)
+    assert "a list of servers (.md)" in wrong.stderr

@@ -111,3 +111,6 @@ def test_commas_cut_and_drop_pieces_of_one_word(requests: list[KnownRequest]) ->
 def test_methods_that_are_not_known_are_named() -> None:
     with pytest.raises(WrongInput, match=r"'best' is not known: choose one of local-r1"):
         require_methods(["commas", "best"])
+    with pytest.raises(WrongInput, match="llm-r1: no endpoint"):
+        require_methods(["commas", "llm-r1"])
+    require_methods(["llm-r1"], [*METHODS, "llm-r1"])

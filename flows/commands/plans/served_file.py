@@ -1,0 +1,70 @@
+"""A served file: a corpus in one file, served from a folder of its own as long as it is measured."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flows.settings import Settings
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.crawl.collect import collect
+from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.sources import open_source
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.onnx_export import exported_encoder
+from tasks.refine.batch import refine_batch
+from tasks.refine.filters import FilterLimits
+from tasks.refine.licences.policy import LicencePolicy
+from tasks.refine.plan import plan_refine
+from tasks.refine.settle import settle
+from tasks.retrieve.index.build import build
+from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.versions.publish import publish
+
+_SPECS = {".md": "awesome", ".parquet": "parquet"}
+
+
+@contextmanager
+def served_file(file: Path, root: Root, settings: Settings) -> Iterator[Root]:
+    """Yield a root that serves the rows of a file, without nodes; it is removed at the end.
+
+    Args:
+        file: A list of servers (`.md`, as the source `awesome:` reads it), or skills (`.parquet`).
+        root: Keeps the encoder.
+        settings: The encoder and the classes of licences.
+
+    Raises:
+        WrongInput: The file is of another kind, or holds nothing that could be served.
+    """
+    if file.suffix not in _SPECS:
+        msg = f"--corpus {file}: give a root, a list of servers (.md) or a corpus of skills (.parquet)"
+        raise WrongInput(msg)
+    models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
+    with tempfile.TemporaryDirectory(prefix="skillery-measured-") as folder:
+        own = Root(folder)
+        (own.folder / "models").mkdir()
+        (own.folder / "models" / models.name).symlink_to(models.absolute())
+        sys.stderr.write(f"{file} is indexed for these measures\n")
+        _publish(f"{_SPECS[file.suffix]}:{file.absolute()}", own, f"models/{models.name}", settings)
+        yield own
+
+
+def _publish(spec: str, root: Root, model: str, settings: Settings) -> None:
+    now, limits = datetime.now(UTC), FilterLimits()
+    run = f"{now:%Y%m%dT%H%M%S}"
+    report = collect(open_source(spec, SourceOptions(root, now)), root, run_id=run, now=now)
+    for parts in plan_refine(root, limits).batches:
+        refine_batch(root, parts, run_id=run, limits=limits)
+    settle(root, run_id=run, now=now)
+    encoder = OnnxEncoder(root.folder / model)
+    built = build(root, encoder=encoder, with_nodes=False)
+    if not built.skills_rows:
+        msg = f"--corpus: {spec} holds nothing that can be served ({report.state})"
+        raise WrongInput(msg)
+    classify_licences(root, built.skills, LicencePolicy(**settings.licence_policies()["serve"]))
+    publish(root, built, card=encoder.card, path=model, run_id=run, now=now)

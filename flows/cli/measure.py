@@ -149,7 +149,7 @@ def evaluate_compose(
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draws what is hidden.")] = 42,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="DIR", help="Measure all methods: the paper's tables, a picture."),
+        typer.Option("--report", metavar="DIR", help="The paper's tables, of --method or of all; a picture."),
     ] = None,
     corpus: Annotated[
         str | None,

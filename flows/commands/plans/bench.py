@@ -51,7 +51,7 @@ class PlanWishes:
     """What to measure of plans."""
 
     queries: Path  # JSON lines {query_id, query, steps, edges}
-    methods: Sequence[str] | None = None  # some of `METHODS`; None: a selection, in a report all
+    methods: Sequence[str] | None = None  # names; None: `USUAL`, and in a report all, which always has these
     baseline: str = "commas"
     categories: Path | None = None  # JSON {category of the index: category that counts}
     # A folder for `compose.json`, `compose.md` and, if matplotlib is installed, `compose.png`.
@@ -150,7 +150,7 @@ def _checked(root: Root, settings: Settings, wishes: PlanWishes, known: Mapping[
     skipped = _unusable(index.read(lambda now: now.skills.count_rows("kind = 'skill'"))[1], requests)
     if wishes.report is not None:
         folder_at(wishes.report, "--report")
-        wanted = [*known, *wanted]
+        wanted = [*USUAL, *wanted]
     if impossible := [name for name in [*(wishes.methods or ()), wishes.baseline] if name in skipped]:
         msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
         raise WrongInput(msg)

@@ -205,3 +205,14 @@ def test_a_file_is_served_as_long_as_it_is_measured(
     assert one == other
     assert (wrong.code, len(wrong.stderr.splitlines())) == (2, 1)
     assert "a list of servers (.md)" in wrong.stderr
+
+
+def test_bodies_are_read_where_there_are_skills(served_bakery: SkillRoot, bench: str, ask: Ask) -> None:
+    where = ["--corpus", str(served_bakery.root.folder), "--queries", bench, "--json"]
+    methods = [word for name in ("gold-body", "commas-body", "local-body") for word in ("--method", name)]
+
+    rows = json.loads(ask("evaluate", "compose", *where, *methods).stdout)["methods"]
+
+    assert [row["method"] for row in rows] == ["gold-body", "commas-body", "local-body", "commas"]
+    assert rows[0]["srvr@10"] == 1
+    assert all("catr@1" not in row for row in rows)  # skills of a folder have no category

@@ -77,6 +77,10 @@ def _share(value: float | None, digits: int = 3) -> str:
     return "1" if float(said) == 1 else said.removeprefix("0")
 
 
+def _p(value: float) -> str:
+    return _share(value) if value >= 0.001 else "<.001"
+
+
 def _signed(value: float, digits: int = 3) -> str:
     return ("-" if value < 0 else "+") + _share(abs(value), digits)
 
@@ -85,8 +89,8 @@ def _contests(title: str, rows: Sequence[dict[str, Any]]) -> None:
     cells = [
         [
             row["method"], measure, _signed(one["difference"]),
-            f"{_signed(one['low'], 2)} {_signed(one['high'], 2)}", _share(one["p_adjusted"]),
-            _share(one["wilcoxon"]["p_adjusted"]), f"{one['wins']}:{one['losses']}",
+            f"{_signed(one['low'], 2)} {_signed(one['high'], 2)}", _p(one["p_adjusted"]),
+            _p(one["wilcoxon"]["p_adjusted"]), f"{one['wins']}:{one['losses']}",
         ]
         for row in rows
         for measure, one in row["against"].items()
@@ -129,7 +133,7 @@ def _confidence(found: Mapping[str, dict[str, Any]]) -> None:
         for name, one in found.items()
     ]  # fmt: skip
     if cells:
-        columns = ["method", "steps", "AUROC", "gaps", "right:wrong", "AUROC"]
+        columns = ["method", "steps", "AUROC served", "gaps", "right:wrong", "AUROC right"]
         table("confidence, with and without what serves a step; of right and wrong choices", columns, cells)
 
 

@@ -47,10 +47,12 @@ def compose_markdown(found: Found) -> str:
     rows = {row["method"]: row for row in found["methods"]}
     said = f"{found['queries']} requests over {found['served']:,} served rows."
     parts = ["# Plans", said, NOTE, "## All measures", *_all(rows.values())]
-    parts += [f"Not measured: `{name}`: {why}." for name, why in found["skipped"].items()]
-    parts += [f"## Against {found['baseline']}", _ADJUSTED, _against(rows.values())]
+    for why in dict.fromkeys(found["skipped"].values()):
+        names = [f"`{name}`" for name, said in found["skipped"].items() if said == why]
+        parts.append(f"Not measured: {', '.join(names)}: {why}.")
     for title, section in _SECTIONS:
         parts += [f"## {title}", *section(found, rows)]
+    parts += [f"## Every method against {found['baseline']}", _ADJUSTED, _against(rows.values())]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -149,7 +149,8 @@ def _transfer(label: str, found: Sequence[dict[str, Any]]) -> None:
         if one["da"]
     ]
     first = found[0]
-    lost = "" if first["unserved"] is None else f", {first['unserved']} lose all that serves a step"
+    unknown = ", as far as is known: their servers are not"
+    lost = unknown if first["unserved"] is None else f", {first['unserved']} lose all that serves a step"
     say(f"{label}: {first['rows']} rows", style="bold")
     say(f"{first['queries']} requests need some of them{lost}")
     if cells:

@@ -1,0 +1,208 @@
+"""Needs that served rows can serve: what a row's own text says that it does, and for which product."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.evaluate.generate.plans.products import clean, common_words, product_of
+from tasks.evaluate.generate.plans.tables import Tables
+
+_DOUBLED = {"get": "gett", "scan": "scann", "run": "runn", "plan": "plann", "split": "splitt"}
+_STOP = re.compile(
+    r"[,.;:|/!?\"&+]|\s(?:with|using|via|through|by|that|which|while|without|including|such|based|directly|inside|"
+    r"within|when|where|so|as|across|to|like|between|programmatically|securely|is|are|can|over|into|at|than|and|or|"
+    r"against|during|per|under|only)\b|\sfor (?:ai|llms?|agents?|claude|any|your|use|further|better)\b",
+    re.IGNORECASE,
+)
+_TITLES = re.compile(
+    r"^(?:(?:the|all|its|latest|newest|real-time|up-to-date|live|current|detailed|various|multiple|structured|"
+    r"accurate|your|any|comprehensive|relevant|specific|recent)\s+)+",
+    re.IGNORECASE,
+)
+# Words that no person would say who wants something done.
+_JARGON = re.compile(
+    r"\b(?:mcps?|llms?|ai|ai-\S+|agents?|agentic|apis?|servers?|natural|tools?|toolkits?|seamless\w*|powerful|"
+    r"integrations?|functionality|features?|capabilit\w+|comprehensive|protocols?|clients?|assistants?|models?|"
+    r"access|various|multiple|operations?|resources?|interfaces?|systems?|platforms?|sdks?|it|them|its|their|this|"
+    r"these|those|your|you|enables?|claude|copilot|cursor|\d\S*|advanced|unified|intelligent\w*|local|services?|"
+    r"insights?|ability|everything|anything|plus|more|complete|rich|contexts?|applications?|apps?|solutions?|"
+    r"support|workflows?|full|semantic|automated|actions?|tasks?|components?|efficiently|easily|safely|new|both|"
+    r"other|things|items|rag|prompts?|users?|utilities|engines?|sources|sectors|skills|requests|remediations|"
+    r"shapes|inboxes|receipts|stacks|proxies|directory|topics|fly|safe|opinion\w*|reasoning|institutional\S*|notifications|detections|interviewers|canvas|plans|confidence|guidelines|"
+    r"experiences|sidecar|drafts?|snippets|quality|via|utility|multi-\S+|secure|creative|stacks?|outputs?|"
+    r"subscriptions|capabilities|codebases?|generated|fetched|identifying|standards|exceptions|product|"
+    r"information in|processes|queues|communes|tags|storefronts|tokens? usage|endpoints?|entities|elements?|objects?|values?|types?|"
+    r"each|every|single|different|many|several|free|high-\w+|use|own|get|commands?|environments?|same|us|we)\b",
+    re.IGNORECASE,
+)
+_MASS = frozenset(
+    "data information news content weather metadata traffic documentation research code music literature analytics "
+    "inventory mail spending history sentiment pricing knowledge bread tea coffee text audio".split()
+)
+# Nouns that say nothing of their own: only a product makes them clear.
+_VAGUE = frozenset(
+    "data information content contents files file projects project records details results documents document "
+    "metadata metrics events reports statistics pages sites urls code databases database tables schemas text "
+    "analytics searches lists users accounts sessions history updates collections packages logs issues".split()
+)
+# Nouns of which not even a product tells what is meant.
+_EMPTY = frozenset("data information content contents text details metadata resources documents".split())
+_LONGEST = 6  # words of what a verb is about
+_ACCESS = re.compile(
+    r"\b(?:provid\w+|giv\w+|offer\w+|with|for|enabl\w+|expos\w+)(?: \w[\w-]*){0,3} access to\b", re.IGNORECASE
+)
+# What names a place in which everything of a product lies.
+_WHOLE = re.compile(
+    r"'s (?:\w+ )?(?:library|database|collection|catalog\w*|platform)\b.*| (?:in|from) (?:the|their) (?:\w+ )?"
+    r"(?:collection|database|library|platform)$"
+)
+_ANSWERS = re.compile(
+    r"\b(?:articles?|stories|docs|documentation|photos?|papers|posts|wiki\w*|encyclop\w+|web)\b", re.I
+)
+_BARE = re.compile(r"(?:via|from|on|in|of|for|with|about|by|at)\b", re.IGNORECASE)
+_PREPOSITION = re.compile(r"\s(?:from|of|in|on|for|about)\s")
+ABOUT = "what"
+"""The noun of a need that asks a named product for anything on a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRow:
+    """A served skill or server as it is read: its text, its section, and what copies share."""
+
+    doc_id: str
+    name: str
+    description: str
+    category: str | None
+    content_hash: str
+    vector: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a row's text says that it does: verb and what it is about, or a kind of delivery or change."""
+
+    row: int  # its place
+    role: str  # `find`, `check`, `act`, `deliver` or `change`
+    verb: str  # the lemma, or the kind's name
+    about: str  # as in the row's text; empty for kinds
+    noun: str  # the head of `about`, in lower case; the kind's name for kinds
+    product: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The needs of rows, the product of each row, and how many rows have no need, by reason."""
+
+    needs: tuple[Need, ...]
+    products: tuple[str | None, ...]
+    left_out: Mapping[str, int]
+
+
+def needs_of(rows: Sequence[ServedRow], tables: Tables) -> Found:
+    """Return what rows can serve, in their order, each need once a row."""
+    texts = [clean(row.description) for row in rows]
+    common, found, left = common_words(texts), list[Need](), {"no-description": 0, "nothing-said": 0}
+    products = tuple(product_of(r.doc_id, text, common) for r, text in zip(rows, texts, strict=True))
+    verbs = _Verbs(tables)
+    for place, (text, product) in enumerate(zip(texts, products, strict=True)):
+        own = [*verbs.needs(place, text, product), *_kinds(place, text, product, tables)]
+        found += own
+        if not own:
+            left["nothing-said" if text else "no-description"] += 1
+    return Found(tuple(found), products, {reason: n for reason, n in left.items() if n})
+
+
+def _kinds(place: int, text: str, product: str | None, tables: Tables) -> Iterable[Need]:
+    for kind in tables.kinds.values():
+        if kind.supports.search(text) and (kind.unnamed or product):
+            yield Need(place, kind.role, kind.name, "", kind.name, product if kind.named else None)
+
+
+def _forms(lemma: str) -> Mapping[str, str]:
+    """Return the forms of a verb, each with its name: `base`, `s` or `ing`."""
+    first, _, rest = lemma.partition(" ")
+    rest = f" {rest}" if rest else ""
+    stem = _DOUBLED.get(first, first[:-1] if first.endswith("e") else first)
+    ending = "es" if first.endswith(("ch", "x", "sh", "ss")) else "s"
+    third = first[:-1] + "ies" if re.search(r"[^aeou]y$", first) else first + ending
+    return {first + rest: "base", third + rest: "s", stem + "ing" + rest: "ing"}
+
+
+class _Verbs:
+    """Finds in a text the verbs of the tables, each with what it is about."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._roles = tables.roles
+        self._forms = {form: (v, name) for v in tables.roles for form, name in _forms(v).items()}
+        verbs = "|".join(sorted(self._forms, key=len, reverse=True))
+        self._pattern = re.compile(
+            rf"(?:(?P<start>^|[.;:!] )|\b(?P<lead>to|that|which|can|for|by|and|or),? |(?P<comma>, ))(?P<verb>{verbs}) "
+            r"(?:(?:to|for|through|over|across|on) )?(?:(?:and|or) [a-z]+ (?:(?:to|for|through) )?)?",
+            re.IGNORECASE,
+        )
+
+    def needs(self, place: int, text: str, product: str | None) -> list[Need]:
+        found: dict[tuple[str, str], Need] = {}
+        for sentence in re.split(r"(?<=[.!?;]) ", _ACCESS.sub("to access", text)):
+            seen: set[str] = (
+                set()
+            )  # forms that were verbs in this sentence: others in a row with them are too
+            position = 0
+            while match := self._pattern.search(sentence, position):
+                position = match.start("verb") + 1
+                lemma, form = self._forms[match["verb"].lower()]
+                if not _is_verb(match, form, seen):
+                    continue
+                seen.add(form)
+                need = self._need(place, lemma, sentence[match.end() :], product)
+                if need:
+                    found.setdefault((need.role, need.noun), need)
+        return list(found.values())
+
+    def _need(self, place: int, lemma: str, rest: str, product: str | None) -> Need | None:
+        stop = _STOP.search(rest)
+        listed = bool(stop) and stop[0].strip().lower() in {"and", "or", ",", "/", "&", "+"}  # type: ignore[index]
+        about = _WHOLE.sub("", _TITLES.sub("", (rest[: stop.start()] if stop else rest).strip()))
+        words = about.split()
+        if not 1 <= len(words) <= _LONGEST or _JARGON.search(about) or _BARE.match(about):
+            return None
+        noun = _PREPOSITION.split(about)[0].split()[-1].lower()
+        role = self._roles[lemma]
+        if all(word[0].isupper() for word in words):
+            known = about == product and lemma == "search" and _ANSWERS.search(rest) is not None
+            return Need(place, "find", lemma, about, ABOUT, about) if known else None
+        if not _is_thing(noun, plural_only=listed or role != "act" or len(words) == 1):
+            return None
+        if noun in _VAGUE and not (len(words) > 2 or (product and (noun not in _EMPTY or len(words) == 2))):
+            return None
+        return Need(place, role, lemma, about, noun, product)
+
+
+def _is_verb(match: re.Match[str], form: str, seen: set[str]) -> bool:
+    """Tell whether a word stands where its form is a verb: `for searching`, `to search`, `that searches`."""
+    lead = (match["lead"] or "").lower()
+    if match["start"] is not None:
+        return True
+    if lead in {"to", "can"}:
+        return form == "base"
+    if lead in {"for", "by"}:
+        return form == "ing"
+    if lead in {"that", "which"}:
+        return form == "s"
+    return form in seen
+
+
+def is_plural(noun: str) -> bool:
+    """Tell whether a noun is taken for a plural, by its ending."""
+    return noun.endswith("s") and not noun.endswith(("ss", "us", "is", "news", "analytics"))
+
+
+def _is_thing(noun: str, *, plural_only: bool) -> bool:
+    if not re.fullmatch(r"[a-z][a-z'-]+", noun) or noun.endswith(("ing", "ly", "ed")):
+        return False
+    return is_plural(noun) or noun in _MASS or not plural_only

@@ -36,22 +36,24 @@ _JARGON = re.compile(
     r"shapes|inboxes|receipts|stacks|proxies|directory|topics|fly|safe|opinion\w*|reasoning|institutional\S*|notifications|detections|interviewers|canvas|plans|confidence|guidelines|"
     r"experiences|sidecar|drafts?|snippets|quality|via|utility|multi-\S+|secure|creative|stacks?|outputs?|"
     r"subscriptions|capabilities|codebases?|generated|fetched|identifying|standards|exceptions|product|"
-    r"information in|processes|queues|communes|tags|storefronts|tokens? usage|endpoints?|entities|elements?|objects?|values?|types?|"
+    r"information in|processes|queues|communes|tags|storefronts|profits|beautiful|professional|topic-\S+|prioritized|prospects|"
+    r"stack|visual|a query|rare|tokens? usage|endpoints?|entities|elements?|objects?|values?|types?|"
     r"each|every|single|different|many|several|free|high-\w+|use|own|get|commands?|environments?|same|us|we)\b",
     re.IGNORECASE,
 )
 _MASS = frozenset(
-    "data information news content weather metadata traffic documentation research code music literature analytics "
-    "inventory mail spending history sentiment pricing knowledge bread tea coffee text audio".split()
+    ["data", "information", "news", "content", "weather", "metadata", "traffic", "documentation", "research", "code", "music", "literature", "analytics", "inventory", "mail", "spending", "history", "sentiment", "pricing", "knowledge", "bread", "tea", "coffee", "text", "audio"]
 )
 # Nouns that say nothing of their own: only a product makes them clear.
 _VAGUE = frozenset(
-    "data information content contents files file projects project records details results documents document "
-    "metadata metrics events reports statistics pages sites urls code databases database tables schemas text "
-    "analytics searches lists users accounts sessions history updates collections packages logs issues".split()
+    ["data", "information", "content", "contents", "files", "file", "projects", "project", "records", "details", "results", "documents", "document", "metadata", "metrics", "events", "reports", "statistics", "pages", "sites", "urls", "code", "databases", "database", "tables", "schemas", "text", "analytics", "searches", "lists", "users", "accounts", "sessions", "history", "updates", "collections", "packages", "logs", "issues"]
 )
 # Nouns of which not even a product tells what is meant.
-_EMPTY = frozenset("data information content contents text details metadata resources documents".split())
+_EMPTY = frozenset(["data", "information", "content", "contents", "text", "details", "metadata", "resources", "documents"])
+# Nouns for which there are kinds with phrases of their own.
+_KINDS = frozenset(
+    ["tickets", "tasks", "notes", "pages", "events", "issues", "documents", "charts", "diagrams", "messages", "emails", "posts", "spreadsheets", "presentations", "memories", "reminders", "images", "screenshots"]
+)
 _LONGEST = 6  # words of what a verb is about
 _ACCESS = re.compile(
     r"\b(?:provid\w+|giv\w+|offer\w+|with|for|enabl\w+|expos\w+)(?: \w[\w-]*){0,3} access to\b", re.IGNORECASE
@@ -65,6 +67,8 @@ _ANSWERS = re.compile(
     r"\b(?:articles?|stories|docs|documentation|photos?|papers|posts|wiki\w*|encyclop\w+|web)\b", re.I
 )
 _BARE = re.compile(r"(?:via|from|on|in|of|for|with|about|by|at)\b", re.IGNORECASE)
+_AND = frozenset({"and", "or", "/", "&", "+"})
+_ENDS_OPEN = re.compile(r"(?:ed|ly|ing)$")
 _PREPOSITION = re.compile(r"\s(?:from|of|in|on|for|about)\s")
 ABOUT = "what"
 """The noun of a need that asks a named product for anything on a topic."""
@@ -166,21 +170,32 @@ class _Verbs:
 
     def _need(self, place: int, lemma: str, rest: str, product: str | None) -> Need | None:
         stop = _STOP.search(rest)
-        listed = bool(stop) and stop[0].strip().lower() in {"and", "or", ",", "/", "&", "+"}  # type: ignore[index]
+        mark = stop[0].strip().lower() if stop else ""
         about = _WHOLE.sub("", _TITLES.sub("", (rest[: stop.start()] if stop else rest).strip()))
-        words = about.split()
+        if mark in _AND:  # `dogs from European and ...`: what follows the preposition is cut in two
+            about = _PREPOSITION.split(about)[0]
+        words, role = about.split(), self._roles[lemma]
         if not 1 <= len(words) <= _LONGEST or _JARGON.search(about) or _BARE.match(about):
             return None
-        noun = _PREPOSITION.split(about)[0].split()[-1].lower()
-        role = self._roles[lemma]
         if all(word[0].isupper() for word in words):
             known = about == product and lemma == "search" and _ANSWERS.search(rest) is not None
             return Need(place, "find", lemma, about, ABOUT, about) if known else None
-        if not _is_thing(noun, plural_only=listed or role != "act" or len(words) == 1):
+        noun = _PREPOSITION.split(about)[0].split()[-1].lower()
+        plural_only = mark in {*_AND, ","} or role != "act" or len(words) == 1
+        if (
+            not _is_thing(noun, plural_only=plural_only)
+            or _ENDS_OPEN.search(about)
+            or not _is_clear(noun, words, product)
+        ):
             return None
-        if noun in _VAGUE and not (len(words) > 2 or (product and (noun not in _EMPTY or len(words) == 2))):
-            return None
-        return Need(place, role, lemma, about, noun, product)
+        return None if role == "act" and noun in _KINDS else Need(place, role, lemma, about, noun, product)
+
+
+def _is_clear(noun: str, words: Sequence[str], product: str | None) -> bool:
+    """Tell whether a person who reads the words knows what is wanted."""
+    if product is None:
+        return len(words) > (2 if noun in _VAGUE else 1)
+    return noun not in _EMPTY or len(words) > 1
 
 
 def _is_verb(match: re.Match[str], form: str, seen: set[str]) -> bool:

@@ -16,10 +16,7 @@ _NAME = re.compile(
     r"(?<![\w.@/-])(?:[A-Z][\w.+]*|[a-z]+[A-Z]\w*)(?: (?:[A-Z0-9][\w.+]*|[a-z]+[A-Z]\w*)){0,2}(?![\w-])"
 )
 _NO_PRODUCT = frozenset(
-    "mcp mcps server servers api apis sdk cli ai llm llms agent agents the a an for official unofficial model "
-    "context protocol claude cursor copilot tool tools client http https rest json python typescript rust go "
-    "node java javascript docker run get use access search read control provides production open source sql "
-    "rag url urls html css pdf csv xml yaml markdown oauth npx usa us uk eu devops crypto defi web3 nft fastmcp tts telephony calendar email sandbox memory".split()
+    ["mcp", "mcps", "server", "servers", "api", "apis", "sdk", "cli", "ai", "llm", "llms", "agent", "agents", "the", "a", "an", "for", "official", "unofficial", "model", "context", "protocol", "claude", "cursor", "copilot", "tool", "tools", "client", "http", "https", "rest", "json", "python", "typescript", "rust", "go", "node", "java", "javascript", "docker", "run", "get", "use", "access", "search", "read", "control", "provides", "production", "open", "source", "sql", "rag", "url", "urls", "html", "css", "pdf", "csv", "xml", "yaml", "markdown", "oauth", "npx", "usa", "us", "uk", "eu", "devops", "crypto", "defi", "web3", "nft", "fastmcp", "tts", "telephony", "calendar", "email", "sandbox", "memory"]
 )
 _LEAST = 3  # letters and digits of a product's name
 
@@ -65,7 +62,9 @@ def product_of(doc_id: str, text: str, common: Mapping[str, int]) -> str | None:
                 name = words[start:end]
                 if len(squashed(" ".join(name))) > len(squashed(best)) and _is_product(name, parts, common):
                     best = " ".join(name)
-    return best.rstrip(".,") or None
+    best = best.rstrip(".,")
+    maker = re.search(rf"\b(?:Google|Apple|Microsoft|Amazon) {re.escape(best)}\b", text) if best else None
+    return maker[0] if maker else best or None
 
 
 def _is_product(words: list[str], parts: list[str], common: Mapping[str, int]) -> bool:

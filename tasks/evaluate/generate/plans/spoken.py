@@ -15,11 +15,11 @@ _DETERMINER = re.compile(r"(?:an?|the|some|my|our) |\w+'s ", re.IGNORECASE)
 _PREPOSITION = re.compile(r"\s(?:from|of|in|on|for|about)\s")
 # Words before a noun that do not narrow what it may be about.
 _OPEN = frozenset(
-    "research academic scientific scholarly web video blog recent stock royalty-free top code".split()
+    ["research", "academic", "scientific", "scholarly", "web", "video", "blog", "recent", "stock", "royalty-free", "top", "code"]
 )
 _KNOWN = ("look up", "looked up"), ("find out", "found out")
 _FROM = frozenset(
-    "retrieve fetch get provide deliver expose access extract scrape download analyze analyse".split()
+    ["retrieve", "fetch", "get", "provide", "deliver", "expose", "access", "extract", "scrape", "download", "analyze", "analyse"]
 )
 _NAMED = 0.85  # share of steps that name their product where they need not
 _DETAILED = 0.8
@@ -73,7 +73,7 @@ def spoken(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
 def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
     verbs = tables.spoken[need.verb]
     verb = chance.choice(verbs)
-    other = chance.choice([pair for pair in verbs if pair != verb] or [verb])[0].removesuffix(" me")
+    other = chance.choice([pair for pair in verbs if pair != verb] or [verb])[0].replace(" me", "")
     if need.noun == ABOUT:
         what = tables.filled(f"what {need.about} has on {{topic}}", chance)
         words = (need.about.lower(),)
@@ -87,12 +87,14 @@ def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
     named = said or bool(need.product and (not clear or chance.random() < _NAMED))
     if named and not said:
         preposition = "from" if need.verb in _FROM else "in" if need.role == "find" else "with"
-        what = f"{what} {preposition} {need.product}"
+        tail = f"{preposition} {need.product}"
+        what = f"{what} {detail} {tail}" if need.role == "check" and detail else f"{what} {tail} {detail}"
+    else:
+        what = f"{what} {detail}"
     words = tuple(dict.fromkeys(re.findall(r"[\w'-]+", need.about.lower())))
     words += (need.product.lower(),) if named and not said and need.product else ()
-    tail = f" ({need.product})" if named and not said else ""
-    described = f"{other} {need.about}{tail}"
-    return SpokenNeed(need, f"{what} {detail}".strip(), verb, named, words, words, "", described)
+    described = f"{other} {need.about}" + (f" ({need.product})" if named and not said else "")
+    return SpokenNeed(need, what.strip(), verb, named, words, words, "", described)
 
 
 def _detail(need: Need, tables: Tables, chance: random.Random) -> str:
@@ -118,7 +120,8 @@ def say(one: SpokenNeed, mood: str, tables: Tables, chance: random.Random, given
         moods = kind.named if one.named else kind.unnamed
         phrase = chance.choice(moods[IMPERATIVE if mood == QUESTION else mood])
         tail = f"{kind.tail} {one.need.product}"
-        text = tables.filled(phrase, chance, r=given, p=tail)
+        subject = "they" if given == "them" and phrase.startswith("{r}") else given
+        text = tables.filled(phrase, chance, r=subject, p=tail)
         return f"{chance.choice(('can you', 'could you'))} {text}" if mood == QUESTION else text
     verb, done = one.verb
     if mood == NOUN:
@@ -128,6 +131,6 @@ def say(one: SpokenNeed, mood: str, tables: Tables, chance: random.Random, given
         phrase = "I'd like to know {what}" if known else chance.choice(_WISHES[one.need.role])
         return tables.filled(phrase, chance, what=one.what, done=done)
     if mood == PASSIVE:
-        return f"{one.what} {chance.choice(('should be', 'needs to be' if not one.plural else 'need to be'))} {done}"
+        return f"{one.what} should be {done}"
     text = f"{verb} {one.what}"
     return f"{chance.choice(('can you', 'could you'))} {text}" if mood == QUESTION else text

@@ -45,7 +45,7 @@ class Tables:
     kinds: Mapping[str, Kind]
     details: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
     slots: Mapping[str, tuple[str, ...]]
-    contexts: tuple[str, ...]
+    contexts: Mapping[str, tuple[str, ...]]  # sentences that matter to no step, `before` and `after` it
 
     def filled(self, phrase: str, chance: random.Random, **given: str) -> str:
         """Return a phrase whose places `{name}` are filled: with what is given, or drawn."""
@@ -75,7 +75,7 @@ def packaged_tables() -> Tables:
         kinds={row["id"]: _kind(row) for row in held["kinds"]},
         details=tuple((re.compile(nouns), tuple(phrases)) for nouns, phrases in held["details"]),
         slots={name: tuple(values) for name, values in held["slots"].items()},
-        contexts=tuple(held["contexts"]),
+        contexts={place: tuple(said) for place, said in held["contexts"].items()},
     )
 
 

@@ -9,24 +9,26 @@ from dataclasses import dataclass, field
 
 from tasks.evaluate.generate.plans.shapes import Shape, Thread
 from tasks.evaluate.generate.plans.spoken import (
-    IMPERATIVE, NOUN, PASSIVE, QUESTION, WISH, SpokenNeed, say,
+    IMPERATIVE,
+    NOUN,
+    PASSIVE,
+    QUESTION,
+    WISH,
+    SpokenNeed,
+    say,
 )  # fmt: skip
 from tasks.evaluate.generate.plans.tables import Tables
 
 _CONTEXT = 0.3  # share of requests with a sentence that matters to no step
+_EXPLAINED_FIRST = 0.7  # share of those sentences that stand before the request
+_HALF = 0.5
 _MOODS = (IMPERATIVE, IMPERATIVE, QUESTION, WISH, PASSIVE)
 _LATER = (IMPERATIVE, IMPERATIVE, WISH, PASSIVE)
-_APART = (
-    "Separately, ",
-    "Something else: ",
-    "And on another matter, ",
-    "Unrelated to that, ",
-    "Also, ",
-    "Besides, ",
-)
-_CAUSES = ("anything stands out", "there is anything new", "there are any", "you find anything worth knowing")
+_APART = ("Separately, ", "Something else: ", "Also, ", "Besides, ", "One more thing: ", "And ")
+
+_CAUSES = ("anything stands out", "there is anything new", "you find anything worth knowing")
 _FIRSTS = ("", "First, ", "Please ", "To begin with, ")
-_NEXTS = ("Then ", "After that, ", "With that done, ", "")
+_NEXTS = ("Then ", "After that, ", "Afterwards, ", "")
 
 
 @dataclass(slots=True)
@@ -140,7 +142,7 @@ def _collected(t: _Thread) -> None:
     """Say `I need A, B and C, and then post all of it`."""
     t.text.add(t.chance.choice(("I need ", "I'd like to have ", "We need ", "Get me ")))
     t.joined(t.sources, NOUN)
-    if t.chance.random() < 0.5:  # noqa: PLR2004 (as often as not)
+    if t.chance.random() < _HALF:
         t.text.end()
         t.tell_later(lead=t.chance.choice(("Once you have that, ", "Then ", "When that is done, ")))
     else:
@@ -161,7 +163,7 @@ def _once(t: _Thread) -> None:
     source, (later, *_) = t.steps[t.sources[0]], t.later
     done = f"{source.verb[1]} {source.what}"
     lead = t.chance.choice(("once you have ", "as soon as you have ", "after you have "))
-    if t.chance.random() < 0.5:  # noqa: PLR2004 (as often as not)
+    if t.chance.random() < _HALF:
         t.text.add(lead)
         t.text.add(done, t.sources[0])
         t.text.add(", ")
@@ -217,7 +219,7 @@ def _ways(t: _Thread) -> list[Callable[[_Thread], None]]:
         found.append(_collected)
     if things and thread.sources > 1 and not thread.changes and thread.deliveries == 1:
         found.append(_listed)
-    if thread.sources == 1 and thread.steps == 2:  # noqa: PLR2004 (a source, and one step after it)
+    if thread.sources == 1 and thread.steps == 2:  # a source, and one step that works on it
         found.append(_once)
     return found
 
@@ -225,11 +227,12 @@ def _ways(t: _Thread) -> list[Callable[[_Thread], None]]:
 def worded(shape: Shape, steps: Sequence[SpokenNeed], tables: Tables, chance: random.Random) -> Worded:
     """Return a request for the steps of a shape, in ways that are drawn."""
     text, tags, first = _Text(), set(shape.tags()), 0
-    context = tables.filled(chance.choice(tables.contexts), chance) if chance.random() < _CONTEXT else ""
-    before = chance.random() < 0.7  # noqa: PLR2004 (more people explain first)
+    place_of_context = "before" if chance.random() < _EXPLAINED_FIRST else "after"
+    context = chance.choice(tables.contexts[place_of_context]) if chance.random() < _CONTEXT else ""
+    context = tables.filled(context, chance)
     if context:
         tags.add("context")
-    if context and before:
+    if place_of_context == "before" and context:
         text.add(f"{context} ")
     for place, thread in enumerate(shape.threads):
         if place:
@@ -239,7 +242,7 @@ def worded(shape: Shape, steps: Sequence[SpokenNeed], tables: Tables, chance: ra
         first += thread.steps
         if text.spans[first - 1] < text.spans[first - thread.steps]:
             tags.add("reordered")
-    if context and not before:
+    if place_of_context == "after" and context:
         text.add(f"{context} ")
     if not all(step.named for step in steps):
         tags.add("implicit")

@@ -63,6 +63,8 @@ class Pool:
         def fits(need: Need) -> bool:
             if thread.condition and not self._may_be_none(need):
                 return False
+            if need.role == "act" and thread.steps > thread.sources:  # nothing comes of it
+                return False
             return all(pattern is None or pattern.fullmatch(need.noun) for pattern in takes)
 
         sources: list[SpokenNeed] = []
@@ -75,6 +77,8 @@ class Pool:
     def _may_be_none(self, need: Need) -> bool:
         """Tell whether there may be none of what a need asks for."""
         kind = self._tables.kinds.get(need.verb)
+        if need.role not in ("find", "check"):
+            return False
         return is_plural(need.noun) if need.about or kind is None else kind.may_be_none
 
     def _picked(

@@ -37,22 +37,109 @@ _JARGON = re.compile(
     r"experiences|sidecar|drafts?|snippets|quality|via|utility|multi-\S+|secure|creative|stacks?|outputs?|"
     r"subscriptions|capabilities|codebases?|generated|fetched|identifying|standards|exceptions|product|"
     r"information in|processes|queues|communes|tags|storefronts|profits|beautiful|professional|topic-\S+|prioritized|prospects|"
-    r"stack|visual|a query|rare|tokens? usage|endpoints?|entities|elements?|objects?|values?|types?|"
+    r"stack|custom|findings|package docs|expressions|bundles|visual|a query|rare|tokens? usage|endpoints?|entities|elements?|objects?|values?|types?|"
     r"each|every|single|different|many|several|free|high-\w+|use|own|get|commands?|environments?|same|us|we)\b",
     re.IGNORECASE,
 )
 _MASS = frozenset(
-    ["data", "information", "news", "content", "weather", "metadata", "traffic", "documentation", "research", "code", "music", "literature", "analytics", "inventory", "mail", "spending", "history", "sentiment", "pricing", "knowledge", "bread", "tea", "coffee", "text", "audio"]
+    [
+        "data",
+        "information",
+        "news",
+        "content",
+        "weather",
+        "metadata",
+        "traffic",
+        "documentation",
+        "research",
+        "code",
+        "music",
+        "literature",
+        "analytics",
+        "inventory",
+        "mail",
+        "spending",
+        "history",
+        "sentiment",
+        "pricing",
+        "knowledge",
+        "bread",
+        "tea",
+        "coffee",
+        "text",
+        "audio",
+    ]
 )
 # Nouns that say nothing of their own: only a product makes them clear.
 _VAGUE = frozenset(
-    ["data", "information", "content", "contents", "files", "file", "projects", "project", "records", "details", "results", "documents", "document", "metadata", "metrics", "events", "reports", "statistics", "pages", "sites", "urls", "code", "databases", "database", "tables", "schemas", "text", "analytics", "searches", "lists", "users", "accounts", "sessions", "history", "updates", "collections", "packages", "logs", "issues"]
+    [
+        "data",
+        "information",
+        "content",
+        "contents",
+        "files",
+        "file",
+        "projects",
+        "project",
+        "records",
+        "details",
+        "results",
+        "documents",
+        "document",
+        "metadata",
+        "metrics",
+        "events",
+        "reports",
+        "statistics",
+        "pages",
+        "sites",
+        "urls",
+        "code",
+        "databases",
+        "database",
+        "tables",
+        "schemas",
+        "text",
+        "analytics",
+        "searches",
+        "lists",
+        "users",
+        "accounts",
+        "sessions",
+        "history",
+        "updates",
+        "collections",
+        "packages",
+        "logs",
+        "issues",
+    ]
 )
 # Nouns of which not even a product tells what is meant.
-_EMPTY = frozenset(["data", "information", "content", "contents", "text", "details", "metadata", "resources", "documents"])
+_EMPTY = frozenset(
+    ["data", "information", "content", "contents", "text", "details", "metadata", "resources", "documents"]
+)
 # Nouns for which there are kinds with phrases of their own.
 _KINDS = frozenset(
-    ["tickets", "tasks", "notes", "pages", "events", "issues", "documents", "charts", "diagrams", "messages", "emails", "posts", "spreadsheets", "presentations", "memories", "reminders", "images", "screenshots"]
+    [
+        "tickets",
+        "tasks",
+        "notes",
+        "pages",
+        "events",
+        "issues",
+        "documents",
+        "charts",
+        "diagrams",
+        "messages",
+        "emails",
+        "posts",
+        "spreadsheets",
+        "presentations",
+        "memories",
+        "reminders",
+        "images",
+        "screenshots",
+    ]
 )
 _LONGEST = 6  # words of what a verb is about
 _ACCESS = re.compile(
@@ -67,6 +154,7 @@ _ANSWERS = re.compile(
     r"\b(?:articles?|stories|docs|documentation|photos?|papers|posts|wiki\w*|encyclop\w+|web)\b", re.I
 )
 _BARE = re.compile(r"(?:via|from|on|in|of|for|with|about|by|at)\b", re.IGNORECASE)
+_DOING = frozenset({"make", "act"})
 _AND = frozenset({"and", "or", "/", "&", "+"})
 _ENDS_OPEN = re.compile(r"(?:ed|ly|ing)$")
 _PREPOSITION = re.compile(r"\s(?:from|of|in|on|for|about)\s")
@@ -91,7 +179,7 @@ class Need:
     """What a row's text says that it does: verb and what it is about, or a kind of delivery or change."""
 
     row: int  # its place
-    role: str  # `find`, `check`, `act`, `deliver` or `change`
+    role: str  # `find`, `check`, `make`, `act`, `deliver` or `change`
     verb: str  # the lemma, or the kind's name
     about: str  # as in the row's text; empty for kinds
     noun: str  # the head of `about`, in lower case; the kind's name for kinds
@@ -181,14 +269,14 @@ class _Verbs:
             known = about == product and lemma == "search" and _ANSWERS.search(rest) is not None
             return Need(place, "find", lemma, about, ABOUT, about) if known else None
         noun = _PREPOSITION.split(about)[0].split()[-1].lower()
-        plural_only = mark in {*_AND, ","} or role != "act" or len(words) == 1
+        plural_only = mark in {*_AND, ","} or role not in _DOING or len(words) == 1
         if (
             not _is_thing(noun, plural_only=plural_only)
             or _ENDS_OPEN.search(about)
             or not _is_clear(noun, words, product)
         ):
             return None
-        return None if role == "act" and noun in _KINDS else Need(place, role, lemma, about, noun, product)
+        return None if role in _DOING and noun in _KINDS else Need(place, role, lemma, about, noun, product)
 
 
 def _is_clear(noun: str, words: Sequence[str], product: str | None) -> bool:

@@ -15,17 +15,44 @@ _DETERMINER = re.compile(r"(?:an?|the|some|my|our) |\w+'s ", re.IGNORECASE)
 _PREPOSITION = re.compile(r"\s(?:from|of|in|on|for|about)\s")
 # Words before a noun that do not narrow what it may be about.
 _OPEN = frozenset(
-    ["research", "academic", "scientific", "scholarly", "web", "video", "blog", "recent", "stock", "royalty-free", "top", "code"]
+    [
+        "research",
+        "academic",
+        "scientific",
+        "scholarly",
+        "web",
+        "video",
+        "blog",
+        "recent",
+        "stock",
+        "royalty-free",
+        "top",
+        "code",
+    ]
 )
 _KNOWN = ("look up", "looked up"), ("find out", "found out")
 _FROM = frozenset(
-    ["retrieve", "fetch", "get", "provide", "deliver", "expose", "access", "extract", "scrape", "download", "analyze", "analyse"]
+    [
+        "retrieve",
+        "fetch",
+        "get",
+        "provide",
+        "deliver",
+        "expose",
+        "access",
+        "extract",
+        "scrape",
+        "download",
+        "analyze",
+        "analyse",
+    ]
 )
 _NAMED = 0.85  # share of steps that name their product where they need not
 _DETAILED = 0.8
 _WISHES = {
     "find": ("I need {what}", "I'd like to see {what}", "{name} is asking for {what}", "I want {what}"),
     "check": ("I'd like to have {what} {done}", "{name} wants {what} {done}"),
+    "make": ("I'd like to have {what} {done}", "{name} wants {what} {done}"),
     "act": ("I'd like to have {what} {done}", "{name} wants {what} {done}"),
 }
 
@@ -81,7 +108,7 @@ def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
     what = need.about
     said = need.product is not None and squashed(need.product) in squashed(what)
     detail = _detail(need, tables, chance)
-    if need.role != "act" and not _DETERMINER.match(what):
+    if need.role not in ("act", "make") and not _DETERMINER.match(what):
         what = what if detail and is_plural(need.noun) else f"the {what}"
     clear = len(need.about.split()) > 1
     named = said or bool(need.product and (not clear or chance.random() < _NAMED))
@@ -100,7 +127,7 @@ def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
 def _detail(need: Need, tables: Tables, chance: random.Random) -> str:
     """Return what narrows a need, drawn; a topic only where the row's words leave it open."""
     rest = need.about.replace(need.product, "") if need.product else need.about
-    if need.role == "act" or _PREPOSITION.search(
+    if need.role in ("act", "make") or _PREPOSITION.search(
         rest.removesuffix(" from ").removesuffix(" on ").rstrip() + "."
     ):
         return ""

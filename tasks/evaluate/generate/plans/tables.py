@@ -23,8 +23,8 @@ class Kind:
     """A kind of step that many rows serve, with phrases of its own instead of a row's words."""
 
     name: str
-    role: str  # `find`, `act`, or on what others give `deliver` or `change`
-    verb: str  # of `find` and `act`: the lemma whose forms go with their nouns
+    role: str  # `find`, `check`, `make`, or on what others give `deliver` or `change`
+    verb: str  # of those three: the lemma whose forms go with their nouns
     takes: re.Pattern[str] | None  # the nouns that a change works on
     may_be_none: bool  # there may be none of what it asks for, so that a condition on it makes sense
     words: tuple[str, ...]  # one of them is in every phrase
@@ -40,7 +40,7 @@ class Kind:
 class Tables:
     """Verbs by lemma with their roles, kinds, details of nouns, what fills a place, and what says nothing."""
 
-    roles: Mapping[str, str]  # of a verb: `find`, `check` or `act`
+    roles: Mapping[str, str]  # of a verb: `find`, `check`, `make` (something comes of it) or `act`
     spoken: Mapping[str, tuple[Spoken, ...]]
     kinds: Mapping[str, Kind]
     details: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]

@@ -105,7 +105,7 @@ class Pool:
         return found[-max(kin)[1]] if kin else found[0]
 
     def _apart(self, one: SpokenNeed, taken: Sequence[SpokenNeed]) -> bool:
-        """Tell whether no row serves both a need and one that was taken, so that each is a step of its own."""
+        """Tell whether no row serves both a need and one that was taken: each is a step of its own."""
         if any(_overlap(one.need, other.need) for other in taken):
             return False
         mine = {row for rows in self._serving.of(one) for row in rows}

@@ -35,6 +35,7 @@ class KnownStep:
     span: tuple[int, int]
     words: tuple[str, ...]  # in lower case; each stands in the span
     any_of: tuple[str, ...]  # in lower case; one of them does
+    product: str | None  # if it is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class GrownRequest:
     steps: tuple[KnownStep, ...]
     edges: tuple[Edge, ...]
     tags: tuple[str, ...]
+    rewritten: bool = False  # a language model worded it, so that it is not known where a step is said
 
     def line(self) -> dict[str, Any]:
         """Return the request in the form that `evaluate compose --queries` reads."""
@@ -57,7 +59,7 @@ class GrownRequest:
                 {
                     "step": number, "description": step.description, "category": step.category,
                     "categories": list(step.categories), "servers": list(step.servers),
-                    "also": list(step.also), "spans": [list(step.span)],
+                    "also": list(step.also), **({} if self.rewritten else {"spans": [list(step.span)]}),
                 }
                 for number, step in enumerate(self.steps, start=1)
             ],
@@ -66,12 +68,13 @@ class GrownRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A bench: its requests, the rows without a need by reason, the needs found, and the rows used."""
+    """A bench: its requests, the rows without a need by reason, the needs found, the rows used, all products."""
 
     requests: tuple[GrownRequest, ...]
     left_out: Mapping[str, int]
     needs: int
     rows_used: int
+    products: frozenset[str]
 
 
 def shares(wanted: int) -> dict[str, int]:
@@ -103,7 +106,9 @@ def grow(rows: Sequence[ServedRow], wanted: int, seed: int, tables: Tables | Non
             if request:
                 made.append(request)
                 told.add(request.query)
-    return Grown(tuple(made), found.left_out, len(found.needs), len(pool.uses))
+    return Grown(
+        tuple(made), found.left_out, len(found.needs), len(pool.uses), frozenset(filter(None, found.products))
+    )
 
 
 def _request(
@@ -135,5 +140,6 @@ def _known(
     sections = Counter(category for row in serve if (category := rows[row].category))
     return KnownStep(
         step.description, rows[serve[0]].category, tuple(sections), tuple(ids[:_NAMED_FIRST]),
-        (*ids[_NAMED_FIRST:], *(rows[row].doc_id for row in more)), said.spans[place], step.words, step.any_of,
+        (*ids[_NAMED_FIRST:], *(rows[row].doc_id for row in more)), said.spans[place], step.words,
+        step.any_of, step.need.product if step.named else None,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,130 +25,13 @@ _TITLES = re.compile(
     r"accurate|your|any|comprehensive|relevant|specific|recent)\s+)+",
     re.IGNORECASE,
 )
-# Words that no person would say who wants something done.
-_JARGON = re.compile(
-    r"\b(?:mcps?|llms?|ai|ai-\S+|agents?|agentic|apis?|servers?|natural|tools?|toolkits?|seamless\w*|powerful|"
-    r"integrations?|functionality|features?|capabilit\w+|comprehensive|protocols?|clients?|assistants?|models?|"
-    r"access|various|multiple|operations?|resources?|interfaces?|systems?|platforms?|sdks?|it|them|its|their|this|"
-    r"these|those|your|you|enables?|claude|copilot|cursor|\d\S*|advanced|unified|intelligent\w*|local|services?|"
-    r"insights?|ability|everything|anything|plus|more|complete|rich|contexts?|applications?|apps?|solutions?|"
-    r"support|workflows?|full|semantic|automated|actions?|tasks?|components?|efficiently|easily|safely|new|both|"
-    r"other|things|items|rag|prompts?|users?|utilities|engines?|sources|sectors|skills|requests|remediations|"
-    r"shapes|inboxes|receipts|stacks|proxies|directory|topics|fly|safe|opinion\w*|reasoning|institutional\S*|notifications|detections|interviewers|canvas|plans|confidence|guidelines|"
-    r"experiences|sidecar|drafts?|snippets|quality|via|utility|multi-\S+|secure|creative|stacks?|outputs?|"
-    r"subscriptions|capabilities|codebases?|generated|fetched|identifying|standards|exceptions|product|"
-    r"information in|processes|queues|communes|tags|storefronts|profits|beautiful|professional|topic-\S+|prioritized|prospects|"
-    r"stack|custom|findings|package docs|expressions|bundles|visual|a query|rare|tokens? usage|endpoints?|entities|elements?|objects?|values?|types?|"
-    r"each|every|single|different|many|several|free|high-\w+|use|own|get|commands?|environments?|same|us|we)\b",
-    re.IGNORECASE,
-)
-_MASS = frozenset(
-    [
-        "data",
-        "information",
-        "news",
-        "content",
-        "weather",
-        "metadata",
-        "traffic",
-        "documentation",
-        "research",
-        "code",
-        "music",
-        "literature",
-        "analytics",
-        "inventory",
-        "mail",
-        "spending",
-        "history",
-        "sentiment",
-        "pricing",
-        "knowledge",
-        "bread",
-        "tea",
-        "coffee",
-        "text",
-        "audio",
-    ]
-)
-# Nouns that say nothing of their own: only a product makes them clear.
-_VAGUE = frozenset(
-    [
-        "data",
-        "information",
-        "content",
-        "contents",
-        "files",
-        "file",
-        "projects",
-        "project",
-        "records",
-        "details",
-        "results",
-        "documents",
-        "document",
-        "metadata",
-        "metrics",
-        "events",
-        "reports",
-        "statistics",
-        "pages",
-        "sites",
-        "urls",
-        "code",
-        "databases",
-        "database",
-        "tables",
-        "schemas",
-        "text",
-        "analytics",
-        "searches",
-        "lists",
-        "users",
-        "accounts",
-        "sessions",
-        "history",
-        "updates",
-        "collections",
-        "packages",
-        "logs",
-        "issues",
-    ]
-)
-# Nouns of which not even a product tells what is meant.
-_EMPTY = frozenset(
-    ["data", "information", "content", "contents", "text", "details", "metadata", "resources", "documents"]
-)
-# Nouns for which there are kinds with phrases of their own.
-_KINDS = frozenset(
-    [
-        "tickets",
-        "tasks",
-        "notes",
-        "pages",
-        "events",
-        "issues",
-        "documents",
-        "charts",
-        "diagrams",
-        "messages",
-        "emails",
-        "posts",
-        "spreadsheets",
-        "presentations",
-        "memories",
-        "reminders",
-        "images",
-        "screenshots",
-    ]
-)
 _LONGEST = 6  # words of what a verb is about
 _ACCESS = re.compile(
     r"\b(?:provid\w+|giv\w+|offer\w+|with|for|enabl\w+|expos\w+)(?: \w[\w-]*){0,3} access to\b", re.IGNORECASE
 )
 # What names a place in which everything of a product lies.
 _WHOLE = re.compile(
-    r"'s (?:\w+ )?(?:library|database|collection|catalog\w*|platform)\b.*| (?:in|from) (?:the|their) (?:\w+ )?"
+    r"'s (?:\w+ )?(?:library|database|collection|catalog|platform)\b.*| (?:in|from) (?:the|their) (?:\w+ )?"
     r"(?:collection|database|library|platform)$"
 )
 _ANSWERS = re.compile(
@@ -188,7 +72,11 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The needs of rows, the product of each row, and how many rows have no need, by reason."""
+    """The needs of rows, the product of each row, and how many rows have no need, by reason.
+
+    `no-description`; `no-verb`, where nothing in it says what the row does; `unclear`, where it is said in words
+    that no request would have.
+    """
 
     needs: tuple[Need, ...]
     products: tuple[str | None, ...]
@@ -198,15 +86,18 @@ class Found:
 def needs_of(rows: Sequence[ServedRow], tables: Tables) -> Found:
     """Return what rows can serve, in their order, each need once a row."""
     texts = [clean(row.description) for row in rows]
-    common, found, left = common_words(texts), list[Need](), {"no-description": 0, "nothing-said": 0}
-    products = tuple(product_of(r.doc_id, text, common) for r, text in zip(rows, texts, strict=True))
+    common, found, left = common_words(texts), list[Need](), Counter[str]()
+    products = tuple(
+        product_of(r.doc_id, text, common, tables.words["no_product"])
+        for r, text in zip(rows, texts, strict=True)
+    )
     verbs = _Verbs(tables)
     for place, (text, product) in enumerate(zip(texts, products, strict=True)):
         own = [*verbs.needs(place, text, product), *_kinds(place, text, product, tables)]
         found += own
         if not own:
-            left["nothing-said" if text else "no-description"] += 1
-    return Found(tuple(found), products, {reason: n for reason, n in left.items() if n})
+            left["no-description" if not text else "unclear" if verbs.found(text) else "no-verb"] += 1
+    return Found(tuple(found), products, left)
 
 
 def _kinds(place: int, text: str, product: str | None, tables: Tables) -> Iterable[Need]:
@@ -229,14 +120,19 @@ class _Verbs:
     """Finds in a text the verbs of the tables, each with what it is about."""
 
     def __init__(self, tables: Tables) -> None:
-        self._roles = tables.roles
+        self._roles, self._words, self._jargon = tables.roles, tables.words, tables.jargon
         self._forms = {form: (v, name) for v in tables.roles for form, name in _forms(v).items()}
         verbs = "|".join(sorted(self._forms, key=len, reverse=True))
         self._pattern = re.compile(
-            rf"(?:(?P<start>^|[.;:!] )|\b(?P<lead>to|that|which|can|for|by|and|or),? |(?P<comma>, ))(?P<verb>{verbs}) "
+            r"(?:(?P<start>^|[.;:!] )|\b(?P<lead>to|that|which|can|for|by|and|or),? |(?P<comma>, ))"
+            rf"(?P<verb>{verbs}) "
             r"(?:(?:to|for|through|over|across|on) )?(?:(?:and|or) [a-z]+ (?:(?:to|for|through) )?)?",
             re.IGNORECASE,
         )
+
+    def found(self, text: str) -> bool:
+        """Tell whether a verb stands anywhere in a text."""
+        return self._pattern.search(text) is not None
 
     def needs(self, place: int, text: str, product: str | None) -> list[Need]:
         found: dict[tuple[str, str], Need] = {}
@@ -263,7 +159,7 @@ class _Verbs:
         if mark in _AND:  # `dogs from European and ...`: what follows the preposition is cut in two
             about = _PREPOSITION.split(about)[0]
         words, role = about.split(), self._roles[lemma]
-        if not 1 <= len(words) <= _LONGEST or _JARGON.search(about) or _BARE.match(about):
+        if not 1 <= len(words) <= _LONGEST or self._jargon.search(about) or _BARE.match(about):
             return None
         if all(word[0].isupper() for word in words):
             known = about == product and lemma == "search" and _ANSWERS.search(rest) is not None
@@ -271,19 +167,27 @@ class _Verbs:
         noun = _PREPOSITION.split(about)[0].split()[-1].lower()
         plural_only = mark in {*_AND, ","} or role not in _DOING or len(words) == 1
         if (
-            not _is_thing(noun, plural_only=plural_only)
+            not self._is_thing(noun, plural_only=plural_only)
             or _ENDS_OPEN.search(about)
-            or not _is_clear(noun, words, product)
+            or not self._is_clear(noun, words, product)
         ):
             return None
-        return None if role in _DOING and noun in _KINDS else Need(place, role, lemma, about, noun, product)
+        return (
+            None
+            if role in _DOING and noun in self._words["of_kinds"]
+            else Need(place, role, lemma, about, noun, product)
+        )
 
+    def _is_clear(self, noun: str, words: Sequence[str], product: str | None) -> bool:
+        """Tell whether a person who reads the words knows what is wanted."""
+        if product is None:
+            return len(words) > (2 if noun in self._words["vague"] else 1)
+        return noun not in self._words["empty"] or len(words) > 1
 
-def _is_clear(noun: str, words: Sequence[str], product: str | None) -> bool:
-    """Tell whether a person who reads the words knows what is wanted."""
-    if product is None:
-        return len(words) > (2 if noun in _VAGUE else 1)
-    return noun not in _EMPTY or len(words) > 1
+    def _is_thing(self, noun: str, *, plural_only: bool) -> bool:
+        if not re.fullmatch(r"[a-z][a-z'-]+", noun) or noun.endswith(("ing", "ly", "ed")):
+            return False
+        return is_plural(noun) or noun in self._words["mass"] or not plural_only
 
 
 def _is_verb(match: re.Match[str], form: str, seen: set[str]) -> bool:
@@ -303,9 +207,3 @@ def _is_verb(match: re.Match[str], form: str, seen: set[str]) -> bool:
 def is_plural(noun: str) -> bool:
     """Tell whether a noun is taken for a plural, by its ending."""
     return noun.endswith("s") and not noun.endswith(("ss", "us", "is", "news", "analytics"))
-
-
-def _is_thing(noun: str, *, plural_only: bool) -> bool:
-    if not re.fullmatch(r"[a-z][a-z'-]+", noun) or noun.endswith(("ing", "ly", "ed")):
-        return False
-    return is_plural(noun) or noun in _MASS or not plural_only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _URL = re.compile(r"(?:https?://|www\.)\S+")
@@ -14,93 +14,6 @@ _DASH = re.compile(r"\s*[\u2013\u2014]\s*|\s+-+\s+")
 # Words in a row, each with a capital letter somewhere.
 _NAME = re.compile(
     r"(?<![\w.@/-])(?:[A-Z][\w.+]*|[a-z]+[A-Z]\w*)(?: (?:[A-Z0-9][\w.+]*|[a-z]+[A-Z]\w*)){0,2}(?![\w-])"
-)
-_NO_PRODUCT = frozenset(
-    [
-        "mcp",
-        "mcps",
-        "server",
-        "servers",
-        "api",
-        "apis",
-        "sdk",
-        "cli",
-        "ai",
-        "llm",
-        "llms",
-        "agent",
-        "agents",
-        "the",
-        "a",
-        "an",
-        "for",
-        "official",
-        "unofficial",
-        "model",
-        "context",
-        "protocol",
-        "claude",
-        "cursor",
-        "copilot",
-        "tool",
-        "tools",
-        "client",
-        "http",
-        "https",
-        "rest",
-        "json",
-        "python",
-        "typescript",
-        "rust",
-        "go",
-        "node",
-        "java",
-        "javascript",
-        "docker",
-        "run",
-        "get",
-        "use",
-        "access",
-        "search",
-        "read",
-        "control",
-        "provides",
-        "production",
-        "open",
-        "source",
-        "sql",
-        "rag",
-        "url",
-        "urls",
-        "html",
-        "css",
-        "pdf",
-        "csv",
-        "xml",
-        "yaml",
-        "markdown",
-        "oauth",
-        "npx",
-        "usa",
-        "us",
-        "uk",
-        "eu",
-        "devops",
-        "crypto",
-        "defi",
-        "web3",
-        "nft",
-        "fastmcp",
-        "tts",
-        "telephony",
-        "calendar",
-        "email",
-        "sandbox",
-        "memory",
-        "openapi",
-        "graphql",
-        "fast",
-    ]
 )
 _LEAST = 3  # letters and digits of a product's name
 
@@ -127,11 +40,11 @@ def common_words(texts: Iterable[str]) -> Mapping[str, int]:
     return found
 
 
-def product_of(doc_id: str, text: str, common: Mapping[str, int]) -> str | None:
+def product_of(doc_id: str, text: str, common: Mapping[str, int], unfit: Collection[str]) -> str | None:
     """Return the name of the product that a row is for, as its text writes it; None if there is none.
 
     It is the longest name in the text that is part of the row's id without its owner. A word that other texts
-    write in lower case is no name.
+    write in lower case, or that is `unfit`, is no name.
     """
     folder = "/".join(doc_id.split("/")[1:])
     parts = [
@@ -144,16 +57,20 @@ def product_of(doc_id: str, text: str, common: Mapping[str, int]) -> str | None:
         for start in range(len(words)):
             for end in range(len(words), start, -1):
                 name = words[start:end]
-                if len(squashed(" ".join(name))) > len(squashed(best)) and _is_product(name, parts, common):
+                if len(squashed(" ".join(name))) > len(squashed(best)) and _is_product(
+                    name, parts, common, unfit
+                ):
                     best = " ".join(name)
     best = best.rstrip(".,")
     maker = re.search(rf"\b(?:Google|Apple|Microsoft|Amazon) {re.escape(best)}\b", text) if best else None
     return maker[0] if maker else best or None
 
 
-def _is_product(words: list[str], parts: list[str], common: Mapping[str, int]) -> bool:
+def _is_product(
+    words: list[str], parts: list[str], common: Mapping[str, int], unfit: Collection[str]
+) -> bool:
     flat = squashed("".join(words))
-    if len(flat) < _LEAST or any(word.lower() in _NO_PRODUCT for word in words):
+    if len(flat) < _LEAST or any(word.lower() in unfit for word in words):
         return False
     if len(words) > 1:
         return flat in squashed("".join(parts))

@@ -1,4 +1,4 @@
-"""Shapes of requests: how many threads, what each begins with, changes and delivers, and the edges of that."""
+"""Shapes of requests: threads, what each begins with, changes and delivers, and the edges of that."""
 
 from __future__ import annotations
 
@@ -83,12 +83,15 @@ SHAPES: dict[int, tuple[tuple[Shape, float], ...]] = {
         (_shape(Thread(2, sequence=True)), 1),
     ),
     3: (
-        (_shape(Thread(1, 1, 1)), 3), (_shape(Thread(2, deliveries=1)), 4), (_shape(Thread(1, deliveries=2)), 3),
-        (_shape(Thread(2, 1)), 1), (_shape(_IF, _ONE), 1), (_shape(_SENT, _ONE), 1), (_shape(_ONE, _ONE, _ONE), 1),
+        (_shape(Thread(1, 1, 1)), 3), (_shape(Thread(2, deliveries=1)), 4),
+        (_shape(Thread(1, deliveries=2)), 3),
+        (_shape(Thread(2, 1)), 1), (_shape(_IF, _ONE), 1), (_shape(_SENT, _ONE), 1),
+        (_shape(_ONE, _ONE, _ONE), 1),
         (_shape(Thread(3, sequence=True)), 0.3),
     ),
     4: (
-        (_shape(Thread(3, deliveries=1)), 3), (_shape(Thread(2, 1, 1)), 2), (_shape(Thread(2, deliveries=2)), 2),
+        (_shape(Thread(3, deliveries=1)), 3), (_shape(Thread(2, 1, 1)), 2),
+        (_shape(Thread(2, deliveries=2)), 2),
         (_shape(Thread(1, 1, 2)), 2), (_shape(_SENT, _SENT), 2), (_shape(_IF, _SENT), 1),
         (_shape(Thread(2, deliveries=1), _ONE), 1), (_shape(Thread(2, sequence=True), _SENT), 1),
         (_shape(Thread(4, sequence=True)), 0.3),

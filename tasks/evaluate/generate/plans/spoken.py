@@ -13,40 +13,7 @@ from tasks.evaluate.generate.plans.tables import Spoken, Tables
 IMPERATIVE, QUESTION, WISH, PASSIVE, NOUN = "imperative", "question", "wish", "passive", "noun"
 _DETERMINER = re.compile(r"(?:an?|the|some|my|our) |\w+'s ", re.IGNORECASE)
 _PREPOSITION = re.compile(r"\s(?:from|of|in|on|for|about)\s")
-# Words before a noun that do not narrow what it may be about.
-_OPEN = frozenset(
-    [
-        "research",
-        "academic",
-        "scientific",
-        "scholarly",
-        "web",
-        "video",
-        "blog",
-        "recent",
-        "stock",
-        "royalty-free",
-        "top",
-        "code",
-    ]
-)
 _KNOWN = ("look up", "looked up"), ("find out", "found out")
-_FROM = frozenset(
-    [
-        "retrieve",
-        "fetch",
-        "get",
-        "provide",
-        "deliver",
-        "expose",
-        "access",
-        "extract",
-        "scrape",
-        "download",
-        "analyze",
-        "analyse",
-    ]
-)
 _NAMED = 0.85  # share of steps that name their product where they need not
 _DETAILED = 0.8
 _WISHES = {
@@ -113,7 +80,7 @@ def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
     clear = len(need.about.split()) > 1
     named = said or bool(need.product and (not clear or chance.random() < _NAMED))
     if named and not said:
-        preposition = "from" if need.verb in _FROM else "in" if need.role == "find" else "with"
+        preposition = "from" if need.verb in tables.words["from"] else "in" if need.role == "find" else "with"
         tail = f"{preposition} {need.product}"
         what = f"{what} {detail} {tail}" if need.role == "check" and detail else f"{what} {tail} {detail}"
     else:
@@ -131,7 +98,7 @@ def _detail(need: Need, tables: Tables, chance: random.Random) -> str:
         rest.removesuffix(" from ").removesuffix(" on ").rstrip() + "."
     ):
         return ""
-    narrowed = set(rest.lower().split()) - _OPEN - {need.noun, "from", "on", "in"}
+    narrowed = set(rest.lower().split()) - tables.words["open"] - {need.noun, "from", "on", "in"}
     phrase = tables.detail(need.noun, chance, topics=not narrowed)
     return phrase if chance.random() < _DETAILED else ""
 

@@ -40,6 +40,11 @@ class Kind:
 class Tables:
     """Verbs by lemma with their roles, kinds, details of nouns, what fills a place, and what says nothing."""
 
+    # Sets of words: nouns without a plural (`mass`), that say nothing of their own (`vague`), or not even
+    # with a product (`empty`), that kinds stand for (`of_kinds`); words before a noun that narrow nothing (`open`);
+    # verbs whose product is where things come from (`from`); names of no product (`no_product`).
+    words: Mapping[str, frozenset[str]]
+    jargon: re.Pattern[str]  # words that no person would say who wants something done
     roles: Mapping[str, str]  # of a verb: `find`, `check`, `make` (something comes of it) or `act`
     spoken: Mapping[str, tuple[Spoken, ...]]
     kinds: Mapping[str, Kind]
@@ -69,7 +74,10 @@ def packaged_tables() -> Tables:
     held: dict[str, Any] = json.loads(
         resources.files("tasks.evaluate").joinpath("data", "needs.json").read_text("utf-8")
     )
+    words = {name: " ".join(lines).split() for name, lines in held["words"].items()}
     return Tables(
+        words={name: frozenset(found) for name, found in words.items()},
+        jargon=re.compile(rf"\b(?:{'|'.join(words['jargon'])})\b", re.IGNORECASE),
         roles={lemma: row[0] for lemma, row in held["verbs"].items()},
         spoken={lemma: tuple((a, b) for a, b in row[1:]) for lemma, row in held["verbs"].items()},
         kinds={row["id"]: _kind(row) for row in held["kinds"]},
@@ -86,6 +94,7 @@ def _kind(row: dict[str, Any]) -> Kind:
     supports = re.compile(row["supports"], re.IGNORECASE)
     takes = re.compile(row["takes"]) if "takes" in row else None
     return Kind(
-        row["id"], row["role"], row.get("verb", ""), takes, row.get("may_be_none", False), tuple(row["words"]),
+        row["id"], row["role"], row.get("verb", ""), takes, row.get("may_be_none", False),
+        tuple(row["words"]),
         supports, row["tail"], named, unnamed, row["gives"], row["description"],
     )  # fmt: skip

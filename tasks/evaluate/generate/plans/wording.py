@@ -201,7 +201,8 @@ def _in_order(t: _Thread) -> None:
     t.text.add(t.chance.choice(("first ", "please first ", "")))
     for place, number in enumerate(t.sources):
         if place == len(t.sources) - 1:
-            t.text.add(t.chance.choice((", and after that ", ", and then ", ", and finally ")))
+            finally_ = (", and finally ",) if place > 1 else ()
+            t.text.add(t.chance.choice((", and after that ", ", and then ", *finally_)))
         elif place:
             t.text.add(t.chance.choice((", then ", ", next ")))
         t.say(number, IMPERATIVE)

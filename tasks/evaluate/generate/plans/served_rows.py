@@ -1,0 +1,38 @@
+"""Reads the served rows that a bench of plans is grown from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from storage.lance import SKILLS, connect, open_at
+from storage.root import Root
+from storage.served import Served, require_licences
+from tasks.evaluate.generate.plans.needs import ServedRow
+
+_COLUMNS = ["doc_id", "name", "description", "category", "content_hash", "licence", "vector"]
+
+
+def served_rows(root: Root, served: Served) -> tuple[list[ServedRow], int]:
+    """Return the rows of a version whose licence lets their text be shown, by id, and how many others there are.
+
+    Raises:
+        StorageError: The table or the file of licences' classes is damaged or missing.
+    """
+    licences = require_licences(root)
+    rows = (
+        open_at(connect(root), SKILLS, served.skills)
+        .search()
+        .select(_COLUMNS)
+        .limit(None)
+        .to_arrow()
+        .to_pylist()
+    )
+    shown = [row for row in rows if licences.class_of(row["licence"]) == "allow"]
+    found = [
+        ServedRow(
+            row["doc_id"], row["name"] or "", row["description"] or "", row["category"], row["content_hash"] or "",
+            np.array(row["vector"], dtype=np.float32),
+        )
+        for row in shown
+    ]  # fmt: skip
+    return sorted(found, key=lambda row: row.doc_id), len(rows) - len(shown)

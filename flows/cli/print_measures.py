@@ -24,11 +24,8 @@ def print_growth(found: dict[str, Any]) -> None:
 
 def print_plan_bench(found: dict[str, Any]) -> None:
     """Print what came of making a bench of plans."""
-    say(
-        f"{found['queries']} requests, {found['steps']} steps, {found['edges']} dependencies in {found['out']}"
-    )
-    say(f"by difficulty: {counts(found['by_difficulty'])}")
-    say(f"by tag: {counts(found['by_tag'])}")
+    say(f"{found['queries']} requests, {found['steps']} steps, {found['edges']} dependencies")
+    say(f"by difficulty: {counts(found['by_difficulty'])}; in {found['out']}")
     say(f"rows used: {found['rows_used']} of {found['rows']}; left out: {counts(found['left_out'])}")
     if found["queries"] < found["wanted"]:
         say(f"too little is served for more: {found['wanted']} were wanted", style="red")

@@ -133,8 +133,8 @@ def grow_compose_bench(
 ) -> dict[str, Any]:
     """Write requests of several steps that served rows can do to a folder, and return what came of it.
 
-    The folder gets `requests.jsonl`, which `evaluate compose --queries` reads, and `bench.json`, which says how
-    they were made. The same seed and the same version served give the same bytes.
+    The folder gets `requests.jsonl`, which `evaluate compose --queries` reads, and `bench.json`, which says
+    how they were made. The same seed and the same version served give the same bytes.
 
     Args:
         root: What it serves; a model's answers are kept below it.
@@ -145,9 +145,9 @@ def grow_compose_bench(
         llm: A language model rewrites each request; one that would change the steps stays as it was.
 
     Returns:
-        `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`, `rows`,
-        `rows_used`, `needs` (that the rows' texts support) and `left_out` (rows by reason); with `llm` also
-        `model`, `prompt`, `rewritten`, `discarded` and `unfinished` (requests by reason), and `llm` with what
+        `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
+        `rows`, `rows_used`, `needs` (that the rows' texts support) and `left_out` (rows by reason); with `llm`
+        also `model`, `prompt`, `rewritten`, `discarded` and `unfinished` (requests by reason), and `llm` with what
         was asked and what that cost, which `bench.json` leaves out.
 
     Raises:

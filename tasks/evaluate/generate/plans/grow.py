@@ -68,7 +68,7 @@ class GrownRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A bench: its requests, the rows without a need by reason, the needs found, the rows used, all products."""
+    """A bench: its requests, rows without a need by reason, needs found, rows used, all products."""
 
     requests: tuple[GrownRequest, ...]
     left_out: Mapping[str, int]

@@ -74,8 +74,8 @@ class Need:
 class Found:
     """The needs of rows, the product of each row, and how many rows have no need, by reason.
 
-    `no-description`; `no-verb`, where nothing in it says what the row does; `unclear`, where it is said in words
-    that no request would have.
+    `no-description`; `no-verb`, where nothing in it says what the row does; `unclear`, where it is said in
+    words that no request would have.
     """
 
     needs: tuple[Need, ...]
@@ -124,7 +124,7 @@ class _Verbs:
         self._forms = {form: (v, name) for v in tables.roles for form, name in _forms(v).items()}
         verbs = "|".join(sorted(self._forms, key=len, reverse=True))
         self._pattern = re.compile(
-            r"(?:(?P<start>^|[.;:!] )|\b(?P<lead>to|that|which|can|for|by|and|or),? |(?P<comma>, ))"
+            r"(?:(?P<start>^|[.;:!] )|\b(?P<lead>to|that|which|can|for|by|and|or|agents|assistants|llms|users|you),? |(?P<comma>, ))"
             rf"(?P<verb>{verbs}) "
             r"(?:(?:to|for|through|over|across|on) )?(?:(?:and|or) [a-z]+ (?:(?:to|for|through) )?)?",
             re.IGNORECASE,
@@ -195,7 +195,7 @@ def _is_verb(match: re.Match[str], form: str, seen: set[str]) -> bool:
     lead = (match["lead"] or "").lower()
     if match["start"] is not None:
         return True
-    if lead in {"to", "can"}:
+    if lead in {"to", "can", "agents", "assistants", "llms", "users", "you"}:
         return form == "base"
     if lead in {"for", "by"}:
         return form == "ing"

@@ -13,25 +13,19 @@ _COLUMNS = ["doc_id", "name", "description", "category", "content_hash", "licenc
 
 
 def served_rows(root: Root, served: Served) -> tuple[list[ServedRow], int]:
-    """Return the rows of a version whose licence lets their text be shown, by id, and how many others there are.
+    """Return the rows of a version whose licence lets their text be shown, by id, and how many others are.
 
     Raises:
         StorageError: The table or the file of licences' classes is damaged or missing.
     """
     licences = require_licences(root)
-    rows = (
-        open_at(connect(root), SKILLS, served.skills)
-        .search()
-        .select(_COLUMNS)
-        .limit(None)
-        .to_arrow()
-        .to_pylist()
-    )
+    table = open_at(connect(root), SKILLS, served.skills)
+    rows = table.search().select(_COLUMNS).limit(None).to_arrow().to_pylist()
     shown = [row for row in rows if licences.class_of(row["licence"]) == "allow"]
     found = [
         ServedRow(
-            row["doc_id"], row["name"] or "", row["description"] or "", row["category"], row["content_hash"] or "",
-            np.array(row["vector"], dtype=np.float32),
+            row["doc_id"], row["name"] or "", row["description"] or "", row["category"],
+            row["content_hash"] or "", np.array(row["vector"], dtype=np.float32),
         )
         for row in shown
     ]  # fmt: skip

@@ -20,7 +20,9 @@ class Serving:
     def __init__(self, rows: Sequence[ServedRow], found: Found) -> None:
         self._rows, self._needs = rows, found.needs
         self._products = [squashed(product or "") for product in found.products]
-        vectors = np.array([row.vector for row in rows], dtype=np.float64).reshape(len(rows), -1)
+        vectors = np.array([row.vector for row in rows], dtype=np.float64).reshape(
+            len(rows), -1 if rows else 0
+        )
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         self._known: dict[tuple[Need, bool], tuple[list[int], list[int]]] = {}
         self._vectors = vectors / np.where(norms > 0, norms, 1)

@@ -41,8 +41,8 @@ class Tables:
     """Verbs by lemma with their roles, kinds, details of nouns, what fills a place, and what says nothing."""
 
     # Sets of words: nouns without a plural (`mass`), that say nothing of their own (`vague`), or not even
-    # with a product (`empty`), that kinds stand for (`of_kinds`); words before a noun that narrow nothing (`open`);
-    # verbs whose product is where things come from (`from`); names of no product (`no_product`).
+    # with a product (`empty`), that kinds stand for (`of_kinds`); words before a noun that narrow nothing
+    # (`open`); verbs whose product is where things come from (`from`); names of no product (`no_product`).
     words: Mapping[str, frozenset[str]]
     jargon: re.Pattern[str]  # words that no person would say who wants something done
     roles: Mapping[str, str]  # of a verb: `find`, `check`, `make` (something comes of it) or `act`

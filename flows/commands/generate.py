@@ -146,9 +146,9 @@ def grow_compose_bench(
 
     Returns:
         `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
-        `rows`, `rows_used`, `needs` (that the rows' texts support) and `left_out` (rows by reason); with `llm`
-        also `model`, `prompt`, `rewritten`, `discarded` and `unfinished` (requests by reason), and `llm` with what
-        was asked and what that cost, which `bench.json` leaves out.
+        `rows`, `rows_used`, `needs` (that the rows' texts support) and `left_out` (rows by reason).
+        With `llm` also `model`, `prompt`, `rewritten`, `discarded` and `unfinished` (requests by reason),
+        and `llm`: what was asked and what that cost, which `bench.json` leaves out.
 
     Raises:
         WrongInput: No language model is set up where one is asked for, or the folder cannot be used.

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from tasks.evaluate.generate.plans.needs import ServedRow
+from tasks.evaluate.generate.plans.served_rows import ServedRow
 
 TEXTS = {
     "orchard/apple-prices": ("Markets", "An MCP server that provides real-time wholesale apple prices."),

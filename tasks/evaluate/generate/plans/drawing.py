@@ -23,7 +23,7 @@ class _Nothing(Exception):
     """Nothing is left that fits."""
 
 
-class Pool:
+class NeedPool:
     """Needs by what they do, and how often each row was used."""
 
     def __init__(self, needs: Sequence[Need], serving: Serving, tables: Tables) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.evaluate.generate.plans.drawing import Pool
-from tasks.evaluate.generate.plans.needs import ServedRow, needs_of
+from tasks.evaluate.generate.plans.drawing import NeedPool
+from tasks.evaluate.generate.plans.needs import needs_of
+from tasks.evaluate.generate.plans.served_rows import ServedRow
 from tasks.evaluate.generate.plans.serving import Serving
 from tasks.evaluate.generate.plans.shapes import SHAPES, Edge
 from tasks.evaluate.generate.plans.spoken import SpokenNeed
@@ -95,7 +96,7 @@ def grow(rows: Sequence[ServedRow], wanted: int, seed: int, tables: Tables | Non
     rows, tables = sorted(rows, key=lambda row: row.doc_id), tables or packaged_tables()
     found = needs_of(rows, tables)
     serving = Serving(rows, found)
-    pool = Pool(found.needs, serving, tables)
+    pool = NeedPool(found.needs, serving, tables)
     made: list[GrownRequest] = []
     told: set[str] = set()
     for difficulty, count in shares(wanted).items():
@@ -112,7 +113,7 @@ def grow(rows: Sequence[ServedRow], wanted: int, seed: int, tables: Tables | Non
 
 
 def _request(
-    key: str, difficulty: str, number: int, pool: Pool, serving: Serving, rows: Sequence[ServedRow],
+    key: str, difficulty: str, number: int, pool: NeedPool, serving: Serving, rows: Sequence[ServedRow],
     tables: Tables, told: set[str],
 ) -> GrownRequest | None:  # fmt: skip
     for attempt in range(_ATTEMPTS):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass, replace
 
 from tasks.evaluate.generate.plans.products import clean, common_words, product_of
+from tasks.evaluate.generate.plans.served_rows import ServedRow
 from tasks.evaluate.generate.plans.tables import Tables
 
 _DOUBLED = {"get": "gett", "scan": "scann", "run": "runn", "plan": "plann", "split": "splitt"}
@@ -37,25 +35,18 @@ _WHOLE = re.compile(
 _ANSWERS = re.compile(
     r"\b(?:articles?|stories|docs|documentation|photos?|papers|posts|wiki\w*|encyclop\w+|web)\b", re.I
 )
-_BARE = re.compile(r"(?:via|from|on|in|of|for|with|about|by|at)\b", re.IGNORECASE)
+_BARE = re.compile(r"(?:via|from|on|in|of|for|with|about|by|at|and|or)\b", re.IGNORECASE)
 _DOING = frozenset({"make", "act"})
+_FIELD = re.compile(
+    r"\b(?:crypto\w*|blockchain|web3|defi|bitcoin|coin\w*|financ\w+|stocks?|market|medical|clinical|health|legal|"
+    r"bugs?|bug tracking|developer|code|npm|package|game|sports?|chess|java|react|kubernetes)\b",
+    re.IGNORECASE,
+)
 _AND = frozenset({"and", "or", "/", "&", "+"})
 _ENDS_OPEN = re.compile(r"(?:ed|ly|ing)$")
 _PREPOSITION = re.compile(r"\s(?:from|of|in|on|for|about)\s")
 ABOUT = "what"
 """The noun of a need that asks a named product for anything on a topic."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServedRow:
-    """A served skill or server as it is read: its text, its section, and what copies share."""
-
-    doc_id: str
-    name: str
-    description: str
-    category: str | None
-    content_hash: str
-    vector: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +59,7 @@ class Need:
     about: str  # as in the row's text; empty for kinds
     noun: str  # the head of `about`, in lower case; the kind's name for kinds
     product: str | None
+    general: bool = True  # the row is about no field of its own, so that any topic may be asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +116,8 @@ class _Verbs:
         self._forms = {form: (v, name) for v in tables.roles for form, name in _forms(v).items()}
         verbs = "|".join(sorted(self._forms, key=len, reverse=True))
         self._pattern = re.compile(
-            r"(?:(?P<start>^|[.;:!] )|\b(?P<lead>to|that|which|can|for|by|and|or|agents|assistants|llms|users|you),? |(?P<comma>, ))"
+            r"(?:(?P<start>^|[.;:!] )|(?P<comma>, )|"
+            r"\b(?P<lead>to|that|which|can|for|by|and|or|agents|assistants|llms|users|you),? )"
             rf"(?P<verb>{verbs}) "
             r"(?:(?:to|for|through|over|across|on) )?(?:(?:and|or) [a-z]+ (?:(?:to|for|through) )?)?",
             re.IGNORECASE,
@@ -149,6 +142,7 @@ class _Verbs:
                 seen.add(form)
                 need = self._need(place, lemma, sentence[match.end() :], product)
                 if need:
+                    need = replace(need, general=_FIELD.search(text) is None)
                     found.setdefault((need.role, need.noun), need)
         return list(found.values())
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 
 from storage.lance import SKILLS, connect, open_at
 from storage.root import Root
 from storage.served import Served, require_licences
-from tasks.evaluate.generate.plans.needs import ServedRow
 
 _COLUMNS = ["doc_id", "name", "description", "category", "content_hash", "licence", "vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRow:
+    """A served skill or server as it is read: its text, its section, and what copies share."""
+
+    doc_id: str
+    name: str
+    description: str
+    category: str | None
+    content_hash: str
+    vector: npt.NDArray[np.float32]
 
 
 def served_rows(root: Root, served: Served) -> tuple[list[ServedRow], int]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.evaluate.generate.plans.needs import Found, Need, ServedRow
+from tasks.evaluate.generate.plans.needs import Found, Need
 from tasks.evaluate.generate.plans.products import squashed
+from tasks.evaluate.generate.plans.served_rows import ServedRow
 from tasks.evaluate.generate.plans.spoken import SpokenNeed
 
 _COPY = 0.9  # cosine from which on two rows are taken to say the same

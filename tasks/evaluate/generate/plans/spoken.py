@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 
 from tasks.evaluate.generate.plans.needs import ABOUT, Need, is_plural
-from tasks.evaluate.generate.plans.products import squashed
 from tasks.evaluate.generate.plans.tables import Spoken, Tables
 
 IMPERATIVE, QUESTION, WISH, PASSIVE, NOUN = "imperative", "question", "wish", "passive", "noun"
@@ -73,7 +72,7 @@ def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
         words = (need.about.lower(),)
         return SpokenNeed(need, what, chance.choice(_KNOWN), True, words, words, "", f"search {need.about}")
     what = need.about
-    said = need.product is not None and squashed(need.product) in squashed(what)
+    said = need.product is not None and re.search(rf"\b{re.escape(need.product)}\b", what, re.I) is not None
     detail = _detail(need, tables, chance)
     if need.role not in ("act", "make") and not _DETERMINER.match(what):
         what = what if detail and is_plural(need.noun) else f"the {what}"
@@ -85,10 +84,10 @@ def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
         what = f"{what} {detail} {tail}" if need.role == "check" and detail else f"{what} {tail} {detail}"
     else:
         what = f"{what} {detail}"
-    words = tuple(dict.fromkeys(re.findall(r"[\w'-]+", need.about.lower())))
-    words += (need.product.lower(),) if named and not said and need.product else ()
+    words = list(dict.fromkeys(re.findall(r"[\w'-]+", need.about.lower())))
+    words += [need.product.lower()] if named and not said and need.product else []
     described = f"{other} {need.about}" + (f" ({need.product})" if named and not said else "")
-    return SpokenNeed(need, what.strip(), verb, named, words, words, "", described)
+    return SpokenNeed(need, what.strip(), verb, named, tuple(words), tuple(words), "", described)
 
 
 def _detail(need: Need, tables: Tables, chance: random.Random) -> str:
@@ -99,7 +98,7 @@ def _detail(need: Need, tables: Tables, chance: random.Random) -> str:
     ):
         return ""
     narrowed = set(rest.lower().split()) - tables.words["open"] - {need.noun, "from", "on", "in"}
-    phrase = tables.detail(need.noun, chance, topics=not narrowed)
+    phrase = tables.detail(need.noun, chance, topics=need.general and not narrowed)
     return phrase if chance.random() < _DETAILED else ""
 
 

@@ -32,7 +32,7 @@ _NEXTS = ("Then ", "After that, ", "Afterwards, ", "")
 
 
 @dataclass(slots=True)
-class _Text:
+class _RequestText:
     """A text that grows by pieces; those of a step are remembered."""
 
     text: str = ""
@@ -63,7 +63,7 @@ class _Thread:
     """One thread's steps as they are worded."""
 
     def __init__(
-        self, text: _Text, thread: Thread, first: int, steps: Sequence[SpokenNeed], tables: Tables,
+        self, text: _RequestText, thread: Thread, first: int, steps: Sequence[SpokenNeed], tables: Tables,
         chance: random.Random,
     ) -> None:  # fmt: skip
         self.text, self.thread, self.chance, self.tables = text, thread, chance, tables
@@ -99,7 +99,7 @@ class _Thread:
         for number in changes:
             self.say(number, IMPERATIVE, self.given(number))
             if deliveries:
-                self.text.add(self.chance.choice((", and then ", " and ", ", then ")))
+                self.text.add(self.chance.choice((", and then ", " and ")))
         for place, number in enumerate(deliveries):
             if place:
                 self.text.add(self.chance.choice((" and ", ", and ")))
@@ -115,7 +115,8 @@ def _in_one_sentence(t: _Thread) -> None:
     if not t.later:
         return _in_sentences(t)
     t.joined(t.sources, IMPERATIVE, ", ")
-    t.tell_later(lead=t.chance.choice((", and then ", ", then ", " and ")))
+    leads = (", then ",) if len(t.later) > 1 else (", and then ", ", then ", " and ")
+    t.tell_later(lead=t.chance.choice(leads))
     return None
 
 
@@ -227,7 +228,7 @@ def _ways(t: _Thread) -> list[Callable[[_Thread], None]]:
 
 def worded(shape: Shape, steps: Sequence[SpokenNeed], tables: Tables, chance: random.Random) -> Worded:
     """Return a request for the steps of a shape, in ways that are drawn."""
-    text, tags, first = _Text(), set(shape.tags()), 0
+    text, tags, first = _RequestText(), set(shape.tags()), 0
     place_of_context = "before" if chance.random() < _EXPLAINED_FIRST else "after"
     context = chance.choice(tables.contexts[place_of_context]) if chance.random() < _CONTEXT else ""
     context = tables.filled(context, chance)

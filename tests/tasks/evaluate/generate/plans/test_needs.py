@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.evaluate.generate.plans.needs import Need, ServedRow, needs_of
+from tasks.evaluate.generate.plans.needs import Need, needs_of
 from tasks.evaluate.generate.plans.products import clean, product_of
+from tasks.evaluate.generate.plans.served_rows import ServedRow
 from tasks.evaluate.generate.plans.tables import packaged_tables
 
 

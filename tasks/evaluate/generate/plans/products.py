@@ -22,7 +22,7 @@ def clean(text: str) -> str:
     """Return a text in one line without markup, addresses, asides in brackets and pictograms."""
     text = _URL.sub("", _LINK.sub(r"\1", text))
     text = _DASH.sub(", ", _ASIDE.sub(" ", text.replace("\u2019", "'")))
-    text = re.sub(r"[`*_#\"]", "", _UNWANTED.sub(" ", text))
+    text = re.sub(r"[`*_#{}\"]", "", _UNWANTED.sub(" ", text))
     return re.sub(r"\s+([,.;:])", r"\1", " ".join(text.split()))
 
 

@@ -69,8 +69,10 @@ def _derived(need: Need, tables: Tables, chance: random.Random) -> SpokenNeed:
     other = chance.choice([pair for pair in verbs if pair != verb] or [verb])[0].replace(" me", "")
     if need.noun == ABOUT:
         what = tables.filled(f"what {need.about} has on {{topic}}", chance)
-        words = (need.about.lower(),)
-        return SpokenNeed(need, what, chance.choice(_KNOWN), True, words, words, "", f"search {need.about}")
+        said_as = (need.about.lower(),)
+        return SpokenNeed(
+            need, what, chance.choice(_KNOWN), True, said_as, said_as, "", f"search {need.about}"
+        )
     what = need.about
     said = need.product is not None and re.search(rf"\b{re.escape(need.product)}\b", what, re.I) is not None
     detail = _detail(need, tables, chance)

@@ -79,10 +79,8 @@ def needs_of(rows: Sequence[ServedRow], tables: Tables) -> Found:
     """Return what rows can serve, in their order, each need once a row."""
     texts = [clean(row.description) for row in rows]
     common, found, left = common_words(texts), list[Need](), Counter[str]()
-    products = tuple(
-        product_of(r.doc_id, text, common, tables.words["no_product"])
-        for r, text in zip(rows, texts, strict=True)
-    )
+    unfit = tables.words["no_product"] | tables.roles.keys()  # `Generate` begins a text, and is no product
+    products = tuple(product_of(r.doc_id, text, common, unfit) for r, text in zip(rows, texts, strict=True))
     verbs = _Verbs(tables)
     for place, (text, product) in enumerate(zip(texts, products, strict=True)):
         own = [*verbs.needs(place, text, product), *_kinds(place, text, product, tables)]

@@ -293,6 +293,30 @@ def bench_distractors(
     print_json(found) if as_json else printing_bench.print_distractors(found)
 
 
+@bench_app.command("compose")
+def bench_compose(
+    out: Annotated[Path, typer.Option("--out", help="A folder for requests.jsonl and bench.json.")],
+    queries: Annotated[
+        int,
+        typer.Option("--queries", metavar="N", min=1, help="Half of 2 steps, a third of 3, others of 4, 5."),
+    ] = 300,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")
+    ] = 42,
+    llm: Annotated[
+        bool, typer.Option("--llm", help="An LLM rewrites each request; what changes its steps is discarded.")
+    ] = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make requests of several steps out of what is served, for `evaluate compose --queries`."""
+    from flows.commands.generate import grow_compose_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = grow_compose_bench(root_of(settings, root), settings, queries, seed, out, llm=llm)
+    print_json(found) if as_json else printing_bench.print_plan_bench(found)
+
+
 train_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
 
 

@@ -22,6 +22,18 @@ def print_growth(found: dict[str, Any]) -> None:
         say(f"no more skills are served: {found['wanted']} were wanted")
 
 
+def print_plan_bench(found: dict[str, Any]) -> None:
+    """Print what came of making a bench of plans."""
+    say(f"{found['queries']} requests, {found['steps']} steps, {found['edges']} dependencies")
+    say(f"by difficulty: {counts(found['by_difficulty'])}; in {found['out']}")
+    say(f"rows used: {found['rows_used']} of {found['rows']}; left out: {counts(found['left_out'])}")
+    if found["queries"] < found["wanted"]:
+        say(f"too little is served for more: {found['wanted']} were wanted", style="red")
+    if "llm" in found:
+        say(f"rewritten: {found['rewritten']}; left as they were: {counts(found['discarded'])}")
+        _asked(found)
+
+
 def _asked(found: dict[str, Any]) -> None:
     """Print what a language model was asked, what that cost, and what is left to ask."""
     llm = found["llm"]

@@ -1,4 +1,4 @@
-"""Generates benches for the command: a language model writes requests, or distractors, about skills."""
+"""Generates benches for the command: requests and distractors that a language model writes, and plans."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flows.commands.console import Report, folder_at, progress
 from flows.settings import Settings, llm_options
@@ -14,9 +14,14 @@ from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
+from storage.served import require_served
 from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
 from tasks.evaluate.generate.distractors import read_distractors, write_distractors
 from tasks.evaluate.generate.distractors_prompt import PROMPT as DISTRACTORS_PROMPT
+from tasks.evaluate.generate.plans.grow import Grown, grow
+from tasks.evaluate.generate.plans.rewrite import PROMPT as PLANS_PROMPT
+from tasks.evaluate.generate.plans.rewrite import Rewritten, rewrite
+from tasks.evaluate.generate.plans.served_rows import served_rows
 from tasks.evaluate.generate.requests import document_line, query_line, read_requests, write_requests
 from tasks.evaluate.generate.requests_prompt import PROMPT as REQUESTS_PROMPT
 from tasks.evaluate.generate.skill_files import Growth
@@ -27,8 +32,10 @@ from tasks.models.llm.question import Sampling
 from tasks.parse.classify.options import LlmOptions
 from tasks.retrieve.routing.skill import Skill
 
+_T = TypeVar("_T")
 _AT_ONCE = 8  # SkillPager, section 4.1
 _LONGEST_REQUESTS = 4096  # tokens of five requests with their evidence
+_LONGEST_PLAN = 1024  # tokens of one request, or of its steps
 _LONGEST_DISTRACTORS = 8192  # tokens of three skills
 
 
@@ -121,6 +128,65 @@ def grow_distractors(
     }  # fmt: skip
 
 
+def grow_compose_bench(
+    root: Root, settings: Settings, queries: int, seed: int, out: Path, *, llm: bool
+) -> dict[str, Any]:
+    """Write requests of several steps that served rows can do to a folder, and return what came of it.
+
+    The folder gets `requests.jsonl`, which `evaluate compose --queries` reads, and `bench.json`, which says
+    how they were made. The same seed and the same version served give the same bytes.
+
+    Args:
+        root: What it serves; a model's answers are kept below it.
+        settings: With `llm`, which language model, its prices and its ceiling.
+        queries: How many; an index that is too small gives fewer.
+        seed: Decides all that chance does.
+        out: The folder.
+        llm: A language model rewrites each request; one that would change the steps stays as it was.
+
+    Returns:
+        `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
+        `rows`, `rows_used`, `needs` (that the rows' texts support) and `left_out` (rows by reason).
+        With `llm` also `model`, `prompt`, `rewritten`, `discarded` and `unfinished` (requests by reason),
+        and `llm`: what was asked and what that cost, which `bench.json` leaves out.
+
+    Raises:
+        WrongInput: No language model is set up where one is asked for, or the folder cannot be used.
+        NotPublished: Nothing is served.
+        LlmDenied: The server denies access, or has no such model.
+    """
+    options = _llm(settings, _LONGEST_PLAN) if llm else None
+    served = require_served(root)
+    rows, withheld = served_rows(root, served)
+    grown = grow(rows, queries, seed)
+    folder = folder_at(out)
+    done, spent = Rewritten(list(grown.requests)), None
+    if options:
+        done, spent = _asked(root, options, lambda book, how, tell: _rewritten(grown, book, how, tell))
+    card = {
+        "seed": seed, "index_version": served.version, "wanted": queries, "queries": len(grown.requests),
+        "steps": sum(len(request.steps) for request in grown.requests),
+        "edges": sum(len(request.edges) for request in grown.requests),
+        "by_difficulty": dict(Counter(request.difficulty for request in grown.requests)),
+        "by_tag": dict(sorted(Counter(tag for request in grown.requests for tag in request.tags).items())),
+        "rows": len(rows) + withheld, "rows_used": grown.rows_used, "needs": grown.needs,
+        "left_out": dict(sorted({**grown.left_out, **({"licence": withheld} if withheld else {})}.items())),
+    }  # fmt: skip
+    if options:
+        card |= {
+            "model": options.endpoint.model, "prompt": PLANS_PROMPT,
+            "rewritten": sum(request.rewritten for request in done.requests),
+            "discarded": dict(done.discarded), "unfinished": dict(done.unfinished),
+        }  # fmt: skip
+    write_lines(out / "requests.jsonl", (request.line() for request in done.requests))
+    folder.write_json("bench.json", card)
+    return {"out": str(out), **card, **({"llm": spent} if spent else {})}
+
+
+def _rewritten(grown: Grown, book: AnswerBook, sampling: Sampling, report: Report) -> Rewritten:
+    return rewrite(grown.requests, grown.products, book, sampling=sampling, report=report)
+
+
 def _llm(settings: Settings, longest: int) -> LlmOptions:
     """Return how the model is asked for answers of up to `longest` tokens, or more if the settings say so."""
     llm = llm_options(settings, "llm")
@@ -133,11 +199,18 @@ def _grow(
     root: Root, llm: LlmOptions, write: Callable[[AnswerBook, Sampling, Report], Growth]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what one call of `write` did, by `asked`, `kept` and `unfinished`, and what it cost."""
+    done, spent = _asked(root, llm, write)
+    return {"asked": done.asked, "kept": done.kept, "unfinished": dict(done.unfinished)}, spent
+
+
+def _asked(
+    root: Root, llm: LlmOptions, work: Callable[[AnswerBook, Sampling, Report], _T]
+) -> tuple[_T, dict[str, Any]]:
+    """Return what `work` returns, given a model to ask, and what that cost."""
     ledger = Ledger(llm.prices, llm.ceiling)
     with Answers(root) as answers, progress("asked about") as report:
-        done = write(open_book(llm.endpoint, answers, ledger), llm.sampling, report)
-    call = {"asked": done.asked, "kept": done.kept, "unfinished": dict(done.unfinished)}
-    return call, ledger.report()
+        done = work(open_book(llm.endpoint, answers, ledger), llm.sampling, report)
+    return done, ledger.report()
 
 
 def _counts(reasons: Iterable[str | None]) -> dict[str, int]:

@@ -12,7 +12,8 @@ from flows.cli import print_run as printing
 from flows.cli.compose import compose
 from flows.cli.exits import DEBUG_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
-from flows.cli.measure import bench_app, evaluate_app, train_app
+from flows.cli.make import bench_app, train_app
+from flows.cli.measure import evaluate_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import (
     AllowErrorsOption,

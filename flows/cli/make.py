@@ -1,0 +1,121 @@
+"""The commands `skillery bench ...` and `skillery train ...`: make benches, and models from a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli import print_measures as printing_bench
+from flows.cli.helps import GroupedHelp
+from flows.cli.options import (
+    JsonOption,
+    RootOption,
+    print_json,
+    require_command,
+    root_of,
+)
+from flows.settings import load_settings
+
+bench_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
+
+
+@bench_app.callback()
+def _bench(context: typer.Context) -> None:
+    """Grow a bench from what is served, to measure on a corpus of one's own."""
+    require_command(context)
+
+
+@bench_app.command("paging")
+def bench_paging(
+    skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="About how many skills.")],
+    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write five requests with evidence a skill through an LLM, check every passage, and report."""
+    from flows.commands.generate import grow_paging_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = grow_paging_bench(root_of(settings, root), settings, skills, out)
+    print_json(found) if as_json else printing_bench.print_growth(found)
+
+
+@bench_app.command("distractors")
+def bench_distractors(
+    documents: Annotated[Path, typer.Option("--documents", help="A root, Parquet or JSON lines of skills.")],
+    queries: Annotated[Path, typer.Option("--queries", help="JSON lines {query_id, text}.")],
+    qrels: Annotated[Path, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")],
+    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make skills that look relevant to a routing bench's tasks and are not, three a relevant skill."""
+    from flows.commands.generate import grow_distractors  # noqa: PLC0415
+
+    settings = load_settings()
+    found = grow_distractors(root_of(settings, root), settings, documents, queries, qrels, out)
+    print_json(found) if as_json else printing_bench.print_distractors(found)
+
+
+@bench_app.command("compose")
+def bench_compose(
+    out: Annotated[Path, typer.Option("--out", help="A folder for requests.jsonl and bench.json.")],
+    queries: Annotated[
+        int,
+        typer.Option("--queries", metavar="N", min=1, help="Half of 2 steps, a third of 3, others of 4, 5."),
+    ] = 300,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")
+    ] = 42,
+    llm: Annotated[
+        bool, typer.Option("--llm", help="An LLM rewrites each request; what changes its steps is discarded.")
+    ] = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make requests of several steps out of what is served, for `evaluate compose --queries`."""
+    from flows.commands.generate import grow_compose_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    found = grow_compose_bench(root_of(settings, root), settings, queries, seed, out, llm=llm)
+    print_json(found) if as_json else printing_bench.print_plan_bench(found)
+
+
+train_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
+
+
+@train_app.callback()
+def _train(context: typer.Context) -> None:
+    """Train models on a corpus, and measure whether that helps."""
+    require_command(context)
+
+
+@train_app.command("routing")
+def train_routing(
+    corpus: Annotated[
+        list[Path],
+        typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="A folder, empty or of the same training.")],
+    pairs: Annotated[
+        int, typer.Option("--pairs", metavar="N", min=1, help="Queries to train with at most.")
+    ] = 2500,
+    reranker: Annotated[
+        str | None,
+        typer.Option("--reranker", metavar="MODEL", help="A cross-encoder to train too: a folder or hub id."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")
+    ] = 0,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train the encoder to find skills by what their bodies say, against hard negatives."""
+    from flows.cli.print_measures import print_training  # noqa: PLC0415
+    from flows.commands.training import Wishes, train_routing  # noqa: PLC0415
+
+    settings = load_settings()
+    found = train_routing(root_of(settings, root), settings, Wishes(corpus, out, pairs, reranker, seed))
+    print_json(found) if as_json else print_training(found)

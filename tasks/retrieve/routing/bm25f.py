@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,6 +144,13 @@ class Lexical(_Weighted):
         weights = _rarity(found, self.documents) ** self.settings.rarity * (1 + np.log(times))
         order = np.lexsort((at, -weights))[: self.settings.terms]
         return [(int(at[i]), float(weights[i])) for i in order]
+
+    def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return the inverse document frequency of terms, shape `(terms,)`; of unknown ones the largest."""
+        found = np.zeros(len(terms), dtype=np.int64)
+        at, known = self.known(terms)
+        found[known] = self.starts[at + 1] - self.starts[at]
+        return _rarity(found, self.documents)
 
 
 def _rarity(found: Offsets, documents: int) -> npt.NDArray[np.float64]:

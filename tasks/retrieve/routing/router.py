@@ -29,6 +29,10 @@ class NearIdentical:
     def __init__(self, sketches: Sketches, vectors: Vectors) -> None:
         self._sketches, self._vectors = sketches, vectors
 
+    def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return how rare terms are among the rows (inverse document frequency), shape `(terms,)`."""
+        return self._lexical.rarities(terms)
+
     def folded(self, rows: Sequence[int]) -> list[list[int]]:
         """Return rows in groups: one that is not near-identical to any before, then those that are to it."""
         groups: dict[int, list[int]] = {}
@@ -150,6 +154,32 @@ class Router:
             )
             for row, *others in groups[:k]
         ]
+
+    def signals(self, texts: Sequence[str]) -> list[tuple[Scores, Scores]]:
+        """Return the standardised lexical score and cosine of every row for each text, each `(rows,)`.
+
+        Texts are encoded together. They are `lexical` and `whole` of a text of one facet, without weights.
+        """
+        if not texts:
+            return []
+        vectors = self._encoder.encode(texts)
+        cosines = np.ascontiguousarray((self._vectors @ vectors.T).T)
+        lexical = (standardised(self._lexical.scores(text)) for text in texts)
+        return [(words, standardised(row)) for words, row in zip(lexical, cosines, strict=True)]
+
+    def nearness(self, queries: Vectors) -> Scores:
+        """Return the standardised cosine of every row to each query vector, shape `(queries, rows)`.
+
+        Zeros if the index is of another encoder, so that the vectors cannot be compared.
+        """
+        if self._vectors.shape[1] != queries.shape[1]:
+            return np.zeros((len(queries), len(self._vectors)), dtype=np.float32)
+        cosines = np.ascontiguousarray((self._vectors @ queries.T).T)
+        return np.stack([standardised(row) for row in cosines])
+
+    def folded(self, rows: Sequence[int]) -> list[list[int]]:
+        """Return rows, best first, in groups of near-identical ones; the first of a group takes the rank."""
+        return self._folder.folded(rows)
 
     def parts(self, query: str) -> dict[str, Scores]:
         """Return the parts of every row's score, each of shape `(rows,)`; the score is their sum.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import lancedb
 import numpy as np
@@ -24,7 +24,7 @@ PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "ris
 
 """The columns that say whose a text is, and what was found in it."""
 
-_FILTERED = ["name", "kind", "licence", "source", "n_tokens"]
+_FILTERED = ["name", "kind", "licence", "source", "n_tokens", "category"]
 _COLUMNS = [
     "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
     "stale", "category", "n_tokens",
@@ -69,6 +69,15 @@ class Filters:
     without: frozenset[str] = frozenset()
 
 
+class RowFacts(NamedTuple):
+    """What is held in memory of a row: its id, name, category, and the tokens of its body."""
+
+    doc_id: str
+    name: str
+    category: str | None
+    n_tokens: int
+
+
 class Searcher:
     """Ranks the skills of one published version: its table, its routing index and the encoder of both.
 
@@ -97,10 +106,21 @@ class Searcher:
         """
         allowed = self.allowed(filters, licences)
         ranked = self.router.rank(query, k, allowed=allowed)
-        chosen = f"doc_id IN ({quoted([r.doc_id for r in ranked])})"
-        rows = self._skills.search().where(chosen).select(_COLUMNS).to_arrow().to_pylist() if ranked else []
-        by_id = {row["doc_id"]: row for row in rows}
+        by_id = self.rows_of([r.doc_id for r in ranked])
         return [(by_id[r.doc_id], r) for r in ranked]
+
+    def rows_of(self, doc_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the rows of some ids, as results show them, by id."""
+        if not doc_ids:
+            return {}
+        chosen = f"doc_id IN ({quoted(list(doc_ids))})"
+        found = self._skills.search().where(chosen).limit(len(doc_ids)).select(_COLUMNS).to_arrow()
+        return {row["doc_id"]: row for row in found.to_pylist()}
+
+    def facts(self, rows: Sequence[int]) -> list[RowFacts]:
+        """Return what is held of rows, in their order."""
+        held = self._rows[list(rows)].select("doc_id", "name", "category", "n_tokens")
+        return [RowFacts(*row) for row in held.iter_rows()]
 
     def tokens(self, rows: npt.NDArray[np.bool_]) -> int:
         """Return how many tokens the bodies of the rows marked have in all."""

@@ -1,11 +1,12 @@
-"""A linear-chain model that labels clauses: begins a step, continues one, or is left out.
+"""A linear-chain model that labels words: begins a step, continues one, or is left out.
 
 After Lafferty, McCallum and Pereira, "Conditional random fields", ICML 2001 (equation 1), decoded for the
-number of steps first: the count that is most probable, then the best labels of that count.
+number of steps first: each count has a probability, and best labels of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,55 +19,67 @@ _NEVER = -1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Labelling:
-    """The labels of a request's clauses, the probability of their number of steps, and that of each count."""
+class CountedLabels:
+    """The labels of a task's words by their number of steps.
 
-    labels: tuple[int, ...]
-    counts: tuple[float, ...]
+    `shares`, shape `(most + 1,)`, are the counts' probabilities; `_best`, `(most + 1, 3)`, and `_back`,
+    `(words, most + 1, 3)`, are what Viterbi's algorithm found for each count and last label.
+    """
+
+    shares: Scores
+    _best: Scores
+    _back: npt.NDArray[np.int64]
+
+    def likeliest(self) -> int:
+        """Return the number of steps that is most probable; of equals the smallest."""
+        return int(np.argmax(self.shares))
+
+    def nearest(self, wanted: int) -> int:
+        """Return the count nearest to the one wanted for which there are labels."""
+        possible = np.flatnonzero(self._best.max(axis=1) > _NEVER / 2)
+        return int(possible[np.argmin(np.abs(possible - wanted))])
+
+    def labels(self, count: int) -> tuple[int, ...]:
+        """Return the best labels with so many steps."""
+        label = int(np.argmax(self._best[count]))
+        found = [label]
+        for back in self._back[:0:-1]:
+            before = int(back[count, label])
+            count -= int(label == BEGIN)
+            label = before
+            found.append(label)
+        return tuple(found[::-1])
 
 
-def decode(unary: Scores, pairs: Scores, most: int, exactly: int | None = None) -> Labelling:
-    """Return the best labels of the most probable number of steps.
+def counted(scores: Scores, moves: Scores, most: int) -> CountedLabels:
+    """Return the labels of words for each number of steps.
 
     Args:
-        unary: Scores of each clause's labels, shape `(clauses, 3)`.
-        pairs: Scores of a label after another, by clause, shape `(clauses, 3, 3)`; the first is not read.
+        scores: Of each word's labels, shape `(words, 3)`, at least one word.
+        moves: Of a label (row) before another (column), shape `(3, 3)`.
         most: The largest number of steps.
-        exactly: The number of steps, if it is known; the nearest that the clauses allow is taken.
     """
-    n = len(unary)
-    sums = np.full((n, most + 1, LABELS), _NEVER)
-    best = np.full((n, most + 1, LABELS), _NEVER)
-    back = np.zeros((n, most + 1, LABELS), dtype=np.int64)
-    for label in range(LABELS):
-        count = int(label == BEGIN)
-        if label != INSIDE and count <= most:
-            sums[0, count, label] = best[0, count, label] = unary[0, label]
-    for i in range(1, n):
-        for label in range(LABELS):
-            step = int(label == BEGIN)
-            into = sums[i - 1] + pairs[i, :, label]
-            ahead = best[i - 1] + pairs[i, :, label]
-            for count in range(step, most + 1):
-                if label == INSIDE and count == 0:
-                    continue
-                sums[i, count, label] = np.logaddexp.reduce(into[count - step]) + unary[i, label]
-                back[i, count, label] = int(np.argmax(ahead[count - step]))
-                best[i, count, label] = ahead[count - step].max() + unary[i, label]
-    totals = np.logaddexp.reduce(sums[-1], axis=1)
-    shares = np.exp(totals - np.logaddexp.reduce(totals))
-    count = int(np.argmax(shares)) if exactly is None else _nearest(best[-1].max(axis=1), exactly)
-    label = int(np.argmax(best[-1, count]))
-    labels = [label]
-    for i in range(n - 1, 0, -1):
-        before = int(back[i, count, label])
-        count -= int(label == BEGIN)
-        label = before
-        labels.append(label)
-    return Labelling(tuple(labels[::-1]), tuple(shares.tolist()))
+    sums = np.full((most + 1, LABELS), _NEVER)
+    sums[0, OUT] = scores[0, OUT]
+    if most:
+        sums[1, BEGIN] = scores[0, BEGIN]
+    best = sums.copy()
+    back = np.zeros((len(scores), most + 1, LABELS), dtype=np.int64)
+    for i in range(1, len(scores)):
+        chosen = (best[:, :, None] + moves).argmax(axis=1)
+        back[i] = chosen
+        back[i, 1:, BEGIN] = chosen[:-1, BEGIN]
+        sums = _onward(sums, moves, scores[i], lambda into: np.logaddexp.reduce(into, axis=1))
+        best = _onward(best, moves, scores[i], lambda into: into.max(axis=1))
+    totals = np.logaddexp.reduce(sums, axis=1)
+    return CountedLabels(np.exp(totals - np.logaddexp.reduce(totals)), best, back)
 
 
-def _nearest(best: Scores, wanted: int) -> int:
-    """Return the count nearest to the one wanted for which there are labels."""
-    possible = np.flatnonzero(best > _NEVER / 2)
-    return int(possible[np.argmin(np.abs(possible - wanted))])
+def _onward(before: Scores, moves: Scores, own: Scores, combined: Callable[[Scores], Scores]) -> Scores:
+    """Return the scores of counts and labels at the next word."""
+    into = combined(before[:, :, None] + moves)
+    after = np.full_like(before, _NEVER)
+    after[1:, BEGIN] = into[:-1, BEGIN]
+    after[1:, INSIDE] = into[1:, INSIDE]  # nothing continues a step before one has begun
+    after[:, OUT] = into[:, OUT]
+    return np.maximum(after + own, _NEVER)

@@ -1,103 +1,51 @@
-"""The local decomposer: labels the clauses of a task by an embedded model, without download or LLM."""
+"""The local decomposer: labels the words of a task by the task model, without download or LLM."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
-from tasks.models.protocols import PartEncoder, Vectors
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT, decode
-from tasks.retrieve.compose.decompose.clause_features import features
-from tasks.retrieve.compose.decompose.clauses import JOINS, Clause, clauses
+from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, CountedLabels, counted
 from tasks.retrieve.compose.decompose.draft import Draft, DraftStep, LeftOut, Span
-from tasks.retrieve.compose.decompose.hint_features import hint_features
+from tasks.retrieve.compose.decompose.feedback import chosen_count
 from tasks.retrieve.compose.decompose.matches import Matcher
-from tasks.retrieve.compose.decompose.words import classes_of
+from tasks.retrieve.compose.decompose.references import filled
+from tasks.retrieve.compose.decompose.task_model import TaskModel, TaskReading, packaged_model
 
-FILE = Path(__file__).parents[1] / "data" / "clauses-1.npz"
-MOST_CLAUSES = 64
-_Numbers = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class ClauseModel:
-    """The weights of one labelling: of features by name, of vectors, and of labels after labels by join.
-
-    `of_names` maps a feature to its row of `weights`, shape `(names, 3)`; `centre` `(2 d,)`, `axes`
-    `(2 d, k)` and `of_vectors` `(k, 3)` weigh a clause's vector and its first word's; `pairs` is of shape
-    `(joins, 3, 3)`.
+_LEAST = 0.02  # share of a number of steps under which it is not tried
+_GAP = 12  # characters between parts of a step that are taken as one: a comma, and a word that was left out
+_SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
+# Words that join steps and say nothing by themselves.
+_JOINING = frozenset(
     """
-
-    of_names: dict[str, int]
-    weights: _Numbers
-    centre: _Numbers
-    axes: _Numbers
-    of_vectors: _Numbers
-    pairs: _Numbers
-
-    def label(
-        self,
-        found: Sequence[Clause],
-        names: Sequence[Sequence[str]],
-        vectors: Vectors,
-        most: int,
-        exactly: int | None = None,
-    ) -> tuple[tuple[int, ...], float]:
-        """Return the labels that `decode` finds, and the probability of their number of steps."""
-        scores = (vectors - self.centre) @ self.axes @ self.of_vectors
-        for row, own in enumerate(names):
-            known = [self.of_names[name] for name in set(own) if name in self.of_names]
-            scores[row] += self.weights[known].sum(axis=0)
-        pairs = self.pairs[[JOINS.index(clause.join) for clause in found]]
-        labelled = decode(scores, pairs, most, exactly)
-        return labelled.labels, labelled.counts[labelled.labels.count(BEGIN)]
-
-
-@functools.lru_cache(maxsize=2)
-def packaged_models(file: Path = FILE) -> tuple[ClauseModel, ClauseModel]:
-    """Return the models of the first round and of the rounds with hints."""
-    with np.load(file, allow_pickle=False) as held:
-        return _model(held, "first"), _model(held, "hinted")
-
-
-def _model(held: Any, name: str) -> ClauseModel:  # noqa: ANN401 (numpy does not export its class)
-    names = {str(feature): row for row, feature in enumerate(held[f"{name}/names"])}
-    given = ("weights", "centre", "axes", "of_vectors", "pairs")
-    parts = [held[f"{name}/{part}"].astype(np.float64) for part in given]
-    return ClauseModel(names, *parts)
+    a afterwards also an and as but by finally first for in into it last lastly next of on or please plus second so
+    that the then third to too well with
+    """.split()
+)
+_OWN = re.compile(
+    r"\b(?:choose|compare|consider|decide|describe|explain|judge|pick|prefer|rank|recommend|rephrase|rewrite"
+    r"|sum|summari[sz]e|tell|think|word)\b",
+    re.IGNORECASE,
+)
 
 
 class LocalDecomposer:
-    """Cuts a task into clauses and labels each: it begins a step, continues one, or is left out.
+    """Cuts a task into steps by the labels of its words.
 
-    With hints, clauses that one row serves are taken together, one that two rows serve is not, and what
-    nothing serves counts less.
+    With hints, numbers of steps that are about as likely are tried, and the one is taken whose steps are served
+    best: clauses that one row serves become one step, one that two rows serve becomes two.
 
     Args:
-        encoder: Gives clauses their vectors in the context of the task.
-        models: Of the first round and of those with hints; None: the packaged ones.
+        model: Reads the task; None: the packaged one.
         most: The largest number of steps.
         exactly: The number of steps, if it is known, which comes before `most`.
     """
 
     def __init__(
-        self,
-        encoder: PartEncoder,
-        *,
-        models: tuple[ClauseModel, ClauseModel] | None = None,
-        most: int = 8,
-        exactly: int | None = None,
+        self, model: TaskModel | None = None, *, most: int = 8, exactly: int | None = None
     ) -> None:
-        self._encoder, self._models = encoder, models or packaged_models()
+        self.model = model or packaged_model()
         self._most, self._exactly = max(most, exactly or 0), exactly
-        self._read: dict[str, tuple[list[Clause], Vectors]] = {}
 
     @property
     def name(self) -> str:
@@ -106,68 +54,57 @@ class LocalDecomposer:
 
     def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
         """Return the draft of a task, as `Decomposer` says."""
-        found, vectors = self._clauses(task)
-        if not found:
+        reading = self.model.read(task)
+        if not reading.words:
             return Draft((), ())
-        names = features(task, found)
-        if hints is not None:
-            hinted = hint_features(found, hints, matcher)
-            names = [[*own, *more] for own, more in zip(names, hinted, strict=True)]
-        model = self._models[hints is not None]
-        labels, certainty = model.label(found, names, vectors, self._most, self._exactly)
-        return drafted(task, found, labels, certainty)
-
-    def _clauses(self, task: str) -> tuple[list[Clause], Vectors]:
-        digest = hashlib.sha256(task.encode("utf-8", "surrogatepass")).hexdigest()
-        if digest not in self._read:
-            found = clauses(task)[:MOST_CLAUSES]
-            self._read = {digest: (found, clause_vectors(self._encoder, task, found))}
-        return self._read[digest]
+        found = counted(self.model.labels(reading), self.model.moves, self._most)
+        if self._exactly is not None:
+            return drafted(reading, found, found.nearest(self._exactly))
+        if hints is None:
+            return drafted(reading, found, found.likeliest())
+        tried = {n: drafted(reading, found, n) for n, p in enumerate(found.shares.tolist()) if p >= _LEAST}
+        return tried[chosen_count(tried, hints, matcher)]
 
 
-def clause_vectors(encoder: PartEncoder, task: str, found: Sequence[Clause]) -> Vectors:
-    """Return for each clause its vector and its first word's in the context of the task, shape `(n, 2 d)`."""
-    if not found:
-        return np.empty((0, 0), dtype=np.float32)
-    firsts = [(c.start, c.start + len(c.text.split(maxsplit=1)[0])) for c in found]
-    vectors = encoder.encode_parts(task, [*((c.start, c.end) for c in found), *firsts])[1:]
-    return np.hstack([vectors[: len(found)], vectors[len(found) :]])
-
-
-def drafted(task: str, found: Sequence[Clause], labels: Sequence[int], certainty: float) -> Draft:
-    """Return the draft that clauses with labels make."""
-    held: list[list[Clause]] = []
-    left: list[Clause] = []
-    for clause, label in zip(found, labels, strict=True):
+def drafted(reading: TaskReading, found: CountedLabels, count: int) -> Draft:
+    """Return the draft with so many steps."""
+    held: list[list[Span]] = []
+    labels = found.labels(count)
+    for word, label in zip(reading.words, labels, strict=True):
         if label == BEGIN:
-            held.append([clause])
-        elif label == INSIDE and held:
-            held[-1].append(clause)
-        elif label == OUT or not held:
-            left.append(clause)
-    steps = tuple(DraftStep(_text(task, spans), spans) for spans in map(_spans, held))
-    out = tuple(LeftOut(c.text, (c.start, c.end), _reason(c)) for c in left)
-    return Draft(steps, out, certainty)
+            held.append([word])
+        elif label == INSIDE:
+            held[-1].append(word)
+    spans = [step for words in held if (step := _joined(reading.task, words))]
+    steps = tuple(DraftStep(filled(reading.task, spans, k), own) for k, own in enumerate(spans))
+    return Draft(steps, tuple(left_out(reading.task, spans)), float(found.shares[count]))
 
 
-def _spans(held: Sequence[Clause]) -> tuple[Span, ...]:
-    """Return the spans of clauses; neighbours share one."""
+def _joined(task: str, words: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the spans of words, near ones in one, without signs at either end."""
     spans: list[Span] = []
-    for clause in held:
-        if spans and clause.start - spans[-1][1] <= _GAP:
-            spans[-1] = (spans[-1][0], clause.end)
+    for start, end in words:
+        if spans and start - spans[-1][1] <= _GAP:
+            spans[-1] = (spans[-1][0], end)
         else:
-            spans.append((clause.start, clause.end))
-    return tuple(spans)
+            spans.append((start, end))
+    return tuple(span for each in spans if (span := _stripped(task, *each)))
 
 
-_GAP = 12  # characters between clauses that stand side by side: a comma and `and then`
+def _stripped(task: str, start: int, end: int) -> Span | None:
+    while start < end and task[start] in _SIGNS:
+        start += 1
+    while end > start and task[end - 1] in _SIGNS:
+        end -= 1
+    return (start, end) if start < end else None
 
 
-def _text(task: str, spans: Sequence[Span]) -> str:
-    return " … ".join(" ".join(task[start:end].split()) for start, end in spans)
-
-
-def _reason(clause: Clause) -> str:
-    first = classes_of(clause.text.split(maxsplit=1)[0].strip(",;:.!?"))
-    return "own-work" if "own" in first else "context"
+def left_out(task: str, steps: Sequence[Sequence[Span]]) -> Iterator[LeftOut]:
+    """Yield the parts of a task that no step holds, but for signs and joining words."""
+    held, at = sorted(span for spans in steps for span in spans), 0
+    for start, end in [*held, (len(task), len(task))]:
+        span = _stripped(task, at, start) if start > at else None
+        if span and not _JOINING.issuperset(re.findall(r"\w+", task[slice(*span)].lower())):
+            text = task[slice(*span)]
+            yield LeftOut(text, span, "own-work" if _OWN.search(text) else "context")
+        at = max(at, end)

@@ -1,7 +1,8 @@
-"""Matches: the served rows that fit a text best, found once for each text of a task."""
+"""Matches: how well served rows fit texts of a task; each text is scored once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,34 +10,31 @@ import numpy.typing as npt
 
 from tasks.retrieve.routing.router import Router
 
-# Rows that are kept of a text's ranking; hints, and candidates before they are reranked, are among them.
-MOST = 40
+MOST = 40  # rows that are kept of a text's ranking; hints and candidates are among them
+COSINE = 0.3  # weight beside a lexical weight of 1, as in the router
+Scores = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The best rows for a text, best first, each array of shape `(rows,)`.
+    """The best rows for a text, best first, shape `(rows,)` with their scores; and parts of every row's score.
 
-    `scores` are the router's, in standard deviations of its lexical part; `lexical` is that part alone.
+    Scores are in standard deviations. `lexical` and `cosine` have an entry for every row of the index.
     """
 
     rows: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-    lexical: npt.NDArray[np.float32]
+    scores: Scores
+    lexical: Scores
+    cosine: Scores
 
     @property
     def best(self) -> float:
         """The score of the best row; 0 of none."""
         return float(self.scores[0]) if len(self.scores) else 0.0
 
-    def among(self, chosen: frozenset[int]) -> Matches:
-        """Return the matches that are among some rows."""
-        kept = np.array([row in chosen for row in self.rows.tolist()], dtype=bool)
-        return Matches(self.rows[kept], self.scores[kept], self.lexical[kept])
-
 
 class Matcher:
-    """Ranks the rows of one index for the texts of one task.
+    """Scores the rows of one index for the texts of one task.
 
     Args:
         router: Scores the rows.
@@ -44,24 +42,31 @@ class Matcher:
     """
 
     def __init__(self, router: Router, allowed: npt.NDArray[np.bool_] | None = None) -> None:
-        self._router, self._allowed = router, allowed
+        self.router, self._allowed = router, allowed
         self._known: dict[str, Matches] = {}
 
     def find(self, text: str) -> Matches:
-        """Return the matches of a text, at most `MOST`; rows of equal score by their place."""
-        if text not in self._known:
-            parts = self._router.parts(text)
-            total = np.stack(list(parts.values())).sum(axis=0)
-            rows = np.arange(len(total)) if self._allowed is None else np.flatnonzero(self._allowed)
-            best = rows[np.argsort(-total[rows], kind="stable")[:MOST]]
-            self._known[text] = Matches(best, total[best], parts["lexical"][best])
-        return self._known[text]
+        """Return the matches of a text."""
+        return self.find_all([text])[0]
 
-    def hints(self, texts: tuple[str, ...], most: int) -> tuple[int, ...]:
+    def find_all(self, texts: Sequence[str]) -> list[Matches]:
+        """Return the matches of texts, those that are new encoded together; rows of equal score by place."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        for text, (lexical, cosine) in zip(new, self.router.signals(new), strict=True):
+            total = lexical + np.float32(COSINE) * cosine
+            best = self.best_of(total, MOST)
+            self._known[text] = Matches(best, total[best], lexical, cosine)
+        return [self._known[text] for text in texts]
+
+    def best_of(self, scores: Scores, most: int) -> npt.NDArray[np.int64]:
+        """Return the `most` best rows that may be found, best first; of equal score by place."""
+        rows = np.arange(len(scores)) if self._allowed is None else np.flatnonzero(self._allowed)
+        return np.asarray(rows[np.argsort(-scores[rows], kind="stable")[:most]])
+
+    def hints(self, texts: Sequence[str], most: int) -> tuple[int, ...]:
         """Return the `most` best rows for any of some texts, best first (algorithm 1, line 4)."""
         best: dict[int, float] = {}
-        for text in texts:
-            found = self.find(text)
+        for found in self.find_all(texts):
             for row, score in zip(found.rows[:most].tolist(), found.scores[:most].tolist(), strict=True):
                 best[row] = max(score, best.get(row, score))
         return tuple(sorted(best, key=lambda row: (-best[row], row))[:most])

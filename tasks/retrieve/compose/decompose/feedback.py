@@ -1,0 +1,58 @@
+"""Feedback: which number of steps the hinted rows speak for (SkillWeaver, section 4.4, for a model that counts).
+
+A conditional logit over features of drafts; the weights stand in `data/fitted-1.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.retrieve.compose.decompose.draft import Draft
+from tasks.retrieve.compose.decompose.matches import COSINE, Matcher
+from tasks.retrieve.compose.fitted import fitted
+
+FEATURES = ("likely", "steps", "mean", "least", "weak", "same", "shared")
+_WEAK = 4.0  # standard deviations; a step whose best hint scores less is served badly
+_TOP = 3  # best hints of two steps that are compared
+_SCALE = 10.0
+Scores = npt.NDArray[np.float64]
+
+
+def chosen_count(drafts: Mapping[int, Draft], hints: Sequence[int], matcher: Matcher) -> int:
+    """Return the number of steps whose draft the hints speak for.
+
+    Args:
+        drafts: By their number of steps, at least one.
+        hints: Rows that may serve (algorithm 1).
+        matcher: Scores them.
+    """
+    counts = sorted(drafts, key=lambda n: (-drafts[n].certainty, n))
+    if not hints or len(counts) < 2:
+        return counts[0]
+    matcher.find_all([step.text for draft in drafts.values() for step in draft.steps])
+    weights = np.array([fitted()["feedback"][name] for name in FEATURES])
+    scores = [float(draft_features(drafts[n], hints, matcher) @ weights) for n in counts]
+    return counts[int(np.argmax(scores))]
+
+
+def draft_features(draft: Draft, hints: Sequence[int], matcher: Matcher) -> Scores:
+    """Return `FEATURES` of a draft: its likelihood, its size, how well and how apart its steps are served."""
+    likely = float(np.log(max(draft.certainty, 1e-6)))
+    if not draft.steps:
+        return np.array([likely, *(0.0 for _ in FEATURES[1:])])
+    rows = list(hints)
+    scores = np.stack([
+        found.lexical[rows] + COSINE * found.cosine[rows]
+        for found in matcher.find_all([step.text for step in draft.steps])
+    ])  # fmt: skip
+    best, order = scores.max(axis=1), np.argsort(-scores, axis=1, kind="stable")
+    beside = list(pairwise(order))
+    return np.array([
+        likely, len(draft.steps), best.mean() / _SCALE, best.min() / _SCALE, float((best < _WEAK).sum()),
+        float(sum(a[0] == b[0] for a, b in beside)),
+        float(sum(bool(set(a[:_TOP].tolist()) & set(b[:_TOP].tolist())) for a, b in beside)),
+    ])  # fmt: skip

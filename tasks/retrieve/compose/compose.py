@@ -110,8 +110,8 @@ def _composed(
         rows = ({**row, **provenance(row, failed)} for row in classed)
         served.append(list(zip(rows, (score for _, score in ranked), strict=True)))
     least = min(GAP, _SMALL * math.sqrt(len(allowed)))
-    served = _selected(found.draft, plan, served, least, options)
-    steps = _steps(found.draft, plan, served, least)
+    served = _selected(found.draft, plan, served, least, options.alpha)
+    steps = _steps(found.draft, plan, served, least, options.k)
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     rest = [{"text": task[LONGEST:][:_TOLD], "span": [LONGEST, len(task)], "reason": "too-long"}]
     traced = {"trace": _trace(found, searcher)} if options.explain else {}
@@ -143,15 +143,15 @@ _Found = list[tuple[dict[str, Any], Ranked]]
 
 
 def _selected(
-    draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float, options: ComposeOptions
+    draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float, alpha: float
 ) -> list[_Found]:
-    """Return the `k` best rows of each step by equation 4, with their `relevance` and `compatibility`."""
+    """Return the rows of each step, best first by equation 4, with their `relevance` and `compatibility`."""
     needs = [frozenset(d.before for d in plan.dependencies if d.after == at) for at in range(len(served))]
     steps = [
         StepCandidates(step.text, ranked, needed, gap=_nothing_fits(ranked, least))
         for step, ranked, needed in zip(draft.steps, served, needs, strict=True)
     ]
-    return [best[: options.k] for best in select(steps, plan.order, options.alpha)]
+    return select(steps, plan.order, alpha)
 
 
 def _nothing_fits(ranked: _Found, least: float) -> bool:
@@ -168,8 +168,10 @@ def _by_choice(steps: Sequence[dict[str, Any]], served: Sequence[_Found], plan: 
     return list(kept.values())
 
 
-def _steps(draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float) -> list[dict[str, Any]]:
-    """Return the steps of a plan; one whose best score is under `least` is a gap."""
+def _steps(
+    draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float, k: int
+) -> list[dict[str, Any]]:
+    """Return the steps of a plan with `k` candidates; one whose best score is under `least` is a gap."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}
     steps = []
@@ -183,7 +185,7 @@ def _steps(draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: flo
             "step": numbers[place], "text": step.text, "spans": [list(span) for span in step.spans],
             "doc_id": best.get("doc_id"), "name": best.get("name"), "category": best.get("category"),
             "gap": gap, "confidence": round(sure, 3), "group": groups[place], "after": after,
-            "condition": condition_of(step.text), "candidates": _candidates(ranked),
+            "condition": condition_of(step.text), "candidates": _candidates(ranked[:k]),
         })  # fmt: skip
     return steps
 

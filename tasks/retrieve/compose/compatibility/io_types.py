@@ -1,4 +1,4 @@
-"""I/O types: what a skill, a server or a step takes and what it gives, read off its words.
+"""IO types: what a skill, a server or a step takes and what it gives, read off its words.
 
 No row has a schema of its input and output, so verbs around the words that name a type decide.
 """
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"[a-z0-9]+|[.;:!?\n]", re.IGNORECASE)
 _NAMES = re.compile(r"\b(?:claude|vs) code\b|\bopen[- ]source\b|https?://\S+", re.IGNORECASE)
 _READ = 1_000  # characters of a text; what it is for stands at its start
 _TEXT: Types = frozenset({"text"})
-_SOURCES, _TARGETS = frozenset({"from", "using"}), frozenset({"to", "into"})
+_SOURCES, _TARGETS = frozenset({"from", "using"}), frozenset({"to", "into", "as"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,7 @@ class _Reader:
         self.takes.add(source)
         self.gives.add(target)
         self.gives.discard(source)
+        self._verb, self._crossed = "converting", True
 
     def _add(self, named: str) -> None:
         goes_in = {"taking": True, "giving": False, "converting": True, "making": False}.get(self._verb)

@@ -1,4 +1,4 @@
-"""I/O words: English words and products that tell the types a text speaks of, and the verbs that use them."""
+"""IO words: English words and products that tell the types a text speaks of, and the verbs that use them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ TAKING = """
 # The object goes in; what stands after `to` or `into` comes out.
 CONVERTING = "convert transform turn change translate transcribe export compile migrate synthesise synthesize"
 # The object comes out; what stands after `from` goes in.
-MAKING = "extract generate create make build render produce draw derive design compose detect recognise recognize"
+MAKING = (
+    "extract generate create make build render produce draw derive design compose detect recognise recognize"
+)
 
 # What a word alone says of both sides: what goes in, and what comes out.
 IMPLIED = {

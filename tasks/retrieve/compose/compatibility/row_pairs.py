@@ -11,15 +11,15 @@ from tasks.retrieve.routing.terms import function_terms, term_sequence
 
 # What names and descriptions of servers have whatever they serve.
 _COMMON_WORDS = """
-mcp server model context protocol ai llm agent assistant claude tool api integration integrate skill use using
-enable allow provide support access interact interaction connect service implementation based via new multiple
-various any all other more
+mcp server model context protocol ai llm agent assistant claude tool api integration integrate skill use
+using enable allow provide support access interact interaction connect service implementation based via
+new multiple various any all other more
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A row as it is used for a step: its types, the terms of its name and description, and its category's."""
+    """A row as it is used for a step: its types, and the terms of its name, description and category."""
 
     io: InputOutput
     terms: frozenset[int]

@@ -1,7 +1,7 @@
 """Selection: what serves each step of a plan, by relevance to it and compatibility with the steps before.
 
 SkillWeaver's equation 4. The paper's alpha is 0.5; with 1 relevance alone decides, which is the default: of
-188 steps of 60 hand-written requests over 1,348 servers, most have a right server first with it.
+188 known steps of 60 hand-written requests over 1,348 servers no other value puts more right servers first.
 """
 
 from __future__ import annotations

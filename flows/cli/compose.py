@@ -36,6 +36,9 @@ def compose(
         int, typer.Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
     ] = 1,
     hints: Annotated[int, typer.Option("--hints", metavar="H", help="How many it is cut again by.")] = 15,
+    alpha: Annotated[
+        float, typer.Option("--alpha", metavar="A", help="Weight of relevance; the rest is compatibility.")
+    ] = 1.0,
     explain: Annotated[bool, typer.Option("--explain", help="Say what each round made of the task.")] = False,
     batch: BatchOption = None,
     out: OutOption = None,
@@ -50,7 +53,8 @@ def compose(
 
     settings = load_settings()
     index = open_index(root_of(settings, root), settings)
-    options = ComposeOptions(k, max_steps, rounds, hints, explain, search_filters(kind, licence, source))
+    filters = search_filters(kind, licence, source)
+    options = ComposeOptions(k, max_steps, rounds, hints, explain, filters, alpha)
     if batch is not None or out is not None:
         failed = compose_batch(index, batch, out, options)
         raise typer.Exit(1 if failed and not allow_errors else 0)

@@ -205,6 +205,7 @@ def _composed_step(step: dict[str, Any], categories: CategorySet) -> PlannedStep
 
 _DENSE, _BODY = nearest(body=False), nearest(body=True)
 HINTS = (5, 10, 15, 25)  # of SkillWeaver's table 9; 15 is the default
+ALPHAS = (0.0, 0.3, 0.5, 0.7, 1.0)  # of equation 4; the paper's is 0.5
 METHODS: dict[str, PlanMethod] = {
     **{f"local-r{rounds}": composed(rounds=rounds) for rounds in (1, 0, 2, 3)},
     "whole": given(whole_request, searched),
@@ -214,6 +215,8 @@ METHODS: dict[str, PlanMethod] = {
     "gold-count-r0": composed(_counted, rounds=0),
     "gold-search": given(descriptions_of, searched),
     "chain": composed(chain=True),
+    **{f"alpha-{alpha:g}": composed(alpha=alpha) for alpha in ALPHAS},
+    **{f"gold-alpha-{alpha:g}": composed(_told, rounds=0, alpha=alpha) for alpha in ALPHAS},
     **{f"hints-{hints}": composed(hints=hints) for hints in HINTS if hints != 15},
     "whole-dense": given(whole_request, _DENSE),
     "commas-dense": given(at_commas, _DENSE),

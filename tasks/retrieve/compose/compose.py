@@ -13,6 +13,7 @@ from typing import Any
 
 from storage.errors import WrongInput
 from storage.served import require_licences
+from tasks.retrieve.compose.compatibility.selection import POOL, StepCandidates, select
 from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
 from tasks.retrieve.compose.decompose.matches import Matcher
@@ -39,7 +40,10 @@ _TOLD = 160  # characters of a left out part
 
 @dataclass(frozen=True, slots=True)
 class ComposeOptions:
-    """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters."""
+    """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters.
+
+    `alpha` weighs relevance against compatibility with the steps before (equation 4); 1 is relevance alone.
+    """
 
     k: int = CANDIDATES
     max_steps: int = MOST_STEPS
@@ -47,6 +51,7 @@ class ComposeOptions:
     hints: int = HINTS
     explain: bool = False
     filters: Filters = field(default_factory=Filters)
+    alpha: float = 1.0
 
     def __post_init__(self) -> None:
         for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
@@ -54,6 +59,9 @@ class ComposeOptions:
                 option = f"--{name.replace('_', '-')}" if name != "k" else "-k"
                 msg = f"{option} is {getattr(self, name)}: give at least {least}"
                 raise WrongInput(msg)
+        if not 0 <= self.alpha <= 1:  # NaN neither
+            msg = f"--alpha is {self.alpha}: give a number from 0 to 1"
+            raise WrongInput(msg)
 
 
 def compose(
@@ -96,11 +104,14 @@ def _composed(
     plan = ordered(read, found.draft.steps)
     served = []
     for step in found.draft.steps:
-        ranked = searcher.search(step.text, k=options.k, filters=options.filters, licences=licences)
+        pool = max(options.k, POOL)
+        ranked = searcher.search(step.text, k=pool, filters=options.filters, licences=licences)
         classed = ({**row, "licence_class": licences.class_of(row["licence"])} for row, _ in ranked)
         rows = ({**row, **provenance(row, failed)} for row in classed)
         served.append(list(zip(rows, (score for _, score in ranked), strict=True)))
-    steps = _steps(found.draft, plan, served, min(GAP, _SMALL * math.sqrt(len(allowed))))
+    least = min(GAP, _SMALL * math.sqrt(len(allowed)))
+    served = _selected(found.draft, plan, served, least, options.alpha)
+    steps = _steps(found.draft, plan, served, least, options.k)
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     rest = [{"text": task[LONGEST:][:_TOLD], "span": [LONGEST, len(task)], "reason": "too-long"}]
     traced = {"trace": _trace(found, searcher)} if options.explain else {}
@@ -131,6 +142,23 @@ def _composed(
 _Found = list[tuple[dict[str, Any], Ranked]]
 
 
+def _selected(
+    draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float, alpha: float
+) -> list[_Found]:
+    """Return the rows of each step, best first by equation 4, with their `relevance` and `compatibility`."""
+    needs = [frozenset(d.before for d in plan.dependencies if d.after == at) for at in range(len(served))]
+    steps = [
+        StepCandidates(step.text, ranked, needed, gap=_nothing_fits(ranked, least))
+        for step, ranked, needed in zip(draft.steps, served, needs, strict=True)
+    ]
+    return select(steps, plan.order, alpha)
+
+
+def _nothing_fits(ranked: _Found, least: float) -> bool:
+    """Return whether no row of a step has a score of `least`."""
+    return max((found.score for _, found in ranked), default=-math.inf) < least
+
+
 def _by_choice(steps: Sequence[dict[str, Any]], served: Sequence[_Found], plan: PlannedTask) -> list[_Found]:
     """Return the ranking of each step for which something was chosen; of one chosen twice, the first."""
     kept: dict[str, _Found] = {}
@@ -140,38 +168,41 @@ def _by_choice(steps: Sequence[dict[str, Any]], served: Sequence[_Found], plan: 
     return list(kept.values())
 
 
-def _steps(draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float) -> list[dict[str, Any]]:
-    """Return the steps of a plan; one whose best score is under `least` is a gap."""
+def _steps(
+    draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float, k: int
+) -> list[dict[str, Any]]:
+    """Return the steps of a plan with `k` candidates; one whose best score is under `least` is a gap."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}
     steps = []
     for place in plan.order:
         step, ranked = draft.steps[place], served[place]
         sure = confidence([found.score for _, found in ranked])
-        gap = not ranked or ranked[0][1].score < least
+        gap = _nothing_fits(ranked, least)
         best = ranked[0][0] if ranked and not gap else {}
         after = sorted(numbers[d.before] for d in plan.dependencies if d.after == place)
         steps.append({
             "step": numbers[place], "text": step.text, "spans": [list(span) for span in step.spans],
             "doc_id": best.get("doc_id"), "name": best.get("name"), "category": best.get("category"),
             "gap": gap, "confidence": round(sure, 3), "group": groups[place], "after": after,
-            "condition": condition_of(step.text), "candidates": _candidates(ranked),
+            "condition": condition_of(step.text), "candidates": _candidates(ranked[:k]),
         })  # fmt: skip
     return steps
 
 
 def confidence(scores: Sequence[float]) -> float:
-    """Return how likely a step's first candidate is right, in [0, 1], from their scores, best first."""
+    """Return how likely a step's first candidate is right, in [0, 1], from its score and the others'."""
     if not scores:
         return 0.0
-    lead = scores[0] - scores[1] if len(scores) > 1 else scores[0]
+    lead = scores[0] - max(scores[1:]) if len(scores) > 1 else scores[0]
     return 1 / (1 + math.exp(-(_OFFSET + _SLOPES[0] * scores[0] + _SLOPES[1] * lead)))
 
 
 def _candidates(ranked: _Found) -> list[dict[str, Any]]:
     return [
         {
-            "rank": rank, "score": found.score, "relevance": found.score, "compatibility": None,
+            "rank": rank, "score": found.score, "relevance": row["relevance"],
+            "compatibility": row["compatibility"],
             **{name: row[name] for name in ("doc_id", "name", "category", *PROVENANCE, "licence_class")},
         }
         for rank, (row, found) in enumerate(ranked, start=1)

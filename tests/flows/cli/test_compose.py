@@ -56,7 +56,12 @@ def test_a_file_of_tasks_is_answered_in_order(root: str, ask: Ask, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [([], "TASK is missing"), (["x", "--max-steps", "0"], "--max-steps is 0")]
+    ("arguments", "said"),
+    [
+        ([], "TASK is missing"),
+        (["x", "--max-steps", "0"], "--max-steps is 0"),
+        (["x", "--alpha", "2"], "--alpha is 2"),
+    ],
 )
 def test_wrong_use_is_one_line(root: str, ask: Ask, arguments: list[str], said: str) -> None:
     done = ask("compose", *arguments, "--root", root)

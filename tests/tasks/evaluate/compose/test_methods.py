@@ -62,6 +62,15 @@ def test_the_chain_has_the_plan_s_steps_each_after_the_last(
     assert chained.edges == frozenset((k, k + 1) for k in range(len(plan.steps) - 1))
 
 
+def test_alpha_changes_the_order_of_candidates_alone(asking: Asking, requests: list[KnownRequest]) -> None:
+    own, fit, same = (METHODS[n](asking, requests[1]).plan for n in ("local-r1", "alpha-0", "alpha-1"))
+
+    assert same == own
+    assert (fit.edges, [s.text for s in fit.steps]) == (own.edges, [s.text for s in own.steps])
+    assert [sorted(s.ids) for s in fit.steps] == [sorted(s.ids) for s in own.steps]
+    assert [s.ids for s in fit.steps] != [s.ids for s in own.steps]
+
+
 def test_candidates_found_otherwise_keep_steps_and_dependencies(
     asking: Asking, requests: list[KnownRequest]
 ) -> None:

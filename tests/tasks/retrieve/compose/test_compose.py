@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -96,6 +97,37 @@ def test_a_limit_of_one_step_holds(index: ServedIndex) -> None:
     assert len(compose(index, TASK, ComposeOptions(max_steps=1))["steps"]) <= 1
 
 
+def test_candidates_tell_relevance_and_from_the_second_step_on_compatibility(index: ServedIndex) -> None:
+    first, second = compose(index, TASK)["steps"]
+
+    assert {c["compatibility"] for c in first["candidates"]} == {None}
+    assert all(0 <= c["compatibility"] <= 1 for c in second["candidates"])
+    for step in (first, second):
+        scores = [c["score"] for c in step["candidates"]]
+        assert scores == sorted(scores, reverse=True)
+        assert step["candidates"][0]["relevance"] == 1
+
+
+def test_alpha_weighs_relevance_against_compatibility(index: ServedIndex) -> None:
+    by_both, by_fit = (compose(index, TASK, ComposeOptions(alpha=alpha))["steps"] for alpha in (0.5, 0.0))
+
+    sums = [c["relevance"] + c["compatibility"] for c in by_both[1]["candidates"]]
+    fits = [c["compatibility"] for c in by_fit[1]["candidates"]]
+    assert sums == sorted(sums, reverse=True)
+    assert fits == sorted(fits, reverse=True)
+    for step in (*by_both, *by_fit):
+        assert [c["rank"] for c in step["candidates"]] == list(range(1, len(step["candidates"]) + 1))
+        assert step["doc_id"] in (None, step["candidates"][0]["doc_id"])
+
+
+def test_fewer_candidates_are_the_first_of_more(index: ServedIndex) -> None:
+    for alpha in (1.0, 0.3):
+        few, many = (compose(index, TASK, ComposeOptions(k=k, alpha=alpha))["steps"] for k in (1, 4))
+
+        assert [s["candidates"] for s in few] == [s["candidates"][:1] for s in many]
+        assert [s["confidence"] for s in few] == [s["confidence"] for s in many]
+
+
 def test_the_trace_tells_each_round(index: ServedIndex) -> None:
     plan = compose(index, TASK, ComposeOptions(explain=True, hints=3))
 
@@ -109,8 +141,19 @@ def test_filters_hold_for_every_step(index: ServedIndex) -> None:
         compose(index, TASK, ComposeOptions(filters=Filters(kinds=("mcp-server",))))
 
 
-@pytest.mark.parametrize("options", [{"k": 0}, {"max_steps": 0}, {"rounds": -1}, {"hints": 0}])
-def test_options_out_of_range_are_named(options: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"k": 0},
+        {"max_steps": 0},
+        {"rounds": -1},
+        {"hints": 0},
+        {"alpha": 1.1},
+        {"alpha": -0.1},
+        {"alpha": math.nan},
+    ],
+)
+def test_options_out_of_range_are_named(options: dict[str, float]) -> None:
     with pytest.raises(WrongInput, match=next(iter(options)).replace("_", "-")):
         ComposeOptions(**options)  # type: ignore[arg-type]
 
@@ -122,3 +165,7 @@ def test_a_blank_task_is_refused(index: ServedIndex) -> None:
 
 def test_confidence_grows_with_the_score_and_the_lead() -> None:
     assert confidence([]) == 0 < confidence([1.0, 0.9]) < confidence([9.0, 8.9]) < confidence([9.0, 2.0]) < 1
+
+
+def test_what_is_chosen_before_a_more_relevant_row_is_less_sure() -> None:
+    assert confidence([8.0, 9.0, 2.0]) == confidence([8.0, 2.0, 9.0]) < confidence([8.0, 7.0, 2.0])

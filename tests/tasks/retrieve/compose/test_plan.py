@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieve.compose.plan import Dependency, PlannedTask, planned, reduced
+from tasks.retrieve.compose.plan import Dependency, PlannedTask, closure, planned, reduced
 
 
 def dependency(before: int, after: int) -> Dependency:
@@ -60,3 +62,51 @@ def test_what_follows_from_other_dependencies_is_not_told() -> None:
     plan = planned(3, [dependency(0, 1), dependency(1, 2), dependency(0, 2)])
 
     assert pairs(reduced(plan, 3)) == {(0, 1), (1, 2)}
+
+
+@given(GRAPHS)
+def test_steps_are_told_in_the_order_of_the_task_wherever_they_may_be(
+    graph: tuple[int, list[tuple[int, int]]],
+) -> None:
+    steps, edges = graph
+    plan = planned(steps, [dependency(a, b) for a, b in edges])
+
+    assert sorted(place for group in plan.groups for place in group) == list(range(steps))
+    assert all(list(group) == sorted(group) for group in plan.groups)
+    # A step stands right after the last of what it needs: none could be done earlier.
+    side = {place: k for k, group in enumerate(plan.groups) for place in group}
+    needs = {place: [side[a] for a, b in pairs(plan) if b == place] for place in range(steps)}
+    assert all(side[place] == max(needs[place], default=-1) + 1 for place in range(steps))
+
+
+@given(GRAPHS, st.randoms(use_true_random=False))
+def test_the_order_in_which_dependencies_are_found_does_not_change_a_plan_without_a_circle(
+    graph: tuple[int, list[tuple[int, int]]], draw: random.Random
+) -> None:
+    steps, edges = graph
+    forward = [dependency(a, b) for a, b in sorted({(a, b) for a, b in edges if a < b})]
+    shuffled = draw.sample(forward, len(forward))
+
+    assert planned(steps, shuffled) == planned(steps, forward)
+    assert reduced(planned(steps, shuffled), steps) == reduced(planned(steps, forward), steps)
+
+
+@given(GRAPHS)
+def test_a_reduced_plan_means_the_same_with_no_dependency_to_spare(
+    graph: tuple[int, list[tuple[int, int]]],
+) -> None:
+    steps, edges = graph
+    plan = planned(steps, [dependency(a, b) for a, b in edges])
+    less = reduced(plan, steps)
+
+    assert (less.order, less.groups) == (plan.order, plan.groups)
+    assert closure(pairs(less)) == closure(pairs(plan))
+    assert all(closure(pairs(less) - {one}) != closure(pairs(less)) for one in pairs(less))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20))
+def test_a_closure_is_closed(edges: list[tuple[int, int]]) -> None:
+    closed = closure(edges)
+
+    assert set(edges) <= closed == closure(closed)
+    assert all((a, d) in closed for a, b in closed for c, d in closed if b == c)

@@ -15,10 +15,11 @@ from storage.errors import WrongInput
 from storage.served import require_licences
 from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.matches import Matcher, ToldRow
 from tasks.retrieve.compose.decompose.rounds import HINTS, Decomposition, decompose
 from tasks.retrieve.compose.dependencies import condition_of, ordered
 from tasks.retrieve.compose.plan import PlannedTask
+from tasks.retrieve.compose.protocol import RERANKED, StepReranker
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import PROVENANCE, Filters, Searcher, provenance
@@ -61,20 +62,24 @@ def compose(
     task: str,
     options: ComposeOptions | None = None,
     decomposer: Decomposer | None = None,
+    reranker: StepReranker | None = None,
 ) -> dict[str, Any]:
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
+
+    With a reranker, the candidates of each step are in its order.
 
     Raises:
         WrongInput: The task is blank, an option is out of its range, or nothing has what a filter asks for.
         StorageError: A table or the file of licences' classes is damaged or missing.
         NotPublished: Nothing is served.
+        LlmDenied: A language model is asked, and its server denies access.
     """
     started, chosen = time.perf_counter(), options or ComposeOptions()
     if not task.strip():
         msg = "the task is blank: say what is to be done"
         raise WrongInput(msg)
     failed = index.failed_sources()
-    now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer))
+    now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer, reranker))
     took = round((time.perf_counter() - started) * 1000, 3)
     return {**plan, "index_version": now.served.version, "took_ms": took}
 
@@ -85,18 +90,21 @@ def _composed(
     options: ComposeOptions,
     failed: set[str],
     decomposer: Decomposer | None,
+    reranker: StepReranker | None,
 ) -> dict[str, Any]:
     searcher = now.searcher()
     licences = require_licences(now.root)
     allowed = searcher.allowed(options.filters, licences)
-    matcher = Matcher(searcher.router, allowed)
+    matcher = Matcher(searcher.router, allowed, lambda rows: _told_rows(searcher, rows))
     local = decomposer or LocalDecomposer(now.encoder, most=options.max_steps)
     read = task[:LONGEST]
     found = decompose(read, local, matcher, rounds=options.rounds, hints=options.hints)
     plan = ordered(read, found.draft.steps)
     served = []
     for step in found.draft.steps:
-        ranked = searcher.search(step.text, k=options.k, filters=options.filters, licences=licences)
+        fetch_k = max(options.k, RERANKED) if reranker else options.k
+        ranked = searcher.search(step.text, k=fetch_k, filters=options.filters, licences=licences)
+        ranked = _reranked(reranker, read, step.text, ranked)[: options.k]
         classed = ({**row, "licence_class": licences.class_of(row["licence"])} for row, _ in ranked)
         rows = ({**row, **provenance(row, failed)} for row in classed)
         served.append(list(zip(rows, (score for _, score in ranked), strict=True)))
@@ -131,6 +139,18 @@ def _composed(
 _Found = list[tuple[dict[str, Any], Ranked]]
 
 
+def _told_rows(searcher: Searcher, places: Sequence[int]) -> list[ToldRow]:
+    rows = searcher.rows(places)
+    return [ToldRow(row["doc_id"], row["name"], row["description"] or "", row["category"]) for row in rows]
+
+
+def _reranked(reranker: StepReranker | None, task: str, step: str, found: _Found) -> _Found:
+    if reranker is None:
+        return found
+    order = reranker.order(task, step, [row for row, _ in found[:RERANKED]])
+    return [*(found[place] for place in order), *found[RERANKED:]]
+
+
 def _by_choice(steps: Sequence[dict[str, Any]], served: Sequence[_Found], plan: PlannedTask) -> list[_Found]:
     """Return the ranking of each step for which something was chosen; of one chosen twice, the first."""
     kept: dict[str, _Found] = {}
@@ -141,21 +161,21 @@ def _by_choice(steps: Sequence[dict[str, Any]], served: Sequence[_Found], plan: 
 
 
 def _steps(draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float) -> list[dict[str, Any]]:
-    """Return the steps of a plan; one whose best score is under `least` is a gap."""
+    """Return the steps of a plan; one without a score of `least` is a gap."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}
     steps = []
     for place in plan.order:
         step, ranked = draft.steps[place], served[place]
         sure = confidence([found.score for _, found in ranked])
-        gap = not ranked or ranked[0][1].score < least
+        gap = not ranked or max(found.score for _, found in ranked) < least
         best = ranked[0][0] if ranked and not gap else {}
         after = sorted(numbers[d.before] for d in plan.dependencies if d.after == place)
         steps.append({
             "step": numbers[place], "text": step.text, "spans": [list(span) for span in step.spans],
             "doc_id": best.get("doc_id"), "name": best.get("name"), "category": best.get("category"),
             "gap": gap, "confidence": round(sure, 3), "group": groups[place], "after": after,
-            "condition": condition_of(step.text), "candidates": _candidates(ranked),
+            "condition": condition_of(step.words), "candidates": _candidates(ranked),
         })  # fmt: skip
     return steps
 

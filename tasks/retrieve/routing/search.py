@@ -97,10 +97,19 @@ class Searcher:
         """
         allowed = self.allowed(filters, licences)
         ranked = self.router.rank(query, k, allowed=allowed)
-        chosen = f"doc_id IN ({quoted([r.doc_id for r in ranked])})"
-        rows = self._skills.search().where(chosen).select(_COLUMNS).to_arrow().to_pylist() if ranked else []
-        by_id = {row["doc_id"]: row for row in rows}
-        return [(by_id[r.doc_id], r) for r in ranked]
+        rows = self._fetched([r.doc_id for r in ranked])
+        return list(zip(rows, ranked, strict=True))
+
+    def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the rows at some places of the index, in that order."""
+        return self._fetched(self.ids(places))
+
+    def _fetched(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        if not ids:
+            return []
+        found = self._skills.search().where(f"doc_id IN ({quoted(list(ids))})").select(_COLUMNS)
+        by_id = {row["doc_id"]: row for row in found.to_arrow().to_pylist()}
+        return [by_id[doc_id] for doc_id in ids]
 
     def tokens(self, rows: npt.NDArray[np.bool_]) -> int:
         """Return how many tokens the bodies of the rows marked have in all."""

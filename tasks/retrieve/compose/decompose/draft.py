@@ -13,10 +13,19 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class DraftStep:
-    """A step: a text that can be searched with alone, and where the task says it, as character spans."""
+    """A step: a text that can be searched with alone, and where the task says it, as character spans.
+
+    `said` is what the task says there, if the text is in other words.
+    """
 
     text: str
     spans: tuple[Span, ...]
+    said: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The task's own words: they may tell a condition that another wording lost."""
+        return self.text if self.said is None else self.said
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The steps of a task, in the order in which it tells them, and the probability of their number."""
+    """The steps of a task, in the order in which it tells them, and the probability of their number.
+
+    Steps of a language model stand in its order, in which they can be done.
+    """
 
     steps: tuple[DraftStep, ...]
     left_out: tuple[LeftOut, ...] = ()

@@ -145,12 +145,12 @@ def drafted(task: str, found: Sequence[Clause], labels: Sequence[int], certainty
             held[-1].append(clause)
         elif label == OUT or not held:
             left.append(clause)
-    steps = tuple(DraftStep(_text(task, spans), spans) for spans in map(_spans, held))
-    out = tuple(LeftOut(c.text, (c.start, c.end), _reason(c)) for c in left)
+    steps = tuple(DraftStep(words_of(task, spans), spans) for spans in map(spans_of, held))
+    out = tuple(LeftOut(c.text, (c.start, c.end), reason_of(c)) for c in left)
     return Draft(steps, out, certainty)
 
 
-def _spans(held: Sequence[Clause]) -> tuple[Span, ...]:
+def spans_of(held: Sequence[Clause]) -> tuple[Span, ...]:
     """Return the spans of clauses; neighbours share one."""
     spans: list[Span] = []
     for clause in held:
@@ -164,10 +164,12 @@ def _spans(held: Sequence[Clause]) -> tuple[Span, ...]:
 _GAP = 12  # characters between clauses that stand side by side: a comma and `and then`
 
 
-def _text(task: str, spans: Sequence[Span]) -> str:
+def words_of(task: str, spans: Sequence[Span]) -> str:
+    """Return the words of a task at some spans."""
     return " … ".join(" ".join(task[start:end].split()) for start, end in spans)
 
 
-def _reason(clause: Clause) -> str:
+def reason_of(clause: Clause) -> str:
+    """Return why a clause is left out."""
     first = classes_of(clause.text.split(maxsplit=1)[0].strip(",;:.!?"))
     return "own-work" if "own" in first else "context"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,16 +36,32 @@ class Matches:
         return Matches(self.rows[kept], self.scores[kept], self.lexical[kept])
 
 
+@dataclass(frozen=True, slots=True)
+class ToldRow:
+    """A row of the index as a language model is told of it."""
+
+    doc_id: str
+    name: str
+    description: str
+    category: str | None = None
+
+
+Tell = Callable[[Sequence[int]], list[ToldRow]]
+
+
 class Matcher:
     """Ranks the rows of one index for the texts of one task.
 
     Args:
         router: Scores the rows.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
+        tell: Returns what rows are; None: nobody is told.
     """
 
-    def __init__(self, router: Router, allowed: npt.NDArray[np.bool_] | None = None) -> None:
-        self._router, self._allowed = router, allowed
+    def __init__(
+        self, router: Router, allowed: npt.NDArray[np.bool_] | None = None, tell: Tell | None = None
+    ) -> None:
+        self._router, self._allowed, self._tell = router, allowed, tell
         self._known: dict[str, Matches] = {}
 
     def find(self, text: str) -> Matches:
@@ -56,6 +73,10 @@ class Matcher:
             best = rows[np.argsort(-total[rows], kind="stable")[:MOST]]
             self._known[text] = Matches(best, total[best], parts["lexical"][best])
         return self._known[text]
+
+    def told(self, rows: Sequence[int]) -> list[ToldRow]:
+        """Return what rows are, in their order."""
+        return self._tell(rows) if self._tell and rows else []
 
     def hints(self, texts: tuple[str, ...], most: int) -> tuple[int, ...]:
         """Return the `most` best rows for any of some texts, best first (algorithm 1, line 4)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from flows.settings import Settings, llm_options
@@ -24,6 +24,8 @@ from tasks.retrieve.served_index import ServedIndex
 
 LOCAL, LLM, HYBRID = "local", "llm", "hybrid"
 DECOMPOSERS = (LOCAL, LLM, HYBRID)
+_INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
+_MEASURED = f"{_INSTEAD}, llm-direct and react have no plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,19 @@ def plan_makers(
         yield PlanMakers(decomposer_of, LlmStepReranker(llm) if rerank else None)
 
 
+def measured_llm(
+    root: Root, settings: Settings, *, wanted: bool
+) -> AbstractContextManager[FallbackLlm | None]:
+    """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
+    set_up = bool(settings.llm_base_url or settings.llm_model)
+    return plan_llm(root, settings, _MEASURED) if wanted and set_up else nullcontext()
+
+
 @contextmanager
-def plan_llm(root: Root, settings: Settings) -> Iterator[FallbackLlm]:
-    """Yield the LLM that is set up, whose answers are kept below a root; stderr says what it did not answer.
+def plan_llm(root: Root, settings: Settings, instead: str = _INSTEAD) -> Iterator[FallbackLlm]:
+    """Yield the LLM that is set up, whose answers are kept below a root.
+
+    If it gave no answer, stderr says so at the end, and what is there `instead`.
 
     Raises:
         WrongInput: None is set up.
@@ -86,7 +98,4 @@ def plan_llm(root: Root, settings: Settings) -> Iterator[FallbackLlm]:
         llm = FallbackLlm(book, options.sampling)
         yield llm
     if llm.fallbacks:
-        sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {_INSTEAD}\n")
-
-
-_INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
+        sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {instead}\n")

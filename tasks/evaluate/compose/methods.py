@@ -21,6 +21,7 @@ from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.compose.decompose.draft import Decomposer, Draft, DraftStep
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
 from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 
@@ -61,13 +62,19 @@ Find = Callable[[Asking, Sequence[str]], list[PlannedStep]]
 Cutter = Callable[[Asking, KnownRequest], Decomposer]
 
 
-def composed(cutter: Cutter | None = None, *, chain: bool = False, **options: Any) -> PlanMethod:  # noqa: ANN401
+def composed(
+    cutter: Cutter | None = None,
+    *,
+    chain: bool = False,
+    reranker: StepReranker | None = None,
+    **options: Any,  # noqa: ANN401
+) -> PlanMethod:
     """Return the command's plan with other options of `ComposeOptions`; `chain`: each step after the last."""
 
     def plan(asking: Asking, request: KnownRequest) -> MadePlan:
         chosen = ComposeOptions(k=CANDIDATES, explain=True, filters=asking.filters, **options)
         decomposer = cutter(asking, request) if cutter else None
-        made = compose(asking.index, request.query, chosen, decomposer)
+        made = compose(asking.index, request.query, chosen, decomposer, reranker)
         # What was told is measured in the order in which it was told.
         told = sorted(made["steps"], key=_place_told) if isinstance(decomposer, ToldSteps) else made["steps"]
         steps = tuple(_composed_step(step, asking.categories) for step in told)
@@ -226,9 +233,12 @@ METHODS: dict[str, PlanMethod] = {
 
 """Methods by name; an ablation is one more line."""
 
-NEED_ENDPOINT = (*(f"llm-r{rounds}" for rounds in range(4)), "paper", "llm-direct", "react", "llm-rerank")
+NEED_ENDPOINT = (
+    *(f"llm-r{rounds}" for rounds in range(4)), *(f"llm-hints-{hints}" for hints in HINTS if hints != 15),
+    "hybrid", "paper", "llm-gold-count", "llm-rerank", "llm-direct", "react",
+)  # fmt: skip
 
-"""Names of methods that ask a language model; `METHODS` has none of them."""
+"""Names of methods that ask a language model, which `llm_methods` returns; `METHODS` has none of them."""
 
 NEED_DESCRIPTIONS = frozenset(name for name in METHODS if name.startswith("gold-") and "count" not in name)
 NEED_BODIES = frozenset(name for name in METHODS if name.endswith("-body"))

@@ -97,3 +97,7 @@ class FallbackLlm:
     def told(self) -> str:
         """Return why there was no answer, and how often; empty if there always was one."""
         return ", ".join(f"{count} x {why}" for why, count in sorted(self.fallbacks.items()))
+
+    def report(self) -> dict[str, Any]:
+        """Return the model's name, the fallbacks, and what was asked, as `Ledger.report` has it."""
+        return {"model": self.book.model, "fallbacks": dict(self.fallbacks), **self.book.ledger.report()}

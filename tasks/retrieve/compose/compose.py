@@ -102,13 +102,14 @@ def _composed(
     plan = ordered(read, found.draft.steps)
     served = []
     for step in found.draft.steps:
-        fetch_k = max(options.k, RERANKED) if reranker else options.k
+        # Gap and confidence are told by scores beyond `k` too.
+        fetch_k = max(options.k, RERANKED)
         ranked = searcher.search(step.text, k=fetch_k, filters=options.filters, licences=licences)
-        ranked = _reranked(reranker, read, step.text, ranked)[: options.k]
+        ranked = _reranked(reranker, read, step.text, ranked)
         classed = ({**row, "licence_class": licences.class_of(row["licence"])} for row, _ in ranked)
         rows = ({**row, **provenance(row, failed)} for row in classed)
         served.append(list(zip(rows, (score for _, score in ranked), strict=True)))
-    steps = _steps(found.draft, plan, served, min(GAP, _SMALL * math.sqrt(len(allowed))))
+    steps = _steps(found.draft, plan, served, options.k, min(GAP, _SMALL * math.sqrt(len(allowed))))
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     rest = [{"text": task[LONGEST:][:_TOLD], "span": [LONGEST, len(task)], "reason": "too-long"}]
     traced = {"trace": _trace(found, searcher)} if options.explain else {}
@@ -160,7 +161,9 @@ def _by_choice(steps: Sequence[dict[str, Any]], served: Sequence[_Found], plan: 
     return list(kept.values())
 
 
-def _steps(draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float) -> list[dict[str, Any]]:
+def _steps(
+    draft: Draft, plan: PlannedTask, served: Sequence[_Found], k: int, least: float
+) -> list[dict[str, Any]]:
     """Return the steps of a plan; one without a score of `least` is a gap."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}
@@ -175,7 +178,7 @@ def _steps(draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: flo
             "step": numbers[place], "text": step.text, "spans": [list(span) for span in step.spans],
             "doc_id": best.get("doc_id"), "name": best.get("name"), "category": best.get("category"),
             "gap": gap, "confidence": round(sure, 3), "group": groups[place], "after": after,
-            "condition": condition_of(step.words), "candidates": _candidates(ranked),
+            "condition": condition_of(step.words), "candidates": _candidates(ranked[:k]),
         })  # fmt: skip
     return steps
 

@@ -192,6 +192,7 @@ def _turn_check(seen: int, *, last: bool) -> Callable[[str], dict[str, Any]]:
         if not isinstance(words, str) or not 0 < len(words.strip()) <= _LONGEST:
             reason = f'"search" must be a text of 1 to {_LONGEST} characters'
             raise Rejected(reason)
-        return {"action": action, "thought": str(turn.get("thought", ""))[:_LONGEST], "search": words.strip()}
+        search = words.encode(errors="replace").decode().strip()
+        return {"action": action, "thought": str(turn.get("thought", ""))[:_LONGEST], "search": search}
 
     return check

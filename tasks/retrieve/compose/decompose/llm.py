@@ -174,7 +174,8 @@ def read_steps(text: str, most: int) -> list[str]:
     if len(listed) > most:
         reason = f"the list has {len(listed)} steps, and at most {most} are allowed"
         raise Rejected(reason)
-    steps = [" ".join(step.split()) for step in listed]
+    # Halves of surrogate pairs can be written in JSON, and neither encoded nor printed.
+    steps = [" ".join(step.encode(errors="replace").decode().split()) for step in listed]
     if wrong := [n for n, step in enumerate(steps, start=1) if not 0 < len(step) <= LONGEST_STEP]:
         size = len(steps[wrong[0] - 1])
         reason = f"step {wrong[0]} has {size} characters, and 1 to {LONGEST_STEP} are allowed"

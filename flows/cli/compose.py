@@ -32,6 +32,17 @@ def compose(
     licence: LicenceOption = None,
     source: FromOption = None,
     max_steps: Annotated[int, typer.Option("--max-steps", metavar="N", help="Steps at most.")] = 8,
+    decomposer: Annotated[
+        str,
+        typer.Option(
+            "--decomposer",
+            metavar="NAME",
+            help="local, llm, or hybrid, which asks a language model where local is unsure.",
+        ),
+    ] = "local",
+    rerank: Annotated[
+        bool, typer.Option("--rerank", help="Have a language model choose among a step's candidates.")
+    ] = False,
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
     ] = 1,
@@ -47,18 +58,25 @@ def compose(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a task that needs several skills: its steps, their order, and what serves each."""
+    from flows.commands.plans.llm import plan_makers  # noqa: PLC0415
     from flows.commands.queries import compose_batch, open_index, search_filters  # noqa: PLC0415
-    from tasks.retrieve.compose.compose import ComposeOptions  # noqa: PLC0415
     from tasks.retrieve.compose.compose import compose as composed  # noqa: PLC0415
+    from tasks.retrieve.compose.options import ComposeOptions  # noqa: PLC0415
 
     settings = load_settings()
-    index = open_index(root_of(settings, root), settings)
-    filters = search_filters(kind, licence, source)
-    options = ComposeOptions(k, max_steps, rounds, hints, explain, filters, alpha)
-    if batch is not None or out is not None:
-        failed = compose_batch(index, batch, out, options)
+    where = root_of(settings, root)
+    index = open_index(where, settings)
+    options = ComposeOptions(
+        k, max_steps, rounds, hints, explain, search_filters(kind, licence, source), alpha
+    )
+    with plan_makers(where, settings, index, options, decomposer=decomposer, rerank=rerank) as makers:
+        if batch is None and out is None:
+            wanted = given_or_wrong(task, "TASK", ", or --batch and --out")
+            plan = composed(index, wanted, options, makers.decomposer(), makers.reranker)
+        else:
+            failed = compose_batch(index, batch, out, options, makers.decomposer, makers.reranker)
+    if batch is not None:
         raise typer.Exit(1 if failed and not allow_errors else 0)
-    plan = composed(index, given_or_wrong(task, "TASK", ", or --batch and --out"), options)
     print_json(plan) if as_json else print_plan(plan)
 
 

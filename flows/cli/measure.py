@@ -168,8 +168,10 @@ def evaluate_compose(
     wishes = PlanWishes(
         queries, method, baseline, categories, report, without_category or (), leave_out, seed, without_gold
     )
+    # Answers of a language model outlive the root in which a file is served.
+    answers = root_of(settings, root) if corpus and Path(corpus).is_file() else None
     with _served(corpus, root, settings) as served:
-        found = plans_bench(served, settings, wishes)
+        found = plans_bench(served, settings, wishes, answers=answers)
     print_json(found) if as_json else print_plans(found)
 
 

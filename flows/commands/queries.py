@@ -20,7 +20,10 @@ from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.protocol import Classifier
 from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
-from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.compose import compose
+from tasks.retrieve.compose.decompose.draft import Decomposer
+from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
 from tasks.retrieve.routing.search import Filters
@@ -84,9 +87,23 @@ def search_batch(
     return _answer(batch, out, answer, ("query_id", "query"))
 
 
-def compose_batch(index: ServedIndex, batch: Path | None, out: Path | None, options: ComposeOptions) -> int:
-    """Compose for a file of tasks, lines `{query_id, query}`; files, errors as in `search_batch`."""
-    return _answer(batch, out, lambda line: compose(index, line["query"], options), ("query_id", "query"))
+def compose_batch(
+    index: ServedIndex,
+    batch: Path | None,
+    out: Path | None,
+    options: ComposeOptions,
+    decomposer: Callable[[], Decomposer | None] = lambda: None,
+    reranker: StepReranker | None = None,
+) -> int:
+    """Compose for a file of tasks, lines `{query_id, query}`; files, errors as in `search_batch`.
+
+    `decomposer` gives each task its own, or None for the local one.
+    """
+
+    def answer(line: Line) -> Line:
+        return compose(index, line["query"], options, decomposer(), reranker)
+
+    return _answer(batch, out, answer, ("query_id", "query"))
 
 
 def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:

@@ -1,7 +1,7 @@
 """The adapted encoder: all-MiniLM-L6-v2 with low-rank adapters, which reads one text into token states.
 
-After Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022 (equation 3). The adapters are
-packaged; the weights that they change are those of the default encoder, whatever encoder an index is of.
+After Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022 (equation 3). The adapters
+are packaged; the weights that they change are those of the default encoder, whatever encoder an index is of.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class AdaptedEncoder:
             self._places: Vectors = held.get_tensor(place) + held.get_tensor(kind)[0]
         # It stays open: of 30,522 words' vectors a task needs some dozens.
         self._file = safe_open(folder / WEIGHTS, "numpy")
-        self._words = self._file.get_slice("embeddings.word_embeddings.weight")
+        self._words: Any = self._file.get_slice("embeddings.word_embeddings.weight")
         self._session = _session(list(self._weights), list(self._weights.values()))
 
     def read(self, text: str) -> TokenStates:

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import drawn, folder_at, progress
+from flows.commands.plans.llm import measured_llm
 from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.compose.bench import MethodRun, paraphrased, run_method, summarise_methods
 from tasks.evaluate.compose.feedback import draw_rounds, feedback, rounds_of, when_right
+from tasks.evaluate.compose.llm_methods import llm_methods
 from tasks.evaluate.compose.methods import (
     DEFAULT,
     METHODS,
     NEED_BODIES,
     NEED_DESCRIPTIONS,
+    NEED_ENDPOINT,
     VANILLA,
     Asking,
     PlanMethod,
@@ -40,6 +43,7 @@ from tasks.evaluate.compose.transfer import (
     without_categories,
 )
 from tasks.evaluate.compose.without_gold import require_servers, without_gold
+from tasks.models.llm.fallbacks import FallbackLlm
 
 USUAL = (DEFAULT, VANILLA)
 _SHARE = 0.2  # of rows that a report leaves out, as SkillWeaver's section 7.9
@@ -99,27 +103,44 @@ class _Bench:
 
 
 def plans_bench(
-    root: Root, settings: Settings, wishes: PlanWishes, known: Mapping[str, PlanMethod] = METHODS
+    root: Root,
+    settings: Settings,
+    wishes: PlanWishes,
+    known: Mapping[str, PlanMethod] = METHODS,
+    *,
+    answers: Root | None = None,
 ) -> dict[str, Any]:
     """Measure methods that plan on requests whose steps are known, with what a root serves.
 
     Args:
         root: What it serves is found.
-        settings: The encoder's name and threads.
+        settings: The encoder's name and threads, and the language model.
         wishes: What to measure.
-        known: The methods there are, by name.
+        known: The methods there are without a language model, by name.
+        answers: Answers of the language model are kept below it; None: below `root`.
 
     Returns:
         `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
         (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`),
-        empty where not wanted. With a report also `rounds`, `feedback`, `when_right` (by method),
-        `simulation`, and `report`, the files written.
+        empty where not wanted; `llm`, the account of the language model, None if none was asked. With a
+        report also `rounds`, `feedback`, `when_right` (by method), `simulation`, and `report`, the files
+        written.
 
     Raises:
         WrongInput: A file, a method, a category, a share or the folder cannot be used; nothing was measured.
         NotPublished: Nothing is served.
+        LlmDenied: The server of the language model denies access.
     """
-    bench = _checked(root, settings, wishes, known)
+    named = {*(wishes.methods or ()), wishes.baseline}
+    wanted = wishes.report is not None or not named.isdisjoint(NEED_ENDPOINT)
+    with measured_llm(answers or root, settings, wanted=wanted) as llm:
+        more = llm_methods(llm, settings.compose_certainty) if llm else {}
+        found = _found(_checked(root, settings, wishes, {**known, **more}), llm)
+    return found if wishes.report is None else {**found, "report": _written(found, wishes.report)}
+
+
+def _found(bench: _Bench, llm: FallbackLlm | None) -> dict[str, Any]:
+    wishes = bench.wishes
     taken = bench.taken
     runs, reworded = _measured(bench)
     found: dict[str, Any] = {
@@ -127,15 +148,15 @@ def plans_bench(
         "served": len(bench.rows), "methods": summarise_methods(runs, reworded, wishes.baseline),
         "skipped": dict(bench.skipped),
         "without_gold": _without_gold(bench, runs), "transfer": _transfer(bench, runs, taken),
+        "llm": llm.report() if llm else None,
     }  # fmt: skip
     if wishes.report is None:
         return found
-    found |= {
+    return found | {
         "rounds": rounds_of(runs), "feedback": feedback(runs[DEFAULT], runs[VANILLA]),
         "when_right": {name: when_right(run) for name, run in runs.items()},
         "simulation": simulated(runs[DEFAULT], wishes.seed),
     }  # fmt: skip
-    return {**found, "report": _written(found, wishes.report)}
 
 
 def _checked(root: Root, settings: Settings, wishes: PlanWishes, known: Mapping[str, PlanMethod]) -> _Bench:

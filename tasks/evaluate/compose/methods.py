@@ -17,10 +17,12 @@ from storage.served import require_licences
 from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.evaluate.compose.row_vectors import RowVectors
-from tasks.retrieve.compose.compose import ComposeOptions, compose
-from tasks.retrieve.compose.decompose.draft import Decomposer, Draft, DraftStep
+from tasks.evaluate.compose.told_steps import ToldSteps
+from tasks.retrieve.compose.compose import compose
+from tasks.retrieve.compose.decompose.draft import Decomposer
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 
@@ -61,15 +63,22 @@ Find = Callable[[Asking, Sequence[str]], list[PlannedStep]]
 Cutter = Callable[[Asking, KnownRequest], Decomposer]
 
 
-def composed(cutter: Cutter | None = None, *, chain: bool = False, **options: Any) -> PlanMethod:  # noqa: ANN401
+def composed(
+    cutter: Cutter | None = None,
+    *,
+    chain: bool = False,
+    reranker: StepReranker | None = None,
+    **options: Any,  # noqa: ANN401
+) -> PlanMethod:
     """Return the command's plan with other options of `ComposeOptions`; `chain`: each step after the last."""
 
     def plan(asking: Asking, request: KnownRequest) -> MadePlan:
         chosen = ComposeOptions(k=CANDIDATES, explain=True, filters=asking.filters, **options)
         decomposer = cutter(asking, request) if cutter else None
-        made = compose(asking.index, request.query, chosen, decomposer)
-        # What was told is measured in the order in which it was told.
-        told = sorted(made["steps"], key=_place_told) if isinstance(decomposer, ToldSteps) else made["steps"]
+        made = compose(asking.index, request.query, chosen, decomposer, reranker)
+        told = made["steps"]
+        if isinstance(decomposer, ToldSteps):  # measured in the order in which it was told
+            told = sorted(told, key=lambda step: decomposer.texts.index(step["text"]))
         steps = tuple(_composed_step(step, asking.categories) for step in told)
         place = {step["step"]: number for number, step in enumerate(told)}
         edges = frozenset((place[e["from"]], place[e["to"]]) for e in made["edges"])
@@ -136,28 +145,13 @@ def nearest(*, body: bool) -> Find:
     return find
 
 
-@dataclass(frozen=True, slots=True)
-class ToldSteps:
-    """A decomposer that is told the steps, in their order."""
-
-    texts: tuple[str, ...]
-    name: str = "told"
-
-    def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
-        """Return the steps that were told, whatever the task says."""
-        del hints, matcher
-        last = max(len(task) - 1, 0)  # the places tell the order alone
-        places = ((min(k, last), min(k, last)) for k in range(len(self.texts)))
-        return Draft(tuple(DraftStep(text, (at,)) for text, at in zip(self.texts, places, strict=True)))
-
-
-def _told(_asking: Asking, request: KnownRequest) -> Decomposer:
-    return ToldSteps(descriptions_of(request))
-
-
-def _counted(asking: Asking, request: KnownRequest) -> Decomposer:
+def _told(asking: Asking, request: KnownRequest) -> Decomposer:
     encoder = asking.index.read(lambda now: now.encoder)[1]
-    return LocalDecomposer(encoder, exactly=len(request.needed.steps))
+    return ToldSteps(descriptions_of(request), encoder)
+
+
+def _counted(_asking: Asking, request: KnownRequest) -> Decomposer:
+    return LocalDecomposer(exactly=len(request.needed.steps))
 
 
 def descriptions_of(request: KnownRequest) -> tuple[str, ...]:
@@ -189,10 +183,6 @@ def _chain(steps: int) -> Edges:
     return frozenset(pairwise(range(steps)))
 
 
-def _place_told(step: dict[str, Any]) -> int:
-    return int(step["spans"][0][0])
-
-
 def _composed_step(step: dict[str, Any], categories: CategorySet) -> PlannedStep:
     return PlannedStep(
         tuple(c["doc_id"].lower() for c in step["candidates"]),
@@ -215,6 +205,8 @@ METHODS: dict[str, PlanMethod] = {
     "gold-count-r0": composed(_counted, rounds=0),
     "gold-search": given(descriptions_of, searched),
     "chain": composed(chain=True),
+    "no-context": composed(context=False),
+    "gold-no-context": composed(_told, rounds=0, context=False),
     **{f"alpha-{alpha:g}": composed(alpha=alpha) for alpha in ALPHAS},
     **{f"gold-alpha-{alpha:g}": composed(_told, rounds=0, alpha=alpha) for alpha in ALPHAS},
     **{f"hints-{hints}": composed(hints=hints) for hints in HINTS if hints != 15},
@@ -229,9 +221,12 @@ METHODS: dict[str, PlanMethod] = {
 
 """Methods by name; an ablation is one more line."""
 
-NEED_ENDPOINT = (*(f"llm-r{rounds}" for rounds in range(4)), "paper", "llm-direct", "react", "llm-rerank")
+NEED_ENDPOINT = (
+    *(f"llm-r{rounds}" for rounds in range(4)), *(f"llm-hints-{hints}" for hints in HINTS if hints != 15),
+    "hybrid", "paper", "llm-gold-count", "llm-rerank", "llm-direct", "react",
+)  # fmt: skip
 
-"""Names of methods that ask a language model; `METHODS` has none of them."""
+"""Names of methods that ask a language model, which `llm_methods` returns; `METHODS` has none of them."""
 
 NEED_DESCRIPTIONS = frozenset(name for name in METHODS if name.startswith("gold-") and "count" not in name)
 NEED_BODIES = frozenset(name for name in METHODS if name.endswith("-body"))

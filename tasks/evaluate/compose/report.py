@@ -50,6 +50,9 @@ def compose_markdown(found: Found) -> str:
     for why in dict.fromkeys(found["skipped"].values()):
         names = [f"`{name}`" for name, said in found["skipped"].items() if said == why]
         parts.append(f"Not measured: {', '.join(names)}: {why}.")
+    if llm := found.get("llm"):
+        why = ", ".join(f"{name} ({count})" for name, count in llm["fallbacks"].items()) or "none"
+        parts.append(f"The language model was {llm['model']}; answers that could not be used: {why}.")
     for title, section in _SECTIONS:
         parts += [f"## {title}", *section(found, rows)]
     parts += [f"## Every method against {found['baseline']}", _ADJUSTED, _against(rows.values())]
@@ -241,12 +244,13 @@ def _table_8(_found: Found, rows: Mapping[str, Found]) -> list[str]:
 def _table_9(_found: Found, rows: Mapping[str, Found]) -> list[str]:
     columns = ("H", "Method", "DA", "CatR@1", "CatR@10", "StepF1", "paper: DA", "paper: CatR@1")
     named = {hints: DEFAULT if hints == 15 else f"hints-{hints}" for hints in HINTS}
+    asked = {hints: "llm-r1" if hints == 15 else f"llm-hints-{hints}" for hints in HINTS}
     lines = [
         [
             hints, f"`{name}`", *(own(rows, name, m) for m in ("da", "catr@1", "catr@10", "stepf1")),
             *(stated(paper.HINT_COUNTS[hints], m) for m in ("da", "catr@1")),
         ]
-        for hints, name in named.items()
+        for hints, name in [*named.items(), *asked.items()]
     ]  # fmt: skip
     return [table(columns, lines)]
 

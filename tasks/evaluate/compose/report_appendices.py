@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tasks.evaluate.compose import paper
-from tasks.evaluate.compose.methods import DEFAULT, VANILLA
+from tasks.evaluate.compose.methods import DEFAULT, NEED_ENDPOINT, VANILLA
 from tasks.evaluate.compose.report_cells import (
     MAIN_MEASURES,
     Found,
@@ -60,8 +60,8 @@ def conditioned_section(found: Found, rows: Mapping[str, Found]) -> list[str]:
     shown = ("da", "catr@1", "catr@10", "srvr@1")
     oracle = [
         [f"`{name}`", *(own(rows, name, m) for m in shown)]
-        for name in ("gold-count", "gold-count-r0")
-        if name in rows
+        for name in ("gold-count", "gold-count-r0", "llm-gold-count")
+        if name in rows or name in NEED_ENDPOINT
     ]
     oracle.append(["paper: vanilla, told the number", *(stated(paper.ORACLE, m) for m in shown[:3]), ""])
     return [

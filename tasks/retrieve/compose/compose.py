@@ -5,63 +5,29 @@ After SkillWeaver (section 4): decompose, retrieve, compose.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from storage.errors import WrongInput
 from storage.served import require_licences
-from tasks.retrieve.compose.compatibility.selection import POOL, StepCandidates, select
+from tasks.retrieve.compose.candidates import CandidateFinder, ServedStep
+from tasks.retrieve.compose.compatibility.selection import Found
 from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.matches import Matcher
-from tasks.retrieve.compose.decompose.rounds import HINTS, Decomposition, decompose
+from tasks.retrieve.compose.decompose.matches import Matcher, ToldRow
+from tasks.retrieve.compose.decompose.rounds import Decomposition, decompose
+from tasks.retrieve.compose.decompose.task_model import packaged_model
 from tasks.retrieve.compose.dependencies import condition_of, ordered
+from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.compose.plan import PlannedTask
+from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.search import PROVENANCE, Filters, Searcher, provenance
+from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.served_index import ServedIndex
 
-MOST_STEPS, CANDIDATES = 8, 5
 LONGEST = 8_000  # characters; what is longer is a document, and no request
-# Of the best row's score and its lead over the next, in standard deviations: the share of steps whose first
-# row is right. A logistic regression on 1,152 steps of 440 hand-written requests with known servers (ten
-# folds: AUROC .80); a lower bound, because of several equal servers not all were named.
-_SLOPES, _OFFSET = (0.015, 0.256), -0.815
-# A best score under this is a gap: of those steps 3 % have one, of the same steps without their servers 16 %.
-GAP = 8.0
-# No score of a small index is larger than about this times the root of its rows, which bounds the gap too.
-_SMALL = 0.6
 _TOLD = 160  # characters of a left out part
-
-
-@dataclass(frozen=True, slots=True)
-class ComposeOptions:
-    """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters.
-
-    `alpha` weighs relevance against compatibility with the steps before (equation 4); 1 is relevance alone.
-    """
-
-    k: int = CANDIDATES
-    max_steps: int = MOST_STEPS
-    rounds: int = 1
-    hints: int = HINTS
-    explain: bool = False
-    filters: Filters = field(default_factory=Filters)
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
-            if getattr(self, name) < least:
-                option = f"--{name.replace('_', '-')}" if name != "k" else "-k"
-                msg = f"{option} is {getattr(self, name)}: give at least {least}"
-                raise WrongInput(msg)
-        if not 0 <= self.alpha <= 1:  # NaN neither
-            msg = f"--alpha is {self.alpha}: give a number from 0 to 1"
-            raise WrongInput(msg)
 
 
 def compose(
@@ -69,6 +35,7 @@ def compose(
     task: str,
     options: ComposeOptions | None = None,
     decomposer: Decomposer | None = None,
+    reranker: StepReranker | None = None,
 ) -> dict[str, Any]:
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
@@ -76,13 +43,14 @@ def compose(
         WrongInput: The task is blank, an option is out of its range, or nothing has what a filter asks for.
         StorageError: A table or the file of licences' classes is damaged or missing.
         NotPublished: Nothing is served.
+        LlmDenied: A language model is asked, and its server denies access or has no such model.
     """
     started, chosen = time.perf_counter(), options or ComposeOptions()
     if not task.strip():
         msg = "the task is blank: say what is to be done"
         raise WrongInput(msg)
     failed = index.failed_sources()
-    now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer))
+    now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer, reranker))
     took = round((time.perf_counter() - started) * 1000, 3)
     return {**plan, "index_version": now.served.version, "took_ms": took}
 
@@ -93,119 +61,77 @@ def _composed(
     options: ComposeOptions,
     failed: set[str],
     decomposer: Decomposer | None,
+    reranker: StepReranker | None,
 ) -> dict[str, Any]:
-    searcher = now.searcher()
-    licences = require_licences(now.root)
+    searcher, licences, model = now.searcher(), require_licences(now.root), packaged_model()
     allowed = searcher.allowed(options.filters, licences)
-    matcher = Matcher(searcher.router, allowed)
-    local = decomposer or LocalDecomposer(now.encoder, most=options.max_steps)
+    matcher = Matcher(searcher.router, allowed, lambda places: _told_rows(searcher, places))
+    local = decomposer or LocalDecomposer(model, most=options.max_steps)
     read = task[:LONGEST]
     found = decompose(read, local, matcher, rounds=options.rounds, hints=options.hints)
-    plan = ordered(read, found.draft.steps)
-    served = []
-    for step in found.draft.steps:
-        pool = max(options.k, POOL)
-        ranked = searcher.search(step.text, k=pool, filters=options.filters, licences=licences)
-        classed = ({**row, "licence_class": licences.class_of(row["licence"])} for row, _ in ranked)
-        rows = ({**row, **provenance(row, failed)} for row in classed)
-        served.append(list(zip(rows, (score for _, score in ranked), strict=True)))
-    least = min(GAP, _SMALL * math.sqrt(len(allowed)))
-    served = _selected(found.draft, plan, served, least, options.alpha)
-    steps = _steps(found.draft, plan, served, least, options.k)
+    draft = found.draft
+    plan = ordered(read, draft, model)
+    finder = CandidateFinder(searcher, matcher, model, licences, failed, options, reranker)
+    served = finder.find(read, draft.steps, plan)
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     rest = [{"text": task[LONGEST:][:_TOLD], "span": [LONGEST, len(task)], "reason": "too-long"}]
-    traced = {"trace": _trace(found, searcher)} if options.explain else {}
     return {
         "query": task,
         "decomposer": local.name,
         "rounds": len(found.rounds) - 1,
         "converged": found.converged,
-        "steps": steps,
+        "steps": _steps(draft, plan, served, options.k),
         "edges": [
             {"from": numbers[d.before], "to": numbers[d.after], "type": d.kind, "why": d.why}
             for d in plan.dependencies
         ],
         "groups": [[numbers[place] for place in group] for group in plan.groups],
         "left_out": [
-            *({"text": o.text, "span": list(o.span), "reason": o.reason} for o in found.draft.left_out),
+            *({"text": o.text, "span": list(o.span), "reason": o.reason} for o in draft.left_out),
             *(rest if len(task) > LONGEST else []),
         ],
-        "tokens": {
-            "chosen": sum(rows[0][0]["n_tokens"] for rows in _by_choice(steps, served, plan)),
-            "pages": 0,
-            "all": searcher.tokens(allowed),
-        },
-        **traced,
+        "tokens": {"chosen": _tokens(served), "pages": 0, "all": searcher.tokens(allowed)},
+        **({"trace": _trace(found, searcher)} if options.explain else {}),
     }  # fmt: skip
 
 
-_Found = list[tuple[dict[str, Any], Ranked]]
+def _told_rows(searcher: Searcher, places: Sequence[int]) -> list[ToldRow]:
+    rows = searcher.rows(places)
+    return [ToldRow(row["doc_id"], row["name"], row["description"] or "", row["category"]) for row in rows]
 
 
-def _selected(
-    draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float, alpha: float
-) -> list[_Found]:
-    """Return the rows of each step, best first by equation 4, with their `relevance` and `compatibility`."""
-    needs = [frozenset(d.before for d in plan.dependencies if d.after == at) for at in range(len(served))]
-    steps = [
-        StepCandidates(step.text, ranked, needed, gap=_nothing_fits(ranked, least))
-        for step, ranked, needed in zip(draft.steps, served, needs, strict=True)
-    ]
-    return select(steps, plan.order, alpha)
+def _tokens(served: Sequence[ServedStep]) -> int:
+    """Return the tokens of what is chosen; what is chosen twice counts once."""
+    chosen = [step.rows[0][0] for step in served if not step.gap]
+    return sum({row["doc_id"]: row["n_tokens"] for row in chosen}.values())
 
 
-def _nothing_fits(ranked: _Found, least: float) -> bool:
-    """Return whether no row of a step has a score of `least`."""
-    return max((found.score for _, found in ranked), default=-math.inf) < least
-
-
-def _by_choice(steps: Sequence[dict[str, Any]], served: Sequence[_Found], plan: PlannedTask) -> list[_Found]:
-    """Return the ranking of each step for which something was chosen; of one chosen twice, the first."""
-    kept: dict[str, _Found] = {}
-    for step, place in zip(steps, plan.order, strict=True):
-        if step["doc_id"] is not None:
-            kept.setdefault(step["doc_id"], served[place])
-    return list(kept.values())
-
-
-def _steps(
-    draft: Draft, plan: PlannedTask, served: Sequence[_Found], least: float, k: int
-) -> list[dict[str, Any]]:
-    """Return the steps of a plan with `k` candidates; one whose best score is under `least` is a gap."""
+def _steps(draft: Draft, plan: PlannedTask, served: Sequence[ServedStep], k: int) -> list[dict[str, Any]]:
+    """Return the steps of a plan in its order, each with `k` candidates."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}
     steps = []
     for place in plan.order:
-        step, ranked = draft.steps[place], served[place]
-        sure = confidence([found.score for _, found in ranked])
-        gap = _nothing_fits(ranked, least)
-        best = ranked[0][0] if ranked and not gap else {}
+        step, own = draft.steps[place], served[place]
+        best = {} if own.gap else own.rows[0][0]
         after = sorted(numbers[d.before] for d in plan.dependencies if d.after == place)
         steps.append({
             "step": numbers[place], "text": step.text, "spans": [list(span) for span in step.spans],
             "doc_id": best.get("doc_id"), "name": best.get("name"), "category": best.get("category"),
-            "gap": gap, "confidence": round(sure, 3), "group": groups[place], "after": after,
-            "condition": condition_of(step.text), "candidates": _candidates(ranked[:k]),
+            "gap": own.gap, "confidence": round(own.confidence, 3), "group": groups[place], "after": after,
+            "condition": condition_of(step.words), "candidates": _candidates(own.rows[:k]),
         })  # fmt: skip
     return steps
 
 
-def confidence(scores: Sequence[float]) -> float:
-    """Return how likely a step's first candidate is right, in [0, 1], from its score and the others'."""
-    if not scores:
-        return 0.0
-    lead = scores[0] - max(scores[1:]) if len(scores) > 1 else scores[0]
-    return 1 / (1 + math.exp(-(_OFFSET + _SLOPES[0] * scores[0] + _SLOPES[1] * lead)))
-
-
-def _candidates(ranked: _Found) -> list[dict[str, Any]]:
+def _candidates(rows: Sequence[Found]) -> list[dict[str, Any]]:
     return [
         {
             "rank": rank, "score": found.score, "relevance": row["relevance"],
             "compatibility": row["compatibility"],
             **{name: row[name] for name in ("doc_id", "name", "category", *PROVENANCE, "licence_class")},
         }
-        for rank, (row, found) in enumerate(ranked, start=1)
+        for rank, (row, found) in enumerate(rows, start=1)
     ]  # fmt: skip
 
 

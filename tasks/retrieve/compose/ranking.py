@@ -1,16 +1,15 @@
 """Ranking: orders the rows that fit a step, by the step in the context of its whole task.
 
-A conditional logit (McFadden, 1974) over features of a row and a step; `data/ranking-1.json` holds the weights.
+A conditional logit (McFadden, 1974) over features of a row and a step, with weights of `fitted`.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +17,17 @@ import numpy.typing as npt
 from tasks.models.protocols import Vectors
 from tasks.retrieve.compose.decompose.draft import DraftStep
 from tasks.retrieve.compose.decompose.matches import MOST, Matcher, Matches
-from tasks.retrieve.routing.search import RowFacts, Searcher
+from tasks.retrieve.compose.fitted import fitted
+from tasks.retrieve.routing.search import RowFacts
 from tasks.retrieve.routing.terms import function_terms, term_counts
 
-FILE = Path(__file__).parent / "data" / "ranking-1.json"
 FEATURES = (
     "words", "root", "cosine", "both", "sought", "task_words", "task_cosine", "lead_words", "lead_cosine",
     "elsewhere", "named", "named_in_task", "named_elsewhere", "category", "length",
 )  # fmt: skip
 _FURTHER = 10  # rows that fit a step with what leads to it, or what it seeks, and not its own words
 _NEAR = 10  # best rows among which a category is counted
-_COMMON = "mcp server servers mcpserver tool tools api ai agent agents skill skills python typescript client official"
+_COMMON = "mcp server servers mcpserver tool tools api ai agent skill python typescript client official"
 Scores = npt.NDArray[np.float64]
 
 
@@ -40,18 +39,28 @@ class StepRanking:
     scores: Scores
     features: Scores
 
+    def shares(self) -> Scores:
+        """Return the probability of each row that it serves the step, given that one of them does."""
+        likely = np.exp(self.scores - self.scores.max()) if len(self.scores) else self.scores
+        return np.asarray(likely / likely.sum()) if len(likely) else likely
+
 
 class StepRanker:
     """Ranks rows for the steps of one task.
 
     Args:
-        searcher: Holds the rows.
+        facts: Returns what is held of rows.
         matcher: Scores them for texts.
         weights: Of `FEATURES`; None: the packaged ones.
     """
 
-    def __init__(self, searcher: Searcher, matcher: Matcher, weights: Scores | None = None) -> None:
-        self._searcher, self._matcher = searcher, matcher
+    def __init__(
+        self,
+        facts: Callable[[Sequence[int]], list[RowFacts]],
+        matcher: Matcher,
+        weights: Scores | None = None,
+    ) -> None:
+        self._facts, self._matcher = facts, matcher
         self._weights = packaged_weights() if weights is None else weights
 
     def rank(self, task: str, steps: Sequence[DraftStep], sought: Vectors) -> list[StepRanking]:
@@ -64,7 +73,9 @@ class StepRanker:
         """
         if not steps:
             return []
-        leads = [f"{lead} {step.text}".strip() for lead, step in zip(leading(task, steps), steps, strict=True)]
+        leads = [
+            f"{lead} {step.text}".strip() for lead, step in zip(leading(task, steps), steps, strict=True)
+        ]
         whole, *found = self._matcher.find_all([task, *(step.text for step in steps), *leads])
         own, led = found[: len(steps)], found[len(steps) :]
         near = self._matcher.router.nearness(sought)
@@ -73,11 +84,13 @@ class StepRanker:
         for k in range(len(steps)):
             rows = self._pool(own[k], led[k], near[k])
             others = [m for j, m in enumerate(own) if j != k]
-            told = _Told(words[k], set(term_counts(task)), set().union(*words[:k], *words[k + 1 :]) - words[k])
-            facts = self._searcher.facts(rows)
+            told = _Told(
+                words[k], set(term_counts(task)), set().union(*words[:k], *words[k + 1 :]) - words[k]
+            )
+            facts = self._facts(rows)
             columns = [*_fits(rows, own[k], led[k], whole, near[k], others), *self._names(facts, told)]
             columns += [_shares(facts), np.log1p([fact.n_tokens for fact in facts])]
-            rankings.append(self._ranking(rows, np.stack(columns, axis=1)))
+            rankings.append(self._ranking(rows, np.stack(columns, axis=1).astype(np.float64)))
         return rankings
 
     def _pool(self, own: Matches, led: Matches, near: Vectors) -> list[int]:
@@ -97,9 +110,9 @@ class StepRanker:
         weighed = [{term: rarity[term] for term in name} for name in names]
 
         def share(among: set[int]) -> Scores:
-            return np.array([
-                sum(w for term, w in name.items() if term in among) / (sum(name.values()) or 1.0) for name in weighed
-            ])  # fmt: skip
+            held = (sum(w for term, w in name.items() if term in among) for name in weighed)
+            whole = (sum(name.values()) or 1.0 for name in weighed)
+            return np.array([a / b for a, b in zip(held, whole, strict=True)])
 
         return [share(told.step), share(told.task), share(told.others)]
 
@@ -135,7 +148,7 @@ def _common_terms() -> frozenset[int]:
 
 def _fits(
     rows: Sequence[int], own: Matches, led: Matches, whole: Matches, near: Vectors, others: Sequence[Matches]
-) -> list[Scores]:
+) -> list[npt.NDArray[np.floating[Any]]]:
     """Return how rows fit the step, the task, the step with what leads to it, and better another step."""
     at = list(rows)
     words = own.lexical[at].astype(np.float64)
@@ -153,8 +166,7 @@ def _shares(facts: Sequence[RowFacts]) -> Scores:
     return np.array([counted[fact.category] / _NEAR for fact in facts])
 
 
-@functools.lru_cache(maxsize=1)
-def packaged_weights(file: Path = FILE) -> Scores:
+def packaged_weights() -> Scores:
     """Return the packaged weights of `FEATURES`."""
-    held: Mapping[str, float] = json.loads(file.read_text("utf-8"))["weights"]
+    held = fitted()["ranking"]
     return np.array([held[name] for name in FEATURES])

@@ -29,10 +29,6 @@ class NearIdentical:
     def __init__(self, sketches: Sketches, vectors: Vectors) -> None:
         self._sketches, self._vectors = sketches, vectors
 
-    def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Return how rare terms are among the rows (inverse document frequency), shape `(terms,)`."""
-        return self._lexical.rarities(terms)
-
     def folded(self, rows: Sequence[int]) -> list[list[int]]:
         """Return rows in groups: one that is not near-identical to any before, then those that are to it."""
         groups: dict[int, list[int]] = {}
@@ -155,6 +151,16 @@ class Router:
             for row, *others in groups[:k]
         ]
 
+    @property
+    def rows(self) -> int:
+        """The number of skills."""
+        return len(self._doc_ids)
+
+    @property
+    def vectors(self) -> Vectors:
+        """The unit vectors of name and description, shape `(rows, dimension)`."""
+        return self._vectors
+
     def signals(self, texts: Sequence[str]) -> list[tuple[Scores, Scores]]:
         """Return the standardised lexical score and cosine of every row for each text, each `(rows,)`.
 
@@ -176,6 +182,10 @@ class Router:
             return np.zeros((len(queries), len(self._vectors)), dtype=np.float32)
         cosines = np.ascontiguousarray((self._vectors @ queries.T).T)
         return np.stack([standardised(row) for row in cosines])
+
+    def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return how rare terms are among the rows (inverse document frequency), shape `(terms,)`."""
+        return self._lexical.rarities(terms)
 
     def folded(self, rows: Sequence[int]) -> list[list[int]]:
         """Return rows, best first, in groups of near-identical ones; the first of a group takes the rank."""

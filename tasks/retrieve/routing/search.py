@@ -106,21 +106,28 @@ class Searcher:
         """
         allowed = self.allowed(filters, licences)
         ranked = self.router.rank(query, k, allowed=allowed)
-        by_id = self.rows_of([r.doc_id for r in ranked])
-        return [(by_id[r.doc_id], r) for r in ranked]
+        rows = self._fetched([r.doc_id for r in ranked])
+        return list(zip(rows, ranked, strict=True))
 
-    def rows_of(self, doc_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return the rows of some ids, as results show them, by id."""
-        if not doc_ids:
-            return {}
-        chosen = f"doc_id IN ({quoted(list(doc_ids))})"
-        found = self._skills.search().where(chosen).limit(len(doc_ids)).select(_COLUMNS).to_arrow()
-        return {row["doc_id"]: row for row in found.to_pylist()}
+    def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the rows at some places of the index, in that order."""
+        return self._fetched(self.ids(places))
 
-    def facts(self, rows: Sequence[int]) -> list[RowFacts]:
-        """Return what is held of rows, in their order."""
-        held = self._rows[list(rows)].select("doc_id", "name", "category", "n_tokens")
+    def places(self) -> dict[str, int]:
+        """Return the places of rows in the index by their ids in lower case."""
+        return {doc_id.lower(): place for place, doc_id in enumerate(self._ids)}
+
+    def facts(self, places: Sequence[int]) -> list[RowFacts]:
+        """Return what is held in memory of the rows at some places, in that order."""
+        held = self._rows[list(places)].select("doc_id", "name", "category", "n_tokens")
         return [RowFacts(*row) for row in held.iter_rows()]
+
+    def _fetched(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        if not ids:
+            return []
+        found = self._skills.search().where(f"doc_id IN ({quoted(list(ids))})").select(_COLUMNS)
+        by_id = {row["doc_id"]: row for row in found.to_arrow().to_pylist()}
+        return [by_id[doc_id] for doc_id in ids]
 
     def tokens(self, rows: npt.NDArray[np.bool_]) -> int:
         """Return how many tokens the bodies of the rows marked have in all."""

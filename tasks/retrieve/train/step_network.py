@@ -66,7 +66,8 @@ class StepNetwork(torch.nn.Module):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             states = self.bert(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
         places = batch.places[:, :, None].expand(-1, -1, WIDTH)
-        return states.float().gather(1, places)
+        found: torch.Tensor = states.float().gather(1, places)
+        return found
 
     def label_loss(self, words: torch.Tensor, batch: LessonBatch) -> torch.Tensor:
         """Return the mean negative log-likelihood of the labels (`chain`, equation 1)."""
@@ -83,7 +84,8 @@ class StepNetwork(torch.nn.Module):
             total = torch.where(inside[:, t, None], reached, total)
         right = (scores.gather(2, labels[:, :, None])[:, :, 0] * inside).sum(1)
         right = right + (moves[labels[:, :-1], labels[:, 1:]] * inside[:, 1:]).sum(1)
-        return (torch.logsumexp(total, dim=1) - right).mean()
+        loss: torch.Tensor = (torch.logsumexp(total, dim=1) - right).mean()
+        return loss
 
     def pair_scores(self, words: torch.Tensor, lesson: StepLesson) -> torch.Tensor:
         """Return the scores of what each pair of steps is, shape `(pairs, 3)`."""

@@ -15,13 +15,15 @@ REQUESTS = Path(__file__).parents[1] / "compose" / "data" / "requests.jsonl"
 class WrittenRequest:
     """A request with its steps, in an order in which they can be done, and their direct dependencies.
 
-    `servers` are ids that serve each step, in lower case; None where they are not known.
+    `servers` are ids that serve each step, in lower case; None where they are not known. Requests of one
+    `group` say the same in other words.
     """
 
     text: str
     steps: tuple[tuple[Span, ...], ...]
     edges: tuple[tuple[int, int], ...]
     servers: tuple[frozenset[str], ...] | None = None
+    group: int = -1
 
     def told(self) -> list[int]:
         """Return the steps' numbers in the order in which the request tells them."""
@@ -29,14 +31,18 @@ class WrittenRequest:
 
 
 def read_written(file: Path = REQUESTS) -> list[WrittenRequest]:
-    """Return the requests of a file of JSON lines `{request, steps: [[[start, end]]], edges, servers}`.
+    """Return the requests of JSON lines `{request, steps: [[[start, end]]], edges, servers, group}`.
 
-    `edges` are pairs of places from 0 on; `servers`, a list of ids for each step, may be left out.
+    `edges` are pairs of places from 0 on; `servers`, a list of ids for each step, may be left out; `group` is
+    the line of the first wording, from 0 on, in a second one.
     """
     found = []
-    for line in file.read_text("utf-8").splitlines():
+    for number, line in enumerate(file.read_text("utf-8").splitlines()):
         row = json.loads(line)
         steps = tuple(tuple((a, b) for a, b in spans) for spans in row["steps"])
-        servers = tuple(frozenset(s.lower() for s in ids) for ids in row["servers"]) if "servers" in row else None
-        found.append(WrittenRequest(row["request"], steps, tuple((a, b) for a, b in row["edges"]), servers))
+        servers = (
+            tuple(frozenset(s.lower() for s in ids) for ids in row["servers"]) if "servers" in row else None
+        )
+        edges = tuple((a, b) for a, b in row["edges"])
+        found.append(WrittenRequest(row["request"], steps, edges, servers, row.get("group", number)))
     return found

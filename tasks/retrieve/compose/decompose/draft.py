@@ -13,10 +13,19 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class DraftStep:
-    """A step: a text that can be searched with alone, and where the task says it, as character spans."""
+    """A step: a text that can be searched with alone, and where the task says it, as character spans.
+
+    `said` is what the task says there, if the text is in other words.
+    """
 
     text: str
     spans: tuple[Span, ...]
+    said: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The task's own words: they may tell a condition that another wording lost."""
+        return self.text if self.said is None else self.said
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +39,20 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The steps of a task, in the order in which it tells them, and the probability of their number."""
+    """The steps of a task, in the order in which it tells them, and the probability of their number.
+
+    With `in_order` they stand in an order in which they can be done, as those of a language model do.
+    """
 
     steps: tuple[DraftStep, ...]
     left_out: tuple[LeftOut, ...] = ()
     certainty: float = 1.0
+    in_order: bool = False
+
+
+def words_of(task: str, spans: Sequence[Span]) -> str:
+    """Return the words of a task at some spans."""
+    return " … ".join(" ".join(task[start:end].split()) for start, end in spans)
 
 
 class Decomposer(Protocol):

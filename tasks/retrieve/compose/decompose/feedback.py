@@ -1,6 +1,7 @@
-"""Feedback: which number of steps the hinted rows speak for (SkillWeaver, section 4.4, for a model that counts).
+"""Feedback: which number of steps the hinted rows speak for.
 
-A conditional logit over features of drafts; the weights stand in `data/fitted-1.json`.
+SkillWeaver, section 4.4, for a model that knows how likely each number is: a conditional logit over features of
+drafts, with weights of `fitted`.
 """
 
 from __future__ import annotations

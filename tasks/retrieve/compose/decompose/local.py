@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, CountedLabels, counted
-from tasks.retrieve.compose.decompose.draft import Draft, DraftStep, LeftOut, Span
+from tasks.retrieve.compose.decompose.draft import Draft, DraftStep, LeftOut, Span, words_of
 from tasks.retrieve.compose.decompose.feedback import chosen_count
 from tasks.retrieve.compose.decompose.matches import Matcher
 from tasks.retrieve.compose.decompose.references import filled
@@ -16,12 +16,11 @@ _LEAST = 0.02  # share of a number of steps under which it is not tried
 _GAP = 12  # characters between parts of a step that are taken as one: a comma, and a word that was left out
 _SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
 # Words that join steps and say nothing by themselves.
-_JOINING = frozenset(
-    """
-    a afterwards also an and as but by finally first for in into it last lastly next of on or please plus second so
-    that the then third to too well with
-    """.split()
-)
+_JOINING_WORDS = """
+    a afterwards also an and as but by finally first for in into it last lastly next of on or please plus
+    second so that the then third to too well with
+"""
+_JOINING = frozenset(_JOINING_WORDS.split())
 _OWN = re.compile(
     r"\b(?:choose|compare|consider|decide|describe|explain|judge|pick|prefer|rank|recommend|rephrase|rewrite"
     r"|sum|summari[sz]e|tell|think|word)\b",
@@ -32,8 +31,8 @@ _OWN = re.compile(
 class LocalDecomposer:
     """Cuts a task into steps by the labels of its words.
 
-    With hints, numbers of steps that are about as likely are tried, and the one is taken whose steps are served
-    best: clauses that one row serves become one step, one that two rows serve becomes two.
+    With hints, other likely numbers of steps are tried, and the one is taken whose steps are served best:
+    clauses that one row serves become one step, one that two rows serve becomes two.
 
     Args:
         model: Reads the task; None: the packaged one.
@@ -41,9 +40,7 @@ class LocalDecomposer:
         exactly: The number of steps, if it is known, which comes before `most`.
     """
 
-    def __init__(
-        self, model: TaskModel | None = None, *, most: int = 8, exactly: int | None = None
-    ) -> None:
+    def __init__(self, model: TaskModel | None = None, *, most: int = 8, exactly: int | None = None) -> None:
         self.model = model or packaged_model()
         self._most, self._exactly = max(most, exactly or 0), exactly
 
@@ -76,7 +73,10 @@ def drafted(reading: TaskReading, found: CountedLabels, count: int) -> Draft:
         elif label == INSIDE:
             held[-1].append(word)
     spans = [step for words in held if (step := _joined(reading.task, words))]
-    steps = tuple(DraftStep(filled(reading.task, spans, k), own) for k, own in enumerate(spans))
+    steps = tuple(
+        DraftStep(filled(reading.task, spans, k), own, words_of(reading.task, own))
+        for k, own in enumerate(spans)
+    )
     return Draft(steps, tuple(left_out(reading.task, spans)), float(found.shares[count]))
 
 
@@ -106,5 +106,10 @@ def left_out(task: str, steps: Sequence[Sequence[Span]]) -> Iterator[LeftOut]:
         span = _stripped(task, at, start) if start > at else None
         if span and not _JOINING.issuperset(re.findall(r"\w+", task[slice(*span)].lower())):
             text = task[slice(*span)]
-            yield LeftOut(text, span, "own-work" if _OWN.search(text) else "context")
+            yield LeftOut(text, span, reason_of(text))
         at = max(at, end)
+
+
+def reason_of(text: str) -> str:
+    """Return why a part of a task is left out."""
+    return "own-work" if _OWN.search(text) else "context"

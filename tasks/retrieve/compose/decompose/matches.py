@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ Scores = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The best rows for a text, best first, shape `(rows,)` with their scores; and parts of every row's score.
+    """The best rows for a text, best first, with their scores, `(rows,)`; and parts of every row's score.
 
     Scores are in standard deviations. `lexical` and `cosine` have an entry for every row of the index.
     """
@@ -33,17 +33,38 @@ class Matches:
         return float(self.scores[0]) if len(self.scores) else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class ToldRow:
+    """A row of the index as a language model is told of it."""
+
+    doc_id: str
+    name: str
+    description: str
+    category: str | None = None
+
+
+Tell = Callable[[Sequence[int]], list[ToldRow]]
+
+
 class Matcher:
     """Scores the rows of one index for the texts of one task.
 
     Args:
         router: Scores the rows.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
+        tell: Returns what rows are; None: nobody is told.
     """
 
-    def __init__(self, router: Router, allowed: npt.NDArray[np.bool_] | None = None) -> None:
-        self.router, self._allowed = router, allowed
+    def __init__(
+        self, router: Router, allowed: npt.NDArray[np.bool_] | None = None, tell: Tell | None = None
+    ) -> None:
+        self.router, self._allowed, self._tell = router, allowed, tell
         self._known: dict[str, Matches] = {}
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the index."""
+        return self.router.rows
 
     def find(self, text: str) -> Matches:
         """Return the matches of a text."""
@@ -62,6 +83,10 @@ class Matcher:
         """Return the `most` best rows that may be found, best first; of equal score by place."""
         rows = np.arange(len(scores)) if self._allowed is None else np.flatnonzero(self._allowed)
         return np.asarray(rows[np.argsort(-scores[rows], kind="stable")[:most]])
+
+    def told(self, rows: Sequence[int]) -> list[ToldRow]:
+        """Return what rows are, in their order."""
+        return self._tell(rows) if self._tell and rows else []
 
     def hints(self, texts: Sequence[str], most: int) -> tuple[int, ...]:
         """Return the `most` best rows for any of some texts, best first (algorithm 1, line 4)."""

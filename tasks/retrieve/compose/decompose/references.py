@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.retrieve.compose.decompose.draft import Span
+from tasks.retrieve.compose.decompose.draft import Span, words_of
 
 _REFERS = re.compile(
     r"\b(?:it|its|it's|them|they|their|that|this|these|those|there|both|one|he|she|him|her|his|the (?:result"
@@ -27,7 +27,7 @@ def filled(task: str, steps: Sequence[Sequence[Span]], number: int) -> str:
     before is about.
     """
     spans = steps[number]
-    text = " … ".join(" ".join(task[start:end].split()) for start, end in spans)
+    text = words_of(task, spans)
     if not _REFERS.search(text):
         return text
     meant = _context(task, steps, number) or (_thing(task, steps[number - 1]) if number else "")

@@ -1,4 +1,4 @@
-"""The task model: reads a task once, and tells what its words are, what steps need of each other, what they seek.
+"""The task model: reads a task once; tells what its words are, what its steps need and seek.
 
 Heads on the states of the adapted encoder; `data/steps-1.md` is the card.
 """
@@ -38,7 +38,9 @@ class TaskReading:
 
     def pooled(self, spans: Sequence[Span]) -> Vectors:
         """Return the mean state of the words in some spans, shape `(384,)`; that of all words without any."""
-        inside = [i for i, (a, b) in enumerate(self.words) if any(a < end and b > start for start, end in spans)]
+        inside = [
+            i for i, (a, b) in enumerate(self.words) if any(a < end and b > start for start, end in spans)
+        ]
         chosen = self.states[inside] if inside else self.states
         return np.asarray(chosen.mean(axis=0)) if len(chosen) else np.zeros(WIDTH, dtype=np.float32)
 
@@ -87,7 +89,9 @@ class TaskModel:
         pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
         if not pairs:
             return shares
-        rows = np.stack([np.concatenate([own[i], own[j], own[i] * own[j], _apart(i, j, n)]) for i, j in pairs])
+        rows = np.stack(
+            [np.concatenate([own[i], own[j], own[i] * own[j], _apart(i, j, n)]) for i, j in pairs]
+        )
         h = self._heads
         scores = _gelu(rows @ h["pair.w1"].T + h["pair.b1"]) @ h["pair.w2"].T + h["pair.b2"]
         likely = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -1,0 +1,101 @@
+"""The LLM that plans are made with, for the command: it takes tasks apart, and reranks candidates."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from flows.settings import Settings, llm_options
+from storage.answers import Answers
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.budget import Ledger
+from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.retrieve.compose.decompose.draft import Decomposer
+from tasks.retrieve.compose.decompose.llm import HybridDecomposer, LlmDecomposer
+from tasks.retrieve.compose.decompose.local import LocalDecomposer
+from tasks.retrieve.compose.llm_rerank import LlmStepReranker
+from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.protocol import StepReranker
+from tasks.retrieve.served_index import ServedIndex
+
+LOCAL, LLM, HYBRID = "local", "llm", "hybrid"
+DECOMPOSERS = (LOCAL, LLM, HYBRID)
+_INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
+_MEASURED = f"{_INSTEAD}, llm-direct and react have no plan"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMakers:
+    """What plans are made with: for each task a decomposer of its own (None: the local one), a reranker."""
+
+    decomposer: Callable[[], Decomposer | None] = lambda: None
+    reranker: StepReranker | None = None
+
+
+@contextmanager
+def plan_makers(
+    root: Root,
+    settings: Settings,
+    index: ServedIndex,
+    options: ComposeOptions,
+    *,
+    decomposer: str,
+    rerank: bool,
+) -> Iterator[PlanMakers]:
+    """Yield what plans are made with; an LLM is opened only if it is to be asked.
+
+    If it gave no answer, stderr says so at the end.
+
+    Raises:
+        WrongInput: The decomposer is not known, or an LLM is to be asked and none is set up.
+        NotPublished: Nothing is served.
+    """
+    if decomposer not in DECOMPOSERS:
+        msg = f"--decomposer {decomposer!r} is not known: choose one of {', '.join(DECOMPOSERS)}"
+        raise WrongInput(msg)
+    if decomposer == LOCAL and not rerank:
+        yield PlanMakers()
+        return
+    with plan_llm(root, settings) as llm:
+
+        def decomposer_of() -> Decomposer | None:
+            if decomposer == LOCAL:
+                return None
+            encoder = index.read(lambda now: now.encoder)[1]
+            local = LocalDecomposer(most=options.max_steps)
+            asking = LlmDecomposer(llm, local, encoder, most=options.max_steps)
+            certain = settings.compose_certainty
+            return asking if decomposer == LLM else HybridDecomposer(local, asking, certain)
+
+        yield PlanMakers(decomposer_of, LlmStepReranker(llm) if rerank else None)
+
+
+def measured_llm(
+    root: Root, settings: Settings, *, wanted: bool
+) -> AbstractContextManager[FallbackLlm | None]:
+    """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
+    set_up = bool(settings.llm_base_url or settings.llm_model)
+    return plan_llm(root, settings, _MEASURED) if wanted and set_up else nullcontext()
+
+
+@contextmanager
+def plan_llm(root: Root, settings: Settings, instead: str = _INSTEAD) -> Iterator[FallbackLlm]:
+    """Yield the LLM that is set up, whose answers are kept below a root.
+
+    If it gave no answer, stderr says so at the end, and what is there `instead`.
+
+    Raises:
+        WrongInput: None is set up.
+    """
+    options = llm_options(settings, "llm")
+    assert options is not None  # noqa: S101 - None is for `local`
+    with Answers(root) as answers:
+        book = open_book(options.endpoint, answers, Ledger(options.prices, options.ceiling))
+        llm = FallbackLlm(book, options.sampling)
+        yield llm
+    if llm.fallbacks:
+        sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {instead}\n")

@@ -1,0 +1,109 @@
+"""Candidates: the served rows for each step of a draft, ranked, with the first one's confidence.
+
+A step for which nothing served fits is a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from storage.served import Licences
+from tasks.retrieve.compose.compatibility.selection import POOL, Found, StepCandidates, select
+from tasks.retrieve.compose.confidence import confidence
+from tasks.retrieve.compose.decompose.draft import DraftStep
+from tasks.retrieve.compose.decompose.matches import COSINE, Matcher
+from tasks.retrieve.compose.decompose.task_model import TaskModel
+from tasks.retrieve.compose.fitted import fitted
+from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.plan import PlannedTask
+from tasks.retrieve.compose.protocol import RERANKED, StepReranker
+from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking
+from tasks.retrieve.routing.router import Ranked
+from tasks.retrieve.routing.search import Searcher, provenance
+
+_FOLDED = 3  # rows that are looked at for one rank, because copies take none
+_BY_TEXT = np.array([{"words": 1.0, "cosine": COSINE}.get(name, 0.0) for name in FEATURES])
+
+
+@dataclass(frozen=True, slots=True)
+class ServedStep:
+    """The candidates of a step, best first; `confidence` of the first; whether nothing served fits."""
+
+    rows: Sequence[Found]
+    confidence: float
+    gap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFinder:
+    """Finds candidates for the steps of one task: where rows are, and what may be shown of them."""
+
+    searcher: Searcher
+    matcher: Matcher
+    model: TaskModel
+    licences: Licences
+    failed: set[str]
+    options: ComposeOptions
+    reranker: StepReranker | None = None
+
+    def find(self, task: str, steps: Sequence[DraftStep], plan: PlannedTask) -> list[ServedStep]:
+        """Return the candidates of each step, in the order of `steps`."""
+        told = sorted(range(len(steps)), key=lambda k: (steps[k].spans[0], k))
+        in_order = [steps[k] for k in told]
+        sought = self.model.queries(self.model.read(task), [step.spans for step in in_order])
+        ranker = StepRanker(self.searcher.facts, self.matcher, None if self.options.context else _BY_TEXT)
+        rankings = dict(zip(told, ranker.rank(task, in_order, sought), strict=True))
+        sure = [confidence(rankings[k], self.matcher.rows) for k in range(len(steps))]
+        found = self._rows([rankings[k] for k in range(len(steps))])
+        found = [self._reranked(task, step.text, rows) for step, rows in zip(steps, found, strict=True)]
+        gaps = [not rows or c < fitted()["gap"]["least"] for rows, c in zip(found, sure, strict=True)]
+        chosen = self._selected(steps, plan, found, gaps)
+        return [ServedStep(*each) for each in zip(chosen, sure, gaps, strict=True)]
+
+    def _rows(self, rankings: Sequence[StepRanking]) -> list[list[Found]]:
+        """Return the best rows of rankings, copies folded, all read at once."""
+        pool = max(self.options.k, POOL)
+        kept = []
+        for ranking in rankings:
+            shares = dict(zip(ranking.rows, ranking.shares().tolist(), strict=True))
+            groups = self.matcher.router.folded(ranking.rows[: _FOLDED * pool])[:pool]
+            kept.append([(shares[group[0]], group) for group in groups])
+        places = list(dict.fromkeys(place for groups in kept for _, group in groups for place in group))
+        read = dict(zip(places, map(self._shown, self.searcher.rows(places)), strict=True))
+        return [
+            [
+                (
+                    read[place],
+                    Ranked(read[place]["doc_id"], share, {}, tuple(read[o]["doc_id"] for o in others)),
+                )
+                for share, (place, *others) in groups
+            ]
+            for groups in kept
+        ]
+
+    def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
+        classed = {**row, "licence_class": self.licences.class_of(row["licence"])}
+        return {**classed, **provenance(classed, self.failed)}
+
+    def _reranked(self, task: str, step: str, found: list[Found]) -> list[Found]:
+        if self.reranker is None:
+            return found
+        order = self.reranker.order(task, step, [row for row, _ in found[:RERANKED]])
+        return [*(found[place] for place in order), *found[RERANKED:]]
+
+    def _selected(
+        self,
+        steps: Sequence[DraftStep],
+        plan: PlannedTask,
+        found: Sequence[list[Found]],
+        gaps: Sequence[bool],
+    ) -> list[list[Found]]:
+        """Return the rows of each step, best first by equation 4, with `relevance` and `compatibility`."""
+        needs = [frozenset(d.before for d in plan.dependencies if d.after == at) for at in range(len(steps))]
+        given = zip(steps, found, needs, gaps, strict=True)
+        candidates = [StepCandidates(step.text, rows, own, gap=gap) for step, rows, own, gap in given]
+        return select(candidates, plan.order, self.options.alpha)

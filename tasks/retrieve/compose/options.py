@@ -1,0 +1,39 @@
+"""The options of composing: how a task is cut, how its steps are served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage.errors import WrongInput
+from tasks.retrieve.compose.decompose.rounds import HINTS
+from tasks.retrieve.routing.search import Filters
+
+MOST_STEPS, CANDIDATES = 8, 5
+
+
+@dataclass(frozen=True, slots=True)
+class ComposeOptions:
+    """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters.
+
+    `alpha` weighs relevance against compatibility with the steps before (equation 4); 1 is relevance alone.
+    Without `context` a step's rows are ranked by its own text, as `search` does.
+    """
+
+    k: int = CANDIDATES
+    max_steps: int = MOST_STEPS
+    rounds: int = 1
+    hints: int = HINTS
+    explain: bool = False
+    filters: Filters = field(default_factory=Filters)
+    alpha: float = 1.0
+    context: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
+            if getattr(self, name) < least:
+                option = f"--{name.replace('_', '-')}" if name != "k" else "-k"
+                msg = f"{option} is {getattr(self, name)}: give at least {least}"
+                raise WrongInput(msg)
+        if not 0 <= self.alpha <= 1:  # NaN neither
+            msg = f"--alpha is {self.alpha}: give a number from 0 to 1"
+            raise WrongInput(msg)

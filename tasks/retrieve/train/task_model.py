@@ -1,0 +1,125 @@
+"""Trains the task model: word labels by their likelihood, pairs of steps, and what steps seek among rows."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from torch.nn import functional
+
+from tasks.models.adapted_encoder import INPUT, WIDTH
+from tasks.models.protocols import Vectors
+from tasks.retrieve.train.step_lessons import LessonBatch, StepLesson, batched, drawn_batches
+from tasks.retrieve.train.step_network import StepNetwork
+
+_CLIP = 1.0
+_WARM = 0.1  # share of the steps over which the rate rises; then it falls to 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the network learns (AdamW): `hidden` tokens are masked; `pairs` and `sought` weigh losses."""
+
+    rank: int = 32
+    epochs: int = 12
+    batch: int = 16
+    rate: float = 7e-4
+    decay: float = 0.01
+    dropout: float = 0.1
+    hidden: float = 0.15
+    pairs: float = 3.0
+    sought: float = 0.5
+    seed: int = 0
+
+
+def train_network(given: Sequence[StepLesson], vectors: Vectors, recipe: Recipe) -> StepNetwork:
+    """Return a network that learned from lessons; `vectors`, shape `(rows, 384)`, are those of the rows."""
+    torch.manual_seed(recipe.seed)
+    chance, network = np.random.default_rng(recipe.seed), StepNetwork(recipe.rank, recipe.dropout)
+    learned = [p for p in network.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learned, lr=recipe.rate, weight_decay=recipe.decay)
+    steps = recipe.epochs * math.ceil(len(given) / recipe.batch)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / (_WARM * steps), 1.0) * max(0.02, 1 - step / steps)
+    )
+    rows = torch.from_numpy(np.array(vectors, dtype=np.float32))
+    network.train()
+    for epoch in range(recipe.epochs):
+        losses = []
+        for some in drawn_batches(given, recipe.batch, chance):
+            loss = _loss(network, batched(some, recipe.hidden), rows, recipe)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(learned, _CLIP)
+            optimizer.step()
+            schedule.step()
+            losses.append(float(loss.detach()))
+        sys.stderr.write(f"epoch {epoch + 1} of {recipe.epochs}: loss {np.mean(losses):.3f}\n")
+    return network.eval()
+
+
+def _loss(network: StepNetwork, batch: LessonBatch, rows: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+    words = network.words(batch)
+    loss = network.label_loss(words, batch)
+    several = [(own, lesson) for own, lesson in zip(words, batch.lessons, strict=True) if lesson.pairs]
+    if several:
+        scores = torch.cat([network.pair_scores(own, lesson) for own, lesson in several])
+        kinds = torch.tensor([kind for _, lesson in several for kind in lesson.pairs])
+        loss = loss + recipe.pairs * functional.cross_entropy(scores, kinds)
+    served = [
+        (own, lesson, lesson.served)
+        for own, lesson in zip(words, batch.lessons, strict=True)
+        if lesson.served
+    ]
+    if served:
+        sought = torch.cat([network.sought(own, lesson) for own, lesson, _ in served])
+        right = torch.zeros(len(sought), len(rows), dtype=torch.bool)
+        for place, serving in enumerate(serving for *_, of_steps in served for serving in of_steps):
+            right[place, serving] = True
+        scores = network.sharpness.exp() * (sought @ rows.T)
+        missed = torch.logsumexp(scores, 1) - torch.logsumexp(scores.masked_fill(~right, -1e9), 1)
+        loss = loss + recipe.sought * missed[right.any(1)].mean()
+    return loss
+
+
+class _Layers(torch.nn.Module):
+    """The layers of the encoder on embedded tokens of one text."""
+
+    def __init__(self, network: StepNetwork) -> None:
+        super().__init__()
+        self.bert = network.bert
+        for layer in self.bert.encoder.layer:  # bare, so that each weight keeps its name
+            for name, module in list(layer.named_modules()):
+                if hasattr(module, "base"):
+                    parent, _, own = name.rpartition(".")
+                    setattr(layer.get_submodule(parent), own, module.base)
+
+    def forward(self, embedded: torch.Tensor) -> torch.Tensor:
+        states: torch.Tensor = self.bert.embeddings.LayerNorm(embedded)
+        for layer in self.bert.encoder.layer:
+            found = layer(states, None)
+            states = found[0] if isinstance(found, tuple) else found
+        return states
+
+
+def write_graph(file: Path) -> None:
+    """Write the graph of `AdaptedEncoder`, without weights."""
+    layers = _Layers(StepNetwork(1, 0.0)).eval()
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the newer exporter names weights its own way
+        whole, bare = (Path(scratch) / name for name in ("whole.onnx", "bare.onnx"))
+        torch.onnx.export(
+            layers, (torch.zeros(1, 8, WIDTH),), str(whole), dynamo=False, input_names=[INPUT],
+            output_names=["states"], dynamic_axes={INPUT: {1: "tokens"}, "states": {1: "tokens"}},
+            opset_version=17, do_constant_folding=False,
+        )  # fmt: skip
+        onnx.save(onnx.load(whole), bare, save_as_external_data=True, location="weights", size_threshold=0)
+        file.write_bytes(bare.read_bytes())

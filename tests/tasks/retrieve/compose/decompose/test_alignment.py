@@ -1,0 +1,94 @@
+"""Where a task says steps that a model wrote in words of its own."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.compose.decompose.alignment import aligned
+from tasks.retrieve.compose.decompose.clauses import clauses
+from tasks.retrieve.compose.decompose.draft import Draft
+from tasks.retrieve.compose.decompose.local import MOST_CLAUSES
+
+
+def drafted(minilm: OnnxEncoder, task: str, *steps: str) -> Draft:
+    found = clauses(task)
+    vectors = minilm.encode([*steps, *(clause.text for clause in found)])
+    return aligned(task, found, steps, vectors[: len(steps)] @ vectors[len(steps) :].T)
+
+
+def said(task: str, draft: Draft) -> list[list[str]]:
+    return [[task[a:b] for a, b in step.spans] for step in draft.steps]
+
+
+def test_each_step_has_the_words_that_say_it_and_context_is_left_out(minilm: OnnxEncoder) -> None:
+    task = "I run a bakery. Bake two loaves of bread, and then tell my sister about it on Telegram."
+    draft = drafted(minilm, task, "bake bread", "send a Telegram message about the bread to the sister")
+
+    assert said(task, draft) == [["Bake two loaves of bread"], ["tell my sister about it on Telegram"]]
+    assert [(out.text, out.reason) for out in draft.left_out] == [("I run a bakery", "context")]
+
+
+def test_steps_keep_the_model_s_order_and_point_to_where_they_are_told(minilm: OnnxEncoder) -> None:
+    task = "Ping me on Telegram when the bread is baked; before that, order flour."
+    draft = drafted(minilm, task, "order flour", "bake bread", "send a Telegram message")
+
+    assert [step.text for step in draft.steps] == ["order flour", "bake bread", "send a Telegram message"]
+    assert draft.steps[0].spans > draft.steps[2].spans
+    assert said(task, draft)[2] == ["Ping me on Telegram"]
+
+
+def test_one_clause_that_says_two_steps_is_shared_whole(minilm: OnnxEncoder) -> None:
+    task = "Sync flour orders with Telegram."
+    draft = drafted(minilm, task, "list flour orders", "send them to Telegram")
+
+    assert said(task, draft) == [["Sync flour orders with Telegram"]] * 2
+
+
+def test_a_condition_that_the_model_left_out_stays_with_its_step(minilm: OnnxEncoder) -> None:
+    task = "Compare flour prices. If they rose a lot, order three bags."
+    draft = drafted(minilm, task, "compare flour prices", "order three bags")
+
+    assert draft.left_out == ()
+    assert draft.steps[1].words == "If they rose a lot, order three bags"
+
+
+def test_a_task_without_words_is_said_by_all_of_it() -> None:
+    draft = aligned(" 🥖🥖 ", [], ["bake bread"], np.zeros((1, 0)))
+
+    assert said(" 🥖🥖 ", draft) == [["🥖🥖"]]
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_spans_lie_in_the_task_and_are_the_same_or_apart(data: st.DataObject) -> None:
+    words = st.sampled_from(
+        ["bake", "bread", "if", "it", "rains,", "then", "and", "tea.", "order", "now;", "パン"]
+    )
+    task = " ".join(data.draw(st.lists(words, min_size=1, max_size=90)))
+    texts = data.draw(st.lists(st.text("abe r", min_size=1, max_size=9), min_size=1, max_size=8))
+    found = clauses(task)
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    cosines = np.random.default_rng(seed).uniform(-1, 1, (len(texts), len(found)))
+
+    draft = aligned(task, found, texts, cosines)
+
+    assert [step.text for step in draft.steps] == texts
+    for step in draft.steps:
+        ends = [place for span in step.spans for place in span]
+        assert step.spans
+        assert ends == sorted(ends)
+        assert ends[0] >= 0
+        assert ends[-1] <= len(task)
+    for one, other in combinations(draft.steps, 2):
+        for (a, b), (c, d) in ((x, y) for x in one.spans for y in other.spans):
+            assert (a, b) == (c, d) or b <= c or d <= a
+    told = [span for step in draft.steps for span in step.spans]
+    for a, b in (out.span for out in draft.left_out):
+        assert all(b <= c or d <= a for c, d in told)
+    covered = set(told) | {out.span for out in draft.left_out}
+    assert all(any(a <= c.start and c.end <= b for a, b in covered) for c in found[:MOST_CLAUSES])

@@ -1,0 +1,35 @@
+"""Fits: the option that is right by one feature is found, and chances are calibrated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tasks.retrieve.train.composing import auroc
+from tasks.retrieve.train.fitting import Choice, fit_chance, fit_choice
+
+
+def test_a_choice_is_learnt_from_the_feature_that_tells() -> None:
+    draw = np.random.default_rng(0)
+    given = []
+    for _ in range(60):
+        features = draw.normal(size=(5, 3))
+        given.append(Choice(features, features[:, 1] == features[:, 1].max()))
+
+    weights = fit_choice([*given, Choice(draw.normal(size=(4, 3)), np.zeros(4, dtype=bool))], 0.001)
+
+    assert weights[1] > 5 * max(abs(weights[0]), abs(weights[2]))
+    assert np.mean([one.right[int(np.argmax(one.features @ weights))] for one in given]) > 0.9
+
+
+def test_a_chance_is_as_large_as_the_share_that_is_right() -> None:
+    draw = np.random.default_rng(0)
+    features = np.c_[np.ones(4000), draw.normal(size=4000)]
+    right = draw.random(4000) < 1 / (1 + np.exp(-(0.5 + 2 * features[:, 1])))
+
+    weights = fit_chance(features, right, 1e-6)
+
+    assert np.allclose(weights, [0.5, 2.0], atol=0.25)
+
+
+def test_auroc_is_the_share_of_pairs_in_order() -> None:
+    assert auroc(np.array([3.0, 2.0]), np.array([1.0, 2.5])) == 0.75

@@ -66,7 +66,8 @@ class AdaptedEncoder:
             self._places: Vectors = held.get_tensor(place) + held.get_tensor(kind)[0]
         # It stays open: of 30,522 words' vectors a task needs some dozens.
         self._file = safe_open(folder / WEIGHTS, "numpy")
-        self._words: Any = self._file.get_slice("embeddings.word_embeddings.weight")
+        name = "embeddings.word_embeddings.weight"
+        self._words: Any = self._file.get_slice(name)  # type: ignore[no-untyped-call]
         self._session = _session(list(self._weights), list(self._weights.values()))
 
     def read(self, text: str) -> TokenStates:

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from tasks.models.protocols import Encoder
-from tasks.retrieve.compose.decompose.draft import Draft, DraftStep
+from tasks.retrieve.compose.decompose.draft import Draft
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
 from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.steps import DraftStep
 
 _ASLANT = 0.2  # taken off a cosine between opposite ends: what is done first is mostly told first
 

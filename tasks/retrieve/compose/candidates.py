@@ -14,9 +14,8 @@ import numpy as np
 from storage.served import Licences
 from tasks.retrieve.compose.compatibility.selection import POOL, Found, StepCandidates, select
 from tasks.retrieve.compose.confidence import confidence
-from tasks.retrieve.compose.decompose.draft import DraftStep
-from tasks.retrieve.compose.decompose.matches import COSINE, Matcher
-from tasks.retrieve.compose.decompose.task_model import TaskModel
+from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.steps import DraftStep
 from tasks.retrieve.compose.fitted import fitted
 from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.compose.plan import PlannedTask
@@ -26,7 +25,8 @@ from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Searcher, provenance
 
 _FOLDED = 3  # rows that are looked at for one rank, because copies take none
-_BY_TEXT = np.array([{"words": 1.0, "cosine": COSINE}.get(name, 0.0) for name in FEATURES])
+# The router's weights of a short text.
+_BY_TEXT = np.array([{"words": 1.0, "cosine": 0.3}.get(name, 0.0) for name in FEATURES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,6 @@ class CandidateFinder:
 
     searcher: Searcher
     matcher: Matcher
-    model: TaskModel
     licences: Licences
     failed: set[str]
     options: ComposeOptions
@@ -53,10 +52,8 @@ class CandidateFinder:
     def find(self, task: str, steps: Sequence[DraftStep], plan: PlannedTask) -> list[ServedStep]:
         """Return the candidates of each step, in the order of `steps`."""
         told = sorted(range(len(steps)), key=lambda k: (steps[k].spans[0], k))
-        in_order = [steps[k] for k in told]
-        sought = self.model.queries(self.model.read(task), [step.spans for step in in_order])
         ranker = StepRanker(self.searcher.facts, self.matcher, None if self.options.context else _BY_TEXT)
-        rankings = dict(zip(told, ranker.rank(task, in_order, sought), strict=True))
+        rankings = dict(zip(told, ranker.rank(task, [steps[k] for k in told]), strict=True))
         sure = [confidence(rankings[k], self.matcher.rows) for k in range(len(steps))]
         found = self._rows([rankings[k] for k in range(len(steps))])
         found = [self._reranked(task, step.text, rows) for step, rows in zip(steps, found, strict=True)]

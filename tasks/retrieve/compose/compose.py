@@ -11,6 +11,7 @@ from typing import Any
 
 from storage.errors import WrongInput
 from storage.served import require_licences
+from tasks.models.adapted_encoder import BASE
 from tasks.retrieve.compose.candidates import CandidateFinder, ServedStep
 from tasks.retrieve.compose.compatibility.selection import Found
 from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
@@ -63,15 +64,16 @@ def _composed(
     decomposer: Decomposer | None,
     reranker: StepReranker | None,
 ) -> dict[str, Any]:
+    read = task[:LONGEST]
     searcher, licences, model = now.searcher(), require_licences(now.root), packaged_model()
     allowed = searcher.allowed(options.filters, licences)
-    matcher = Matcher(searcher.router, allowed, lambda places: _told_rows(searcher, places))
+    seek = (lambda steps: model.sought(read, steps)) if now.encoder.card["name"] == BASE else None
+    matcher = Matcher(searcher.router, seek, allowed, lambda places: _told_rows(searcher, places))
     local = decomposer or LocalDecomposer(model, most=options.max_steps)
-    read = task[:LONGEST]
     found = decompose(read, local, matcher, rounds=options.rounds, hints=options.hints)
     draft = found.draft
     plan = ordered(read, draft, model)
-    finder = CandidateFinder(searcher, matcher, model, licences, failed, options, reranker)
+    finder = CandidateFinder(searcher, matcher, licences, failed, options, reranker)
     served = finder.find(read, draft.steps, plan)
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     rest = [{"text": task[LONGEST:][:_TOLD], "span": [LONGEST, len(task)], "reason": "too-long"}]

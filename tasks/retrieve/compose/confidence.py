@@ -10,8 +10,8 @@ from tasks.retrieve.compose.fitted import fitted
 from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
 from tasks.retrieve.compose.ranking import Scores, StepRanking
 
-FEATURES = ("constant", "share", "lead", "words", "cosine", "sought", "named", "named_in_task", "rows")
-_TAKEN = ("words", "cosine", "sought", "named", "named_in_task")
+_TAKEN = ("words", "sought", "cosine", "named", "named_in_task")
+FEATURES = ("constant", "share", "lead", *_TAKEN, "rows")
 
 
 def confidence(ranking: StepRanking, rows: int) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.retrieve.compose.decompose.draft import Draft, DraftStep
+from tasks.retrieve.compose.decompose.draft import Draft
+from tasks.retrieve.compose.decompose.steps import DraftStep
 from tasks.retrieve.compose.decompose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel
 from tasks.retrieve.compose.plan import Dependency, PlannedTask, planned, reduced
 
@@ -29,8 +30,9 @@ def ordered(task: str, draft: Draft, model: TaskModel) -> PlannedTask:
     for i, a in enumerate(told):
         for j, b in list(enumerate(told))[i + 1 :]:
             neither, onward, backward = (float(shares[i, j, kind]) for kind in (NEITHER, ONWARD, BACKWARD))
-            if draft.in_order:
-                onward, backward = (onward, 0.0) if a < b else (0.0, backward)
+            if draft.in_order:  # what one needs of the other can only be what the order allows
+                either = onward + backward
+                onward, backward = (either, 0.0) if a < b else (0.0, either)
             if max(onward, backward) > neither:
                 before, after = (a, b) if onward >= backward else (b, a)
                 why = _dependency(task, steps, before, after)

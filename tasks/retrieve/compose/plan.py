@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.retrieve.compose.decompose.draft import Span
+from tasks.retrieve.compose.decompose.steps import Span
 
 KINDS = ("data", "order", "condition")
 

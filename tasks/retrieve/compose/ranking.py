@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.models.protocols import Vectors
-from tasks.retrieve.compose.decompose.draft import DraftStep
 from tasks.retrieve.compose.decompose.matches import MOST, Matcher, Matches
+from tasks.retrieve.compose.decompose.matches import Scores as WordScores
+from tasks.retrieve.compose.decompose.steps import DraftStep
 from tasks.retrieve.compose.fitted import fitted
 from tasks.retrieve.routing.search import RowFacts
 from tasks.retrieve.routing.terms import function_terms, term_counts
 
 FEATURES = (
-    "words", "root", "cosine", "both", "sought", "task_words", "task_cosine", "lead_words", "lead_cosine",
-    "elsewhere", "named", "named_in_task", "named_elsewhere", "category", "length",
+    "words", "root", "sought", "cosine", "both", "task_words", "lead_words", "elsewhere", "named",
+    "named_in_task", "named_elsewhere", "category", "length",
 )  # fmt: skip
 _FURTHER = 10  # rows that fit a step with what leads to it, or what it seeks, and not its own words
 _NEAR = 10  # best rows among which a category is counted
@@ -63,67 +63,51 @@ class StepRanker:
         self._facts, self._matcher = facts, matcher
         self._weights = packaged_weights() if weights is None else weights
 
-    def rank(self, task: str, steps: Sequence[DraftStep], sought: Vectors) -> list[StepRanking]:
-        """Return the ranking of each step.
-
-        Args:
-            task: The task that the steps are of.
-            steps: In the order in which the task tells them.
-            sought: What each seeks among the vectors of rows, shape `(steps, dimension)`.
-        """
+    def rank(self, task: str, steps: Sequence[DraftStep]) -> list[StepRanking]:
+        """Return the ranking of each step; they stand in the order in which the task tells them."""
         if not steps:
             return []
-        leads = [
-            f"{lead} {step.text}".strip() for lead, step in zip(leading(task, steps), steps, strict=True)
-        ]
-        whole, *found = self._matcher.find_all([task, *(step.text for step in steps), *leads])
-        own, led = found[: len(steps)], found[len(steps) :]
-        near = self._matcher.router.nearness(sought)
-        words = [set(term_counts(step.text)) for step in steps]
-        rankings = []
-        for k in range(len(steps)):
-            rows = self._pool(own[k], led[k], near[k])
-            others = [m for j, m in enumerate(own) if j != k]
-            told = _Told(
-                words[k], set(term_counts(task)), set().union(*words[:k], *words[k + 1 :]) - words[k]
-            )
+        router, own = self._matcher.router, self._matcher.find(steps)
+        cosines = router.nearness(router.encode([step.text for step in steps]))
+        whole, leads = router.words(task), leading(task, steps)
+        terms = [set(term_counts(step.text)) for step in steps]
+        every, rankings = set(term_counts(task)), []
+        for k, (step, lead) in enumerate(zip(steps, leads, strict=True)):
+            led = router.words(f"{lead} {step.text}") if lead else own[k].words
+            rows = self._pool(own[k], led)
             facts = self._facts(rows)
-            columns = [*_fits(rows, own[k], led[k], whole, near[k], others), *self._names(facts, told)]
+            others = [found for j, found in enumerate(own) if j != k]
+            elsewhere = set[int]().union(*terms[:k], *terms[k + 1 :]) - terms[k]
+            columns = [
+                *_fits(rows, own[k], cosines[k], whole, led, others),
+                *self._named(facts, terms[k], every, elsewhere),
+            ]
             columns += [_shares(facts), np.log1p([fact.n_tokens for fact in facts])]
             rankings.append(self._ranking(rows, np.stack(columns, axis=1).astype(np.float64)))
         return rankings
 
-    def _pool(self, own: Matches, led: Matches, near: Vectors) -> list[int]:
-        further = [*led.rows[:_FURTHER].tolist(), *self._matcher.best_of(near, _FURTHER).tolist()]
-        return list(dict.fromkeys([*own.rows[:MOST].tolist(), *further]))
+    def _pool(self, own: Matches, led: WordScores) -> list[int]:
+        further = (led, own.near)
+        best = [self._matcher.best_of(scores, _FURTHER).tolist() for scores in further]
+        return list(dict.fromkeys([*own.rows[:MOST].tolist(), *best[0], *best[1]]))
 
     def _ranking(self, rows: Sequence[int], features: Scores) -> StepRanking:
         scores = features @ self._weights
         order = np.argsort(-scores, kind="stable")
         return StepRanking(tuple(rows[i] for i in order), scores[order], features[order])
 
-    def _names(self, facts: Sequence[RowFacts], told: _Told) -> list[Scores]:
-        """Return the shares of each row's name that stand in the step, in the task, in other steps alone."""
+    def _named(self, facts: Sequence[RowFacts], *among: set[int]) -> list[Scores]:
+        """Return for each set of terms the share of each row's name that is among them, weighed by rarity."""
         names = [name_terms(fact) for fact in facts]
         every = sorted(set().union(*names))
         rarity = dict(zip(every, self._matcher.router.rarities(every).tolist(), strict=True))
-        weighed = [{term: rarity[term] for term in name} for name in names]
-
-        def share(among: set[int]) -> Scores:
-            held = (sum(w for term, w in name.items() if term in among) for name in weighed)
-            whole = (sum(name.values()) or 1.0 for name in weighed)
-            return np.array([a / b for a, b in zip(held, whole, strict=True)])
-
-        return [share(told.step), share(told.task), share(told.others)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """The terms of a step, of its task, and of its other steps alone."""
-
-    step: set[int]
-    task: set[int]
-    others: set[int]
+        whole = [sum(rarity[term] for term in name) or 1.0 for name in names]
+        return [
+            np.array(
+                [sum(rarity[t] for t in name & terms) / mass for name, mass in zip(names, whole, strict=True)]
+            )
+            for terms in among
+        ]
 
 
 def leading(task: str, steps: Sequence[DraftStep]) -> list[str]:
@@ -147,16 +131,20 @@ def _common_terms() -> frozenset[int]:
 
 
 def _fits(
-    rows: Sequence[int], own: Matches, led: Matches, whole: Matches, near: Vectors, others: Sequence[Matches]
+    rows: Sequence[int],
+    own: Matches,
+    cosines: WordScores,
+    whole: WordScores,
+    led: WordScores,
+    others: Sequence[Matches],
 ) -> list[npt.NDArray[np.floating[Any]]]:
     """Return how rows fit the step, the task, the step with what leads to it, and better another step."""
     at = list(rows)
-    words = own.lexical[at].astype(np.float64)
-    cosine = own.cosine[at].astype(np.float64)
-    best = np.max([m.lexical[at] for m in others], axis=0) if others else np.zeros(len(at))
+    words, near, cosine = own.words[at], own.near[at], cosines[at]
+    best = np.max([found.words[at] for found in others], axis=0) if others else np.zeros(len(at))
     return [
-        words, np.sqrt(np.maximum(words, 0)), cosine, np.minimum(words, 2 * cosine), near[at],
-        whole.lexical[at], whole.cosine[at], led.lexical[at], led.cosine[at], np.maximum(best - words, 0),
+        words, np.sqrt(np.maximum(words, 0)), near, cosine, np.minimum(words, 2 * cosine), whole[at], led[at],
+        np.maximum(best - words, 0),
     ]  # fmt: skip
 
 

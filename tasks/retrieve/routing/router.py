@@ -161,27 +161,20 @@ class Router:
         """The unit vectors of name and description, shape `(rows, dimension)`."""
         return self._vectors
 
-    def signals(self, texts: Sequence[str]) -> list[tuple[Scores, Scores]]:
-        """Return the standardised lexical score and cosine of every row for each text, each `(rows,)`.
+    def words(self, text: str) -> Scores:
+        """Return the standardised lexical score of every row for a text, shape `(rows,)`."""
+        return standardised(self._lexical.scores(text))
 
-        Texts are encoded together. They are `lexical` and `whole` of a text of one facet, without weights.
-        """
-        if not texts:
-            return []
-        vectors = self._encoder.encode(texts)
-        cosines = np.ascontiguousarray((self._vectors @ vectors.T).T)
-        lexical = (standardised(self._lexical.scores(text)) for text in texts)
-        return [(words, standardised(row)) for words, row in zip(lexical, cosines, strict=True)]
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, as those of names and descriptions are made."""
+        return self._encoder.encode(texts)
 
     def nearness(self, queries: Vectors) -> Scores:
-        """Return the standardised cosine of every row to each query vector, shape `(queries, rows)`.
-
-        Zeros if the index is of another encoder, so that the vectors cannot be compared.
-        """
-        if self._vectors.shape[1] != queries.shape[1]:
-            return np.zeros((len(queries), len(self._vectors)), dtype=np.float32)
+        """Return the standardised cosine of every row to each query vector, shape `(queries, rows)`."""
         cosines = np.ascontiguousarray((self._vectors @ queries.T).T)
-        return np.stack([standardised(row) for row in cosines])
+        for row in cosines:
+            row[:] = standardised(row)
+        return cosines
 
     def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return how rare terms are among the rows (inverse document frequency), shape `(terms,)`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -119,7 +120,11 @@ class Searcher:
 
     def facts(self, places: Sequence[int]) -> list[RowFacts]:
         """Return what is held in memory of the rows at some places, in that order."""
-        held = self._rows[list(places)].select("doc_id", "name", "category", "n_tokens")
+        return [self._facts[place] for place in places]
+
+    @functools.cached_property
+    def _facts(self) -> list[RowFacts]:
+        held = self._rows.select("doc_id", "name", "category", "n_tokens")
         return [RowFacts(*row) for row in held.iter_rows()]
 
     def _fetched(self, ids: Sequence[str]) -> list[dict[str, Any]]:

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from tasks.models.protocols import Encoder
 from tasks.retrieve.compose.confidence import confidence_features
 from tasks.retrieve.compose.decompose.chain import counted
-from tasks.retrieve.compose.decompose.draft import Draft, DraftStep, Span, words_of
+from tasks.retrieve.compose.decompose.draft import Draft
 from tasks.retrieve.compose.decompose.feedback import draft_features
-from tasks.retrieve.compose.decompose.local import drafted
-from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.local import LEAST, drafted
+from tasks.retrieve.compose.decompose.matches import Matcher, Seek
 from tasks.retrieve.compose.decompose.references import filled
 from tasks.retrieve.compose.decompose.rounds import HINTS
-from tasks.retrieve.compose.decompose.task_model import TaskModel, TaskReading
+from tasks.retrieve.compose.decompose.steps import DraftStep, Span, words_of
+from tasks.retrieve.compose.decompose.task_model import TaskModel
 from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import RowFacts, Searcher
@@ -27,8 +28,8 @@ from tasks.retrieve.train.fitting import Choice, Numbers
 from tasks.retrieve.train.written import WrittenRequest
 
 _MOST = 8
-_LEAST = 0.02  # as `local` tries numbers of steps
 _SIZES = (30, 100, 300)  # of small indexes
+_SMALL_SHARE = 1 / 3  # of the requests are asked about a small index too
 _KEPT = 0.6  # share of the steps whose servers a small index holds
 
 
@@ -78,6 +79,46 @@ class Pool:
         """Return what is held of rows."""
         return [self.facts[row] for row in rows]
 
+    def right(self, ranking: StepRanking, servers: frozenset[str]) -> npt.NDArray[np.bool_]:
+        """Return which rows of a ranking are among some servers."""
+        serving = {self.places[d] for d in servers if d in self.places}
+        return np.array([row in serving for row in ranking.rows], dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request, the model that has not seen it, the steps that it found, and what serves each."""
+
+    request: WrittenRequest
+    model: TaskModel
+    steps: Sequence[DraftStep]
+    wanted: Sequence[frozenset[str]]
+
+    def rank(
+        self, pool: Pool, steps: Sequence[DraftStep], allowed: npt.NDArray[np.bool_] | None = None
+    ) -> list[StepRanking]:
+        """Return the rankings of steps over a pool, in the order in which rows were found."""
+        matcher = Matcher(pool.router, seek_of(self.request, self.model), allowed)
+        return StepRanker(pool.told, matcher, np.zeros(len(FEATURES))).rank(self.request.text, steps)
+
+    def found(self, pool: Pool) -> list[FoundStep]:
+        """Return the found steps over a pool."""
+        rankings = self.rank(pool, self.steps)
+        return [self._found_step(pool, *each) for each in zip(rankings, self.wanted, strict=True)]
+
+    def _found_step(self, pool: Pool, ranking: StepRanking, servers: frozenset[str]) -> FoundStep:
+        served = any(server in pool.places for server in servers)
+        right = pool.right(ranking, servers)
+        return FoundStep(ranking.features, right, served, bool(servers) and not served, pool.router.rows)
+
+    def without(self, pool: Pool, at: int) -> FoundStep:
+        """Return a found step over a pool without what serves it."""
+        allowed = np.ones(pool.router.rows, dtype=bool)
+        allowed[[pool.places[d] for d in self.wanted[at] if d in pool.places]] = False
+        ranking = self.rank(pool, self.steps, allowed)[at]
+        nothing = np.zeros(len(ranking.rows), dtype=bool)
+        return FoundStep(ranking.features, nothing, served=False, gone=True, size=pool.router.rows)
+
 
 class Answerer:
     """Asks models about requests over one index, and over small parts of it.
@@ -90,113 +131,59 @@ class Answerer:
 
     def __init__(self, searcher: Searcher, skills: Sequence[Skill], encoder: Encoder) -> None:
         facts = searcher.facts(range(len(skills)))
-        self._whole, self._skills, self._encoder = (
-            Pool(searcher.router, facts, searcher.places()),
-            skills,
-            encoder,
-        )
+        self._whole = Pool(searcher.router, facts, searcher.places())
+        self._skills, self._encoder = skills, encoder
 
     def ask(self, request: WrittenRequest, model: TaskModel) -> HeldAnswers:
         """Return what a model answers about a request."""
-        reading = model.read(request.text)
-        matcher = Matcher(self._whole.router)
-        counts, draft = _counts(request, reading, model, matcher)
+        counts, draft = _counts(request, model, Matcher(self._whole.router, seek_of(request, model)))
         if request.servers is None:
             return HeldAnswers(counts, [], [])
         told = request.told()
         spans = [request.steps[k] for k in told]
-        steps = [_step(request.text, spans, k) for k in range(len(told))]
-        rankings = self._ranked(self._whole, matcher, reading, model, steps)
         serving = [request.servers[k] for k in told]
-        rows = [
-            Choice(r.features, self._right(self._whole, r, s)) for r, s in zip(rankings, serving, strict=True)
-        ]
         meant = [_meant(step, spans) for step in draft.steps]
-        wanted = [None if k is None else serving[k] for k in meant]
-        found = self._found(self._whole, reading, model, draft, wanted, gone=False)
-        for gone in range(len(draft.steps)):
-            found += self._without(reading, model, draft, wanted, gone)
-        return HeldAnswers(counts, rows, found + self._small(request, reading, model, draft, wanted))
+        wanted = [frozenset[str]() if k is None else serving[k] for k in meant]
+        asked = _Asked(request, model, draft.steps, wanted)
+        rankings = asked.rank(self._whole, [_step(request.text, spans, k) for k in range(len(told))])
+        rows = [
+            Choice(r.features, self._whole.right(r, own)) for r, own in zip(rankings, serving, strict=True)
+        ]
+        found = asked.found(self._whole)
+        found += [asked.without(self._whole, at) for at, servers in enumerate(wanted) if servers]
+        small = self._small(request)
+        return HeldAnswers(counts, rows, found + (asked.found(small) if small else []))
 
-    def _found(
-        self, pool: Pool, reading: TaskReading, model: TaskModel, draft: Draft,
-        wanted: Sequence[frozenset[str] | None], *, gone: bool, allowed: npt.NDArray[np.bool_] | None = None,
-    ) -> list[FoundStep]:  # fmt: skip
-        matcher = Matcher(pool.router, allowed)
-        found = []
-        for ranking, servers in zip(
-            self._ranked(pool, matcher, reading, model, draft.steps), wanted, strict=True
-        ):
-            right = self._right(pool, ranking, servers or frozenset())
-            served = bool(servers) and any(d in pool.places for d in servers or ())
-            found.append(
-                FoundStep(
-                    ranking.features,
-                    right,
-                    served and not gone,
-                    bool(servers) and not served,
-                    pool.router.rows,
-                )
-            )
-        return found
-
-    def _without(
-        self,
-        reading: TaskReading,
-        model: TaskModel,
-        draft: Draft,
-        wanted: Sequence[frozenset[str] | None],
-        at: int,
-    ) -> list[FoundStep]:
-        """Return one found step over an index without what serves it; none if nothing does."""
-        servers = wanted[at]
-        if not servers:
-            return []
-        allowed = np.ones(self._whole.router.rows, dtype=bool)
-        allowed[[self._whole.places[d] for d in servers if d in self._whole.places]] = False
-        matcher = Matcher(self._whole.router, allowed)
-        ranking = self._ranked(self._whole, matcher, reading, model, draft.steps)[at]
-        nothing = np.zeros(len(ranking.rows), dtype=bool)
-        return [FoundStep(ranking.features, nothing, served=False, gone=True, size=self._whole.router.rows)]
-
-    def _small(
-        self, request: WrittenRequest, reading: TaskReading, model: TaskModel, draft: Draft,
-        wanted: Sequence[frozenset[str] | None],
-    ) -> list[FoundStep]:  # fmt: skip
-        """Return the found steps over a small index, drawn by the request's text; of one request in three."""
+    def _small(self, request: WrittenRequest) -> Pool | None:
+        """Return a small index, drawn by the request's text; None for two requests in three."""
         chance = np.random.default_rng(int(hashlib.sha256(request.text.encode()).hexdigest()[:8], 16))
-        if chance.random() > 1 / 3:
-            return []
-        kept = {d for servers in request.servers or () if chance.random() < _KEPT for d in servers}
-        others = {d for servers in request.servers or () for d in servers} - kept
-        size, places = int(chance.choice(_SIZES)), self._whole.places
-        free = [p for d, p in places.items() if d not in kept and d not in others]
-        rows = sorted({places[d] for d in kept if d in places} | set(chance.choice(free, size).tolist()))
-        skills = [self._skills[row] for row in rows]
-        router = Router.from_documents(skills, self._encoder, vectors=self._whole.router.vectors[rows])
-        facts = [self._whole.facts[row] for row in rows]
-        pool = Pool(router, facts, {fact.doc_id.lower(): k for k, fact in enumerate(facts)})
-        return self._found(pool, reading, model, draft, wanted, gone=False)
-
-    def _ranked(
-        self, pool: Pool, matcher: Matcher, reading: TaskReading, model: TaskModel, steps: Sequence[DraftStep]
-    ) -> list[StepRanking]:
-        sought = model.queries(reading, [step.spans for step in steps])
-        return StepRanker(pool.told, matcher, np.zeros(len(FEATURES))).rank(reading.task, steps, sought)
-
-    def _right(self, pool: Pool, ranking: StepRanking, servers: frozenset[str]) -> npt.NDArray[np.bool_]:
-        serving = {pool.places[d] for d in servers if d in pool.places}
-        return np.array([row in serving for row in ranking.rows], dtype=bool)
+        if chance.random() > _SMALL_SHARE:
+            return None
+        servers, places = request.servers or (), self._whole.places
+        kept = {d for own in servers if chance.random() < _KEPT for d in own}
+        gone = {d for own in servers for d in own} - kept
+        free = [place for doc_id, place in places.items() if doc_id not in kept | gone]
+        drawn = chance.choice(free, int(chance.choice(_SIZES)), replace=False).tolist()
+        rows = sorted({places[d] for d in kept if d in places} | set(drawn))
+        vectors = self._whole.router.vectors[rows]
+        router = Router.from_documents([self._skills[row] for row in rows], self._encoder, vectors=vectors)
+        facts = self._whole.told(rows)
+        return Pool(router, facts, {fact.doc_id.lower(): place for place, fact in enumerate(facts)})
 
 
-def _counts(
-    request: WrittenRequest, reading: TaskReading, model: TaskModel, matcher: Matcher
-) -> tuple[Choice | None, Draft]:
+def seek_of(request: WrittenRequest, model: TaskModel) -> Seek:
+    """Return what tells what steps of a request seek."""
+    return lambda steps: model.sought(request.text, steps)
+
+
+def _counts(request: WrittenRequest, model: TaskModel, matcher: Matcher) -> tuple[Choice | None, Draft]:
     """Return the drafts with other numbers of steps to choose among, and the likeliest one."""
+    reading = model.read(request.text)
     found = counted(model.labels(reading), model.moves, _MOST)
     likeliest = drafted(reading, found, found.likeliest())
-    tried = {n: drafted(reading, found, n) for n, p in enumerate(found.shares.tolist()) if p >= _LEAST}
-    hints = matcher.hints(tuple(step.text for step in likeliest.steps) or (request.text,), HINTS)
+    tried = {n: drafted(reading, found, n) for n, p in enumerate(found.shares.tolist()) if p >= LEAST}
+    whole = DraftStep(request.text, ((0, len(request.text)),))
+    hints = matcher.hints(likeliest.steps or (whole,), HINTS)
     features = np.stack([draft_features(draft, hints, matcher) for draft in tried.values()])
     right = np.array([len(draft.steps) == len(request.steps) for draft in tried.values()])
     return (Choice(features, right) if len(tried) > 1 else None), likeliest

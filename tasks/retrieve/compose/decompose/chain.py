@@ -40,7 +40,9 @@ class CountedLabels:
         return int(possible[np.argmin(np.abs(possible - wanted))])
 
     def labels(self, count: int) -> tuple[int, ...]:
-        """Return the best labels with so many steps."""
+        """Return the best labels with so many steps; none of no words."""
+        if not len(self._back):
+            return ()
         label = int(np.argmax(self._best[count]))
         found = [label]
         for back in self._back[:0:-1]:
@@ -55,10 +57,14 @@ def counted(scores: Scores, moves: Scores, most: int) -> CountedLabels:
     """Return the labels of words for each number of steps.
 
     Args:
-        scores: Of each word's labels, shape `(words, 3)`, at least one word.
+        scores: Of each word's labels, shape `(words, 3)`.
         moves: Of a label (row) before another (column), shape `(3, 3)`.
         most: The largest number of steps.
     """
+    if not len(scores):
+        return CountedLabels(
+            np.eye(1, most + 1)[0], np.zeros((most + 1, LABELS)), np.zeros((0, 1, 1), np.int64)
+        )
     sums = np.full((most + 1, LABELS), _NEVER)
     sums[0, OUT] = scores[0, OUT]
     if most:

@@ -7,25 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tasks.retrieve.compose.decompose.matches import Matcher
-
-Span = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class DraftStep:
-    """A step: a text that can be searched with alone, and where the task says it, as character spans.
-
-    `said` is what the task says there, if the text is in other words.
-    """
-
-    text: str
-    spans: tuple[Span, ...]
-    said: str | None = None
-
-    @property
-    def words(self) -> str:
-        """The task's own words: they may tell a condition that another wording lost."""
-        return self.text if self.said is None else self.said
+from tasks.retrieve.compose.decompose.steps import DraftStep, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +30,6 @@ class Draft:
     left_out: tuple[LeftOut, ...] = ()
     certainty: float = 1.0
     in_order: bool = False
-
-
-def words_of(task: str, spans: Sequence[Span]) -> str:
-    """Return the words of a task at some spans."""
-    return " … ".join(" ".join(task[start:end].split()) for start, end in spans)
 
 
 class Decomposer(Protocol):

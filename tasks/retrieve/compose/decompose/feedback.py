@@ -1,7 +1,7 @@
 """Feedback: which number of steps the hinted rows speak for.
 
-SkillWeaver, section 4.4, for a model that knows how likely each number is: a conditional logit over features of
-drafts, with weights of `fitted`.
+SkillWeaver, section 4.4, for a model that knows how likely each number is: a conditional logit over
+features of drafts, with weights of `fitted`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.retrieve.compose.decompose.draft import Draft
-from tasks.retrieve.compose.decompose.matches import COSINE, Matcher
+from tasks.retrieve.compose.decompose.matches import NEAR, Matcher
 from tasks.retrieve.compose.fitted import fitted
 
 FEATURES = ("likely", "steps", "mean", "least", "weak", "same", "shared")
@@ -34,7 +34,7 @@ def chosen_count(drafts: Mapping[int, Draft], hints: Sequence[int], matcher: Mat
     counts = sorted(drafts, key=lambda n: (-drafts[n].certainty, n))
     if not hints or len(counts) < 2:
         return counts[0]
-    matcher.find_all([step.text for draft in drafts.values() for step in draft.steps])
+    matcher.find([step for draft in drafts.values() for step in draft.steps])
     weights = np.array([fitted()["feedback"][name] for name in FEATURES])
     scores = [float(draft_features(drafts[n], hints, matcher) @ weights) for n in counts]
     return counts[int(np.argmax(scores))]
@@ -47,8 +47,8 @@ def draft_features(draft: Draft, hints: Sequence[int], matcher: Matcher) -> Scor
         return np.array([likely, *(0.0 for _ in FEATURES[1:])])
     rows = list(hints)
     scores = np.stack([
-        found.lexical[rows] + COSINE * found.cosine[rows]
-        for found in matcher.find_all([step.text for step in draft.steps])
+        found.words[rows] + NEAR * found.near[rows]
+        for found in matcher.find(draft.steps)
     ])  # fmt: skip
     best, order = scores.max(axis=1), np.argsort(-scores, axis=1, kind="stable")
     beside = list(pairwise(order))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, CountedLabels, counted
-from tasks.retrieve.compose.decompose.draft import Draft, DraftStep, LeftOut, Span, words_of
+from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT, CountedLabels, counted
+from tasks.retrieve.compose.decompose.clauses import clauses
+from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
 from tasks.retrieve.compose.decompose.feedback import chosen_count
 from tasks.retrieve.compose.decompose.matches import Matcher
 from tasks.retrieve.compose.decompose.references import filled
+from tasks.retrieve.compose.decompose.steps import DraftStep, Span, words_of
 from tasks.retrieve.compose.decompose.task_model import TaskModel, TaskReading, packaged_model
 
-_LEAST = 0.02  # share of a number of steps under which it is not tried
+LEAST = 0.02  # share of a number of steps under which it is not tried
+_BEYOND = 4  # steps more than are allowed, that are looked for to say what is left out
 _GAP = 12  # characters between parts of a step that are taken as one: a comma, and a word that was left out
 _SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 # Words that join steps and say nothing by themselves.
 _JOINING_WORDS = """
     a afterwards also an and as but by finally first for in into it last lastly next of on or please plus
@@ -32,7 +36,8 @@ class LocalDecomposer:
     """Cuts a task into steps by the labels of its words.
 
     With hints, other likely numbers of steps are tried, and the one is taken whose steps are served best:
-    clauses that one row serves become one step, one that two rows serve becomes two.
+    clauses that one row serves become one step, one that two rows serve becomes two. A task without Latin
+    letters is cut into its sentences, since the model has only seen English.
 
     Args:
         model: Reads the task; None: the packaged one.
@@ -51,33 +56,46 @@ class LocalDecomposer:
 
     def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
         """Return the draft of a task, as `Decomposer` says."""
+        if not _LATIN.search(task):
+            return _by_sentences(task, self._most)
         reading = self.model.read(task)
-        if not reading.words:
-            return Draft((), ())
-        found = counted(self.model.labels(reading), self.model.moves, self._most)
+        found = counted(self.model.labels(reading), self.model.moves, self._most + _BEYOND)
         if self._exactly is not None:
             return drafted(reading, found, found.nearest(self._exactly))
+        shares = found.shares[: self._most + 1]
+        likeliest = int(shares.argmax())
         if hints is None:
-            return drafted(reading, found, found.likeliest())
-        tried = {n: drafted(reading, found, n) for n, p in enumerate(found.shares.tolist()) if p >= _LEAST}
+            return drafted(reading, found, likeliest)
+        counts = [likeliest, *(n for n, share in enumerate(shares.tolist()) if share >= LEAST)]
+        tried = {n: drafted(reading, found, n) for n in counts}
         return tried[chosen_count(tried, hints, matcher)]
 
 
 def drafted(reading: TaskReading, found: CountedLabels, count: int) -> Draft:
-    """Return the draft with so many steps."""
+    """Return the draft with so many steps; what more steps would hold is `beyond-max-steps`."""
+    task, labels, more = reading.task, found.labels(count), found.labels(found.likeliest())
+    spans = list(_steps(reading, labels))
+    steps = tuple(DraftStep(filled(task, spans, k), own, words_of(task, own)) for k, own in enumerate(spans))
+    missed = _missed(reading, labels, more) if more.count(BEGIN) > count else []
+    return Draft(steps, tuple(left_out(task, spans, missed)), float(found.shares[count]))
+
+
+def _steps(reading: TaskReading, labels: Sequence[int]) -> Iterator[tuple[Span, ...]]:
     held: list[list[Span]] = []
-    labels = found.labels(count)
     for word, label in zip(reading.words, labels, strict=True):
         if label == BEGIN:
             held.append([word])
         elif label == INSIDE:
             held[-1].append(word)
-    spans = [step for words in held if (step := _joined(reading.task, words))]
-    steps = tuple(
-        DraftStep(filled(reading.task, spans, k), own, words_of(reading.task, own))
-        for k, own in enumerate(spans)
-    )
-    return Draft(steps, tuple(left_out(reading.task, spans)), float(found.shares[count]))
+    for words in held:
+        if spans := _joined(reading.task, words):
+            yield spans
+
+
+def _missed(reading: TaskReading, labels: Sequence[int], more: Sequence[int]) -> list[Span]:
+    """Return the words that are in a step if more steps are allowed, and in none of these."""
+    words = zip(reading.words, labels, more, strict=True)
+    return [word for word, label, other in words if label == OUT and other != OUT]
 
 
 def _joined(task: str, words: Sequence[Span]) -> tuple[Span, ...]:
@@ -99,17 +117,36 @@ def _stripped(task: str, start: int, end: int) -> Span | None:
     return (start, end) if start < end else None
 
 
-def left_out(task: str, steps: Sequence[Sequence[Span]]) -> Iterator[LeftOut]:
-    """Yield the parts of a task that no step holds, but for signs and joining words."""
+def left_out(task: str, steps: Sequence[Sequence[Span]], missed: Sequence[Span] = ()) -> Iterator[LeftOut]:
+    """Yield the parts of a task that no step holds, but for signs and joining words.
+
+    Args:
+        task: What was asked for.
+        steps: Where it says each step.
+        missed: Words of it that would be a step, if more were allowed.
+    """
     held, at = sorted(span for spans in steps for span in spans), 0
     for start, end in [*held, (len(task), len(task))]:
         span = _stripped(task, at, start) if start > at else None
         if span and not _JOINING.issuperset(re.findall(r"\w+", task[slice(*span)].lower())):
+            beyond = any(a < span[1] and b > span[0] for a, b in missed)
             text = task[slice(*span)]
-            yield LeftOut(text, span, reason_of(text))
+            yield LeftOut(text, span, "beyond-max-steps" if beyond else reason_of(text))
         at = max(at, end)
 
 
 def reason_of(text: str) -> str:
     """Return why a part of a task is left out."""
     return "own-work" if _OWN.search(text) else "context"
+
+
+def _by_sentences(task: str, most: int) -> Draft:
+    begins: list[list[Span]] = []
+    for clause in clauses(task):
+        if begins and clause.join not in ("start", "sentence"):
+            begins[-1].append((clause.start, clause.end))
+        else:
+            begins.append([(clause.start, clause.end)])
+    spans = [(own[0][0], own[-1][1]) for own in begins]
+    steps = tuple(DraftStep(words_of(task, [span]), (span,)) for span in spans[:most])
+    return Draft(steps, tuple(LeftOut(words_of(task, [s]), s, "beyond-max-steps") for s in spans[most:]))

@@ -1,4 +1,4 @@
-"""Matches: how well served rows fit texts of a task; each text is scored once."""
+"""Matches: how well served rows fit the steps of one task; each step is scored once."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tasks.models.protocols import Vectors
+from tasks.retrieve.compose.decompose.steps import DraftStep
 from tasks.retrieve.routing.router import Router
 
-MOST = 40  # rows that are kept of a text's ranking; hints and candidates are among them
-COSINE = 0.3  # weight beside a lexical weight of 1, as in the router
+MOST = 40  # rows that are kept of a step's ranking; hints and candidates are among them
+NEAR = 1.0  # weight of what a step seeks beside its words
 Scores = npt.NDArray[np.float32]
+Seek = Callable[[Sequence[DraftStep]], Vectors]
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The best rows for a text, best first, with their scores, `(rows,)`; and parts of every row's score.
+    """The best rows for a step, best first, with their scores, `(rows,)`; and parts of every row's score.
 
-    Scores are in standard deviations. `lexical` and `cosine` have an entry for every row of the index.
+    Scores are in standard deviations. `words` and `near` have an entry for every row of the index.
     """
 
     rows: npt.NDArray[np.int64]
     scores: Scores
-    lexical: Scores
-    cosine: Scores
+    words: Scores
+    near: Scores
 
     @property
     def best(self) -> float:
@@ -47,51 +50,60 @@ Tell = Callable[[Sequence[int]], list[ToldRow]]
 
 
 class Matcher:
-    """Scores the rows of one index for the texts of one task.
+    """Scores the rows of one index for the steps of one task.
 
     Args:
         router: Scores the rows.
+        seek: Returns what steps seek among vectors of name and description, shape `(steps, dimension)`; None:
+            the vectors of their texts.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
         tell: Returns what rows are; None: nobody is told.
     """
 
     def __init__(
-        self, router: Router, allowed: npt.NDArray[np.bool_] | None = None, tell: Tell | None = None
+        self,
+        router: Router,
+        seek: Seek | None = None,
+        allowed: npt.NDArray[np.bool_] | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self.router, self._allowed, self._tell = router, allowed, tell
-        self._known: dict[str, Matches] = {}
+        self._seek = seek or (lambda steps: router.encode([step.text for step in steps]))
+        self._known: dict[DraftStep, Matches] = {}
 
     @property
     def rows(self) -> int:
         """The number of rows of the index."""
         return self.router.rows
 
-    def find(self, text: str) -> Matches:
-        """Return the matches of a text."""
-        return self.find_all([text])[0]
-
-    def find_all(self, texts: Sequence[str]) -> list[Matches]:
-        """Return the matches of texts, those that are new encoded together; rows of equal score by place."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        for text, (lexical, cosine) in zip(new, self.router.signals(new), strict=True):
-            total = lexical + np.float32(COSINE) * cosine
-            best = self.best_of(total, MOST)
-            self._known[text] = Matches(best, total[best], lexical, cosine)
-        return [self._known[text] for text in texts]
+    def find(self, steps: Sequence[DraftStep]) -> list[Matches]:
+        """Return the matches of steps; rows of equal score by place."""
+        new = [step for step in dict.fromkeys(steps) if step not in self._known]
+        if new:
+            for step, near in zip(new, self.router.nearness(self._seek(new)), strict=True):
+                words = self.router.words(step.text)
+                total = words + np.float32(NEAR) * near
+                best = self.best_of(total, MOST)
+                self._known[step] = Matches(best, total[best], words, near)
+        return [self._known[step] for step in steps]
 
     def best_of(self, scores: Scores, most: int) -> npt.NDArray[np.int64]:
         """Return the `most` best rows that may be found, best first; of equal score by place."""
         rows = np.arange(len(scores)) if self._allowed is None else np.flatnonzero(self._allowed)
+        if len(rows) > most:
+            # What ties with the last one stays in, so that the places decide.
+            least = -np.partition(-scores[rows], most - 1)[most - 1]
+            rows = rows[scores[rows] >= least]
         return np.asarray(rows[np.argsort(-scores[rows], kind="stable")[:most]])
 
     def told(self, rows: Sequence[int]) -> list[ToldRow]:
         """Return what rows are, in their order."""
         return self._tell(rows) if self._tell and rows else []
 
-    def hints(self, texts: Sequence[str], most: int) -> tuple[int, ...]:
-        """Return the `most` best rows for any of some texts, best first (algorithm 1, line 4)."""
+    def hints(self, steps: Sequence[DraftStep], most: int) -> tuple[int, ...]:
+        """Return the `most` best rows for any of some steps, best first (algorithm 1, line 4)."""
         best: dict[int, float] = {}
-        for found in self.find_all(texts):
+        for found in self.find(steps):
             for row, score in zip(found.rows[:most].tolist(), found.scores[:most].tolist(), strict=True):
                 best[row] = max(score, best.get(row, score))
         return tuple(sorted(best, key=lambda row: (-best[row], row))[:most])

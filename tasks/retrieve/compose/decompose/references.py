@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.retrieve.compose.decompose.draft import Span, words_of
+from tasks.retrieve.compose.decompose.steps import Span, words_of
 
 _REFERS = re.compile(
     r"\b(?:it|its|it's|them|they|their|that|this|these|those|there|both|one|he|she|him|her|his|the (?:result"

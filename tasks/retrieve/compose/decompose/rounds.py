@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
 from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.steps import DraftStep
 
 HINTS = 15  # section 6
 CONVERGED = 0.6  # Jaccard of two rounds' hints above which nothing is asked again
@@ -64,9 +65,13 @@ def decompose(
 
 
 def _round(task: str, draft: Draft, matcher: Matcher, most: int, before: tuple[int, ...] | None) -> Round:
-    texts = tuple(step.text for step in draft.steps)
-    found = matcher.hints(texts or (task,), most)
-    return Round(texts, found, None if before is None else jaccard(set(found), set(before)))
+    steps = draft.steps or (DraftStep(task, ((0, len(task)),)),)
+    found = matcher.hints(steps, most)
+    return Round(
+        tuple(step.text for step in draft.steps),
+        found,
+        None if before is None else jaccard(set(found), set(before)),
+    )
 
 
 def jaccard(one: set[int], other: set[int]) -> float:

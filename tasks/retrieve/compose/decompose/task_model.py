@@ -18,12 +18,13 @@ import numpy.typing as npt
 from tasks.models.adapted_encoder import WIDTH, AdaptedEncoder
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
-from tasks.retrieve.compose.decompose.draft import Span
+from tasks.retrieve.compose.decompose.steps import DraftStep, Span
 
 FILE = Path(__file__).parents[1] / "data" / "steps-1.npz"
 WORD = re.compile(r"\w+|[^\w\s]")
 # What a pair of steps is: neither needs the other, the later told the earlier, or the earlier the later.
 NEITHER, ONWARD, BACKWARD = 0, 1, 2
+_READINGS = 16  # that are kept
 APART = 3  # steps told so far apart, and farther, are alike
 _Numbers = npt.NDArray[np.float32]
 
@@ -59,16 +60,10 @@ class TaskModel:
         heads = {name: value for name, value in arrays.items() if not name[0].isdigit()}
         self._heads: dict[str, _Numbers] = {n: np.asarray(v, dtype=np.float32) for n, v in heads.items()}
         self.moves = self._heads["moves"].astype(np.float64)
-        self._last: TaskReading | None = None
-
-    def read(self, task: str) -> TaskReading:
-        """Return the reading of a task, the last one without reading it again."""
-        last = self._last  # another thread may set it meanwhile
-        if last is None or last.task != task:
-            self._last = last = self._read(task)
-        return last
+        self.read = functools.lru_cache(maxsize=_READINGS)(self._read)
 
     def _read(self, task: str) -> TaskReading:
+        """Return the reading of a task; `read` keeps the last ones."""
         found = self._encoder.read(task)
         placed = placed_words(task, found.spans)
         states = found.states[[place for _, place in placed]]
@@ -98,6 +93,14 @@ class TaskModel:
         for (i, j), row in zip(pairs, likely / likely.sum(axis=1, keepdims=True), strict=True):
             shares[i, j] = row
         return shares
+
+    def sought(self, task: str, steps: Sequence[DraftStep]) -> Vectors:
+        """Return what steps of a task seek, `(steps, 384)`; of rewritten ones also by their own text."""
+        own = self.queries(self.read(task), [step.spans for step in steps])
+        for place, step in enumerate(steps):
+            if step.rewritten:
+                own[place] += self.queries(self.read(step.text), [((0, len(step.text)),)])[0]
+        return unit(own)
 
     def queries(self, reading: TaskReading, steps: Sequence[Sequence[Span]]) -> Vectors:
         """Return what each step seeks among vectors of name and description, shape `(steps, 384)`."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.retrieve.compose.decompose.draft import Draft, DraftStep
+from tasks.retrieve.compose.decompose.draft import Draft
 from tasks.retrieve.compose.decompose.feedback import FEATURES, chosen_count, draft_features
 from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.steps import DraftStep
 from tests.support.roots.skill_root import SkillRoot
 
 

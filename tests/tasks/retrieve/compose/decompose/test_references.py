@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.retrieve.compose.decompose.draft import Span
 from tasks.retrieve.compose.decompose.references import filled
+from tasks.retrieve.compose.decompose.steps import Span
 
 
 def spans(task: str, *steps: str) -> list[list[Span]]:

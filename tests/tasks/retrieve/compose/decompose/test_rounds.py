@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tasks.retrieve.compose.decompose.draft import Draft, DraftStep
+from tasks.retrieve.compose.decompose.draft import Draft
 from tasks.retrieve.compose.decompose.matches import Matcher
 from tasks.retrieve.compose.decompose.rounds import decompose, jaccard
+from tasks.retrieve.compose.decompose.steps import DraftStep
 from tests.support.roots.skill_root import SkillRoot
 
 

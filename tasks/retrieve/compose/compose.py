@@ -18,11 +18,13 @@ from tasks.retrieve.compose.decompose.local import LocalDecomposer
 from tasks.retrieve.compose.decompose.matches import Matcher
 from tasks.retrieve.compose.decompose.rounds import HINTS, Decomposition, decompose
 from tasks.retrieve.compose.dependencies import condition_of, ordered
+from tasks.retrieve.compose.left_out import left_out
+from tasks.retrieve.compose.pages import require_pages, with_pages
 from tasks.retrieve.compose.plan import PlannedTask
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import PROVENANCE, Filters, Searcher, provenance
-from tasks.retrieve.served_index import ServedIndex
+from tasks.retrieve.served_index import ServedIndex, require_text
 
 MOST_STEPS, CANDIDATES = 8, 5
 LONGEST = 8_000  # characters; what is longer is a document, and no request
@@ -34,12 +36,14 @@ _SLOPES, _OFFSET = (0.015, 0.256), -0.815
 GAP = 8.0
 # No score of a small index is larger than about this times the root of its rows, which bounds the gap too.
 _SMALL = 0.6
-_TOLD = 160  # characters of a left out part
 
 
 @dataclass(frozen=True, slots=True)
 class ComposeOptions:
-    """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters."""
+    """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters.
+
+    `pages` is the budget of each step's page (`with_pages`); None makes no pages.
+    """
 
     k: int = CANDIDATES
     max_steps: int = MOST_STEPS
@@ -47,6 +51,7 @@ class ComposeOptions:
     hints: int = HINTS
     explain: bool = False
     filters: Filters = field(default_factory=Filters)
+    pages: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
@@ -54,6 +59,7 @@ class ComposeOptions:
                 option = f"--{name.replace('_', '-')}" if name != "k" else "-k"
                 msg = f"{option} is {getattr(self, name)}: give at least {least}"
                 raise WrongInput(msg)
+        require_pages(self.pages)
 
 
 def compose(
@@ -65,16 +71,17 @@ def compose(
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
     Raises:
-        WrongInput: The task is blank, an option is out of its range, or nothing has what a filter asks for.
+        WrongInput: The task is blank or no valid Unicode text, an option is out of its range, or nothing has
+            what a filter asks for.
         StorageError: A table or the file of licences' classes is damaged or missing.
         NotPublished: Nothing is served.
     """
     started, chosen = time.perf_counter(), options or ComposeOptions()
-    if not task.strip():
-        msg = "the task is blank: say what is to be done"
-        raise WrongInput(msg)
+    require_text("task", task)
     failed = index.failed_sources()
     now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer))
+    if chosen.pages is not None:
+        plan = with_pages(index, plan, chosen.pages)
     took = round((time.perf_counter() - started) * 1000, 3)
     return {**plan, "index_version": now.served.version, "took_ms": took}
 
@@ -102,7 +109,6 @@ def _composed(
         served.append(list(zip(rows, (score for _, score in ranked), strict=True)))
     steps = _steps(found.draft, plan, served, min(GAP, _SMALL * math.sqrt(len(allowed))))
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
-    rest = [{"text": task[LONGEST:][:_TOLD], "span": [LONGEST, len(task)], "reason": "too-long"}]
     traced = {"trace": _trace(found, searcher)} if options.explain else {}
     return {
         "query": task,
@@ -115,10 +121,7 @@ def _composed(
             for d in plan.dependencies
         ],
         "groups": [[numbers[place] for place in group] for group in plan.groups],
-        "left_out": [
-            *({"text": o.text, "span": list(o.span), "reason": o.reason} for o in found.draft.left_out),
-            *(rest if len(task) > LONGEST else []),
-        ],
+        "left_out": left_out(task, found.draft, len(read)),
         "tokens": {
             "chosen": sum(rows[0][0]["n_tokens"] for rows in _by_choice(steps, served, plan)),
             "pages": 0,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tasks.retrieve.compose.decompose.words import classes_of
 
 FILE = Path(__file__).parents[1] / "data" / "clauses-1.npz"
 MOST_CLAUSES = 64
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 _Numbers = npt.NDArray[np.float64]
 
 
@@ -109,19 +111,27 @@ class LocalDecomposer:
         found, vectors = self._clauses(task)
         if not found:
             return Draft((), ())
+        found, rest = found[:MOST_CLAUSES], found[MOST_CLAUSES:]
         names = features(task, found)
         if hints is not None:
             hinted = hint_features(found, hints, matcher)
             names = [[*own, *more] for own, more in zip(names, hinted, strict=True)]
         model = self._models[hints is not None]
         labels, certainty = model.label(found, names, vectors, self._most, self._exactly)
-        return drafted(task, found, labels, certainty)
+        if self._exactly is None and not _LATIN.search(task):
+            labels = _by_sentences(found, self._most)
+        draft = drafted(task, found, labels, certainty)
+        if labels.count(BEGIN) == self._most and self._exactly is None:
+            free, _ = model.label(found, names, vectors, len(found))
+            wanted = {c.start for c, label in zip(found, free, strict=True) if label != OUT}
+            draft = _beyond(draft, wanted)
+        return _unread(task, draft, rest)
 
     def _clauses(self, task: str) -> tuple[list[Clause], Vectors]:
         digest = hashlib.sha256(task.encode("utf-8", "surrogatepass")).hexdigest()
         if digest not in self._read:
-            found = clauses(task)[:MOST_CLAUSES]
-            self._read = {digest: (found, clause_vectors(self._encoder, task, found))}
+            found = clauses(task)
+            self._read = {digest: (found, clause_vectors(self._encoder, task, found[:MOST_CLAUSES]))}
         return self._read[digest]
 
 
@@ -148,6 +158,32 @@ def drafted(task: str, found: Sequence[Clause], labels: Sequence[int], certainty
     steps = tuple(DraftStep(_text(task, spans), spans) for spans in map(_spans, held))
     out = tuple(LeftOut(c.text, (c.start, c.end), _reason(c)) for c in left)
     return Draft(steps, out, certainty)
+
+
+def _by_sentences(found: Sequence[Clause], most: int) -> tuple[int, ...]:
+    """Return labels that make each sentence a step, the last allowed one holding all that follow.
+
+    The weights were fitted on English: what they say of a script that they have never seen means nothing.
+    """
+    begins = [clause.start for clause in found if clause.join in ("start", "sentence")][:most]
+    return tuple(BEGIN if clause.start in begins else INSIDE for clause in found)
+
+
+def _beyond(draft: Draft, wanted: set[int]) -> Draft:
+    """Return a draft whose left out parts that begin at `wanted` places are told to be steps too many."""
+    told = (
+        replace(part, reason="beyond-max-steps") if part.span[0] in wanted else part
+        for part in draft.left_out
+    )
+    return replace(draft, left_out=tuple(told))
+
+
+def _unread(task: str, draft: Draft, rest: Sequence[Clause]) -> Draft:
+    """Return a draft that leaves out the clauses after those that were labelled, too."""
+    if not rest:
+        return draft
+    span = (rest[0].start, rest[-1].end)
+    return replace(draft, left_out=(*draft.left_out, LeftOut(task[slice(*span)], span, "too-long")))
 
 
 def _spans(held: Sequence[Clause]) -> tuple[Span, ...]:

@@ -171,10 +171,10 @@ def _by_sentences(found: Sequence[Clause], most: int) -> tuple[int, ...]:
 
 def _beyond(draft: Draft, wanted: set[int]) -> Draft:
     """Return a draft whose left out parts that begin at `wanted` places are told to be steps too many."""
-    told = (
+    told = [
         replace(part, reason="beyond-max-steps") if part.span[0] in wanted else part
         for part in draft.left_out
-    )
+    ]
     return replace(draft, left_out=tuple(told))
 
 

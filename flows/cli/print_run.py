@@ -176,7 +176,7 @@ def print_search(answer: dict[str, Any]) -> None:
 
 def _told(result: dict[str, Any]) -> list[str]:
     """Return a skill's description, shortened, its origin, its copies and what its score is made of."""
-    lines = [_short(result["description"]), _origin(result, result["source"])]
+    lines = [shortened(result["description"]), origin(result, result["source"])]
     if "parts" in result:
         parts = (f"{part} {score:.2f}" for part, score in result["parts"].items() if abs(score) >= _LEAST)
         lines.append(f"{result['score']:.2f} = {' + '.join(parts) or 0}")
@@ -188,7 +188,7 @@ def _told(result: dict[str, Any]) -> list[str]:
 _LEAST = 0.005  # a smaller part of a score would show as 0.00
 
 
-def _origin(answer: dict[str, Any], place: str) -> str:
+def origin(answer: dict[str, Any], place: str) -> str:
     """Return where a text comes from, its licence, and its commit where there is one, as its start."""
     commit = answer.get("commit")
     return f"from {place}, licence {answer['licence'] or 'unknown'}" + (
@@ -196,7 +196,8 @@ def _origin(answer: dict[str, Any], place: str) -> str:
     )
 
 
-def _short(text: str, width: int = 140) -> str:
+def shortened(text: str, width: int = 140) -> str:
+    """Return a text on one line of at most so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
@@ -236,7 +237,7 @@ def print_origin(answer: dict[str, Any]) -> None:
 
 
 def _third_party(answer: dict[str, Any]) -> str:
-    return f"third-party text of {answer['doc_id']} {_origin(answer, answer['url'] or answer['source'])}"
+    return f"third-party text of {answer['doc_id']} {origin(answer, answer['url'] or answer['source'])}"
 
 
 def print_nodes(found: dict[str, Any]) -> None:

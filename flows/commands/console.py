@@ -77,14 +77,21 @@ _WHOLE = ("id", "doc_id", "source", "version")  # columns of what is copied
 _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 
 
-def say(text: str, style: str | None = None, *, indent: int = 0) -> None:
-    """Print a line as it is, but for control characters; a terminal gets it wrapped between words."""
-    out, shown, margin = _out(), visible(text), " " * indent
-    if not sys.stdout.isatty():
-        out.print(margin + shown, style=style, soft_wrap=True)
-        return
-    for line in wrapped(shown, out.width - indent):
-        out.print(margin + line, style=style, soft_wrap=True)
+def say(text: str, style: str | None = None, *, indent: int | str = 0, mark: str | None = None) -> None:
+    """Print a line as it is, but for control characters; a terminal gets it wrapped between words.
+
+    Args:
+        text: The line.
+        style: A style of Rich.
+        indent: What stands before each line: so many blanks, or a text.
+        mark: What stands before the first line instead, as wide as the others' indent.
+    """
+    out, shown = _out(), visible(text)
+    margin = " " * indent if isinstance(indent, int) else indent
+    lines = wrapped(shown, out.width - len(margin)) if sys.stdout.isatty() else [shown]
+    for number, line in enumerate(lines):
+        before = margin if number or mark is None else mark
+        out.print(f"{before}{line}", style=style, soft_wrap=True)
 
 
 def say_aside(text: str) -> None:

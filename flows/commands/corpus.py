@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from flows.commands.drawings import form_of, put_drawing
 from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.errors import WrongInput
@@ -21,8 +20,9 @@ from tasks.evaluate.corpus.compare import compare
 from tasks.evaluate.corpus.look_alikes import look_alikes
 from tasks.evaluate.corpus.read import load_corpus
 from tasks.models.protocols import Vectors
+from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.graph.graph import graph_of
-from tasks.retrieve.graph.picture import FORMATS, draw
+from tasks.retrieve.graph.picture import draw
 
 SHOWN = 20
 
@@ -85,23 +85,7 @@ def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[s
         UnknownDocument, Withheld, NotPublished: As `ServedIndex.document`.
         TerminalError: matplotlib is not installed.
     """
-    form = out.suffix.lower().removeprefix(".")
-    if form not in FORMATS:
-        msg = f"--out {out}: name a file that ends in {', '.join('.' + f for f in FORMATS)}"
-        raise WrongInput(msg)
+    form = form_of(out, FORMATS)
     graph = graph_of(open_index(root, settings).document(doc_id))
-    _put(out, draw(graph, form))
+    put_drawing(out, draw(graph, form))
     return {"out": str(out), **graph.as_dict()}
-
-
-def _put(out: Path, picture: bytes) -> None:
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(picture)
-        beside.replace(out)
-    except OSError as error:
-        msg = f"--out {out} cannot be written ({error.strerror}): name a file in a folder you may write to"
-        raise WrongInput(msg) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)

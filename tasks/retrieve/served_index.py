@@ -73,7 +73,7 @@ class ServedIndex:
             NotPublished: Nothing is served.
         """
         started = time.perf_counter()
-        _require_text("query", query)
+        require_text("query", query)
         if k < 1:
             msg = f"-k is {k}: ask for at least 1"
             raise WrongInput(msg)
@@ -110,8 +110,8 @@ class ServedIndex:
             StorageError: A table or the file of licences' classes is damaged or missing.
         """
         started = time.perf_counter()
-        _require_text("query", query)
-        _require_text("id", doc_id)
+        require_text("query", query)
+        require_text("id", doc_id)
         now, (document, row, alias_of) = self.read(lambda now: self._found(now, doc_id))
 
         def paged(document: PagedDocument) -> Page:
@@ -327,7 +327,8 @@ def _printed(found: Page) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _require_text(name: str, text: str) -> None:
+def require_text(name: str, text: str) -> None:
+    """Raise `WrongInput`, naming what it is, if a text is blank or holds half a surrogate pair."""
     if not text.strip():
         msg = f"the {name} is blank"
         raise WrongInput(msg)

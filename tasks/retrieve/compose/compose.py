@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from storage.errors import WrongInput
 from storage.served import require_licences
 from tasks.models.adapted_encoder import BASE
 from tasks.retrieve.compose.candidates import CandidateFinder, ServedStep
@@ -20,15 +19,16 @@ from tasks.retrieve.compose.decompose.matches import Matcher, ToldRow
 from tasks.retrieve.compose.decompose.rounds import Decomposition, decompose
 from tasks.retrieve.compose.decompose.task_model import packaged_model
 from tasks.retrieve.compose.dependencies import condition_of, ordered
+from tasks.retrieve.compose.left_out import left_out
 from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.pages import with_pages
 from tasks.retrieve.compose.plan import PlannedTask
 from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
-from tasks.retrieve.served_index import ServedIndex
+from tasks.retrieve.served_index import ServedIndex, require_text
 
 LONGEST = 8_000  # characters; what is longer is a document, and no request
-_TOLD = 160  # characters of a left out part
 
 
 def compose(
@@ -41,17 +41,18 @@ def compose(
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
     Raises:
-        WrongInput: The task is blank, an option is out of its range, or nothing has what a filter asks for.
+        WrongInput: The task is blank or no valid Unicode text, an option is out of its range, or nothing has
+            what a filter asks for.
         StorageError: A table or the file of licences' classes is damaged or missing.
         NotPublished: Nothing is served.
         LlmDenied: A language model is asked, and its server denies access or has no such model.
     """
     started, chosen = time.perf_counter(), options or ComposeOptions()
-    if not task.strip():
-        msg = "the task is blank: say what is to be done"
-        raise WrongInput(msg)
+    require_text("task", task)
     failed = index.failed_sources()
     now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer, reranker))
+    if chosen.pages is not None:
+        plan = with_pages(index, plan, chosen.pages)
     took = round((time.perf_counter() - started) * 1000, 3)
     return {**plan, "index_version": now.served.version, "took_ms": took}
 
@@ -76,7 +77,6 @@ def _composed(
     finder = CandidateFinder(searcher, matcher, licences, failed, options, reranker)
     served = finder.find(read, draft.steps, plan)
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
-    rest = [{"text": task[LONGEST:][:_TOLD], "span": [LONGEST, len(task)], "reason": "too-long"}]
     return {
         "query": task,
         "decomposer": local.name,
@@ -88,10 +88,7 @@ def _composed(
             for d in plan.dependencies
         ],
         "groups": [[numbers[place] for place in group] for group in plan.groups],
-        "left_out": [
-            *({"text": o.text, "span": list(o.span), "reason": o.reason} for o in draft.left_out),
-            *(rest if len(task) > LONGEST else []),
-        ],
+        "left_out": left_out(task, draft, len(read)),
         "tokens": {"chosen": _tokens(served), "pages": 0, "all": searcher.tokens(allowed)},
         **({"trace": _trace(found, searcher)} if options.explain else {}),
     }  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from storage.errors import WrongInput
 from tasks.retrieve.compose.decompose.rounds import HINTS
+from tasks.retrieve.compose.pages import require_pages
 from tasks.retrieve.routing.search import Filters
 
 MOST_STEPS, CANDIDATES = 8, 5
@@ -16,7 +17,8 @@ class ComposeOptions:
     """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters.
 
     `alpha` weighs relevance against compatibility with the steps before (equation 4); 1 is relevance alone.
-    Without `context` a step's rows are ranked by its own text, as `search` does.
+    Without `context` a step's rows are ranked by its own text, as `search` does. `pages` is the budget of
+    each step's page (`with_pages`); None makes no pages.
     """
 
     k: int = CANDIDATES
@@ -27,6 +29,7 @@ class ComposeOptions:
     filters: Filters = field(default_factory=Filters)
     alpha: float = 1.0
     context: bool = True
+    pages: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
@@ -37,3 +40,4 @@ class ComposeOptions:
         if not 0 <= self.alpha <= 1:  # NaN neither
             msg = f"--alpha is {self.alpha}: give a number from 0 to 1"
             raise WrongInput(msg)
+        require_pages(self.pages)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import TerminalError
+from tasks.retrieve.graph.figure import draw_legend, draw_title, rendered
 from tasks.retrieve.graph.graph import SkillGraph
-from tasks.retrieve.graph.layout import LABEL_GAP, ROW, Layout, Row, lay_out, one_line
+from tasks.retrieve.graph.layout import LABEL_GAP, ROW, Layout, Row, lay_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.path import Path
 
-FORMATS = ("svg", "png", "pdf")
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 NODE_COLOURS = {
     "step": "#0072B2", "example": "#56B4E9", "param": "#E69F00", "precondition": "#CC79A7",
@@ -34,13 +28,6 @@ _ACROSS = 0.4  # opacity of edges between columns, which cross labels
 # Inches: the largest distance of an arc from its chord, a dot's radius, and where a sequence that goes on in
 # the next column runs: so high above the bottom, and so far to the left of the column.
 _BULGE, _RADIUS, _BELOW, _BESIDE = 0.55, 0.045, 0.06, 0.3
-_TITLE_CHARACTER = 0.105  # inches
-_SETTINGS: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "skillery",
-    "font.size": 7,
-    "font.family": "sans-serif",
-}
 
 
 def draw(graph: SkillGraph, form: str) -> bytes:
@@ -52,36 +39,14 @@ def draw(graph: SkillGraph, form: str) -> bytes:
         TerminalError: matplotlib is not installed.
     """
     layout = lay_out(graph.nodes)
-    width, height = max(layout.width, _LEAST_WIDTH), layout.height + _HEAD + _FOOT
-    with _matplotlib() as figure_class:
-        figure = figure_class(figsize=(width, height))
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, width), ylim=(ROW - _FOOT, layout.height + _HEAD))
-        axes.axis("off")
+    width, top = max(layout.width, _LEAST_WIDTH), layout.height + _HEAD
+
+    def drawn(axes: Axes) -> None:
         _draw_edges(axes, graph, layout)
         _draw_rows(axes, layout)
-        _draw_legend(axes, graph, width, layout.height + _HEAD)
-        buffer = io.BytesIO()
-        # Without a date, so that a picture changes only with its graph.
-        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
-        figure.savefig(buffer, format=form, dpi=110, metadata=dates)
-    return buffer.getvalue()
+        _draw_head(axes, graph, width, top)
 
-
-@contextmanager
-def _matplotlib() -> Iterator[type[Figure]]:
-    """Yield the class of figures, with our settings, and without warnings of glyphs that the font lacks."""
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 (seconds; only pictures need it)
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        msg = "pictures are drawn by the package matplotlib: pip install '.[draw]' in Skillery's folder"
-        raise TerminalError(msg) from error
-
-    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        # The program that shows an SVG has its own fonts; other formats print a box for the character.
-        warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph.*", category=UserWarning)
-        yield Figure
+    return rendered(width, ROW - _FOOT, top, form, drawn)
 
 
 def _draw_rows(axes: Axes, layout: Layout) -> None:
@@ -141,12 +106,11 @@ def _bend(source: Row, target: Row, *, middle: float) -> float:
     return bend if downwards == (source.x < target.x) else -bend
 
 
-def _draw_legend(axes: Axes, graph: SkillGraph, width: float, top: float) -> None:
+def _draw_head(axes: Axes, graph: SkillGraph, width: float, top: float) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     counts = f"{len(graph.nodes)} nodes, {len(graph.edges)} edges"
-    title = f"{one_line(graph.doc_id, int(width / _TITLE_CHARACTER) - len(counts) - 8)}: {counts}"
-    axes.text(0.3, top - 0.22, title, fontsize=11, fontweight="bold", va="center", parse_math=False)
+    draw_title(axes, graph.doc_id, counts, width, top - 0.22)
     dots = [
         Line2D([], [], marker="o", linestyle="", color=NODE_COLOURS[kind], label=f"{kind} {count}")
         for kind, count in graph.node_counts().items()
@@ -155,10 +119,5 @@ def _draw_legend(axes: Axes, graph: SkillGraph, width: float, top: float) -> Non
         Line2D([], [], color=EDGE_STYLES[kind][0], linestyle=EDGE_STYLES[kind][1], label=f"{kind} {count}")
         for kind, count in graph.edge_counts().items()
     ]
-    for handles, below in ((dots, 0.36), (lines, 0.56)):
-        legend = axes.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=(0.22, top - below), frameon=False,
-            bbox_transform=axes.transData, ncols=len(handles), borderaxespad=0, borderpad=0,
-            columnspacing=1.4, handletextpad=0.4,
-        )  # fmt: skip
-        axes.add_artist(legend)
+    draw_legend(axes, dots, top - 0.36)
+    draw_legend(axes, lines, top - 0.56)

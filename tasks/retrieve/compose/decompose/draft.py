@@ -12,7 +12,11 @@ from tasks.retrieve.compose.decompose.steps import DraftStep, Span
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A part of the task that no step holds, and why: `context`, `own-work` or `beyond-max-steps`."""
+    """A part of the task that no step holds, and why.
+
+    `context` asks for nothing, `own-work` needs nothing served, `beyond-max-steps` would be a step if more
+    were allowed, and `too-long` was not read.
+    """
 
     text: str
     span: Span

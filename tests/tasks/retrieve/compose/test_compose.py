@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
-from tasks.retrieve.compose.compose import LONGEST, ComposeOptions, compose, confidence
+from tasks.retrieve.compose.compose import LONGEST, compose
+from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import SkillRoot
@@ -161,11 +162,3 @@ def test_options_out_of_range_are_named(options: dict[str, float]) -> None:
 def test_a_blank_task_is_refused(index: ServedIndex) -> None:
     with pytest.raises(WrongInput, match="blank"):
         compose(index, "  \n")
-
-
-def test_confidence_grows_with_the_score_and_the_lead() -> None:
-    assert confidence([]) == 0 < confidence([1.0, 0.9]) < confidence([9.0, 8.9]) < confidence([9.0, 2.0]) < 1
-
-
-def test_what_is_chosen_before_a_more_relevant_row_is_less_sure() -> None:
-    assert confidence([8.0, 9.0, 2.0]) == confidence([8.0, 2.0, 9.0]) < confidence([8.0, 7.0, 2.0])

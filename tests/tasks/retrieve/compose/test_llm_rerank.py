@@ -12,8 +12,9 @@ import pytest
 from storage.answers import Answers
 from storage.root import Root
 from tasks.models.llm.fallbacks import FallbackLlm
-from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.compose import compose
 from tasks.retrieve.compose.llm_rerank import LlmStepReranker
+from tasks.retrieve.compose.options import ComposeOptions
 from tests.support.llm.llm_asking import book_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.plan_llm import record_of

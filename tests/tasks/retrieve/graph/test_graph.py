@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from storage.errors import TerminalError
 from storage.schemas import EDGE_TYPES, NODE_TYPES, Edge, Node
+from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.graph.graph import SkillGraph, graph_of
 from tasks.retrieve.graph.layout import lay_out, one_line
-from tasks.retrieve.graph.picture import EDGE_STYLES, FORMATS, NODE_COLOURS, draw
+from tasks.retrieve.graph.picture import EDGE_STYLES, NODE_COLOURS, draw
 from tasks.retrieve.paging.types import PagedDocument
 
 

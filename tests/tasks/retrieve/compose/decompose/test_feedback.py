@@ -23,7 +23,7 @@ def draft(certainty: float, *texts: str) -> Draft:
 
 
 def test_features_tell_steps_that_one_row_serves_from_those_that_two_serve(matcher: Matcher) -> None:
-    hints = matcher.hints(("bake wheat bread", "brew green tea"), 4)
+    hints = matcher.hints(draft(1.0, "bake wheat bread", "brew green tea").steps, 4)
     apart = draft_features(draft(0.5, "bake wheat bread", "brew green tea"), hints, matcher)
     same = draft_features(draft(0.5, "bake wheat bread", "bread in the oven"), hints, matcher)
 
@@ -33,7 +33,7 @@ def test_features_tell_steps_that_one_row_serves_from_those_that_two_serve(match
 
 
 def test_a_draft_that_is_far_more_likely_is_taken_whatever_the_hints(matcher: Matcher) -> None:
-    hints = matcher.hints(("bake wheat bread",), 3)
+    hints = matcher.hints(draft(1.0, "bake wheat bread").steps, 3)
     drafts = {1: draft(0.97, "bake wheat bread"), 2: draft(0.03, "bake wheat", "bread")}
 
     assert chosen_count(drafts, hints, matcher) == 1

@@ -13,7 +13,7 @@ from storage.answers import Answers
 from storage.root import Root
 from tasks.models.llm.errors import LlmDenied, Rejected
 from tasks.models.llm.fallbacks import FallbackLlm
-from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.compose import compose
 from tasks.retrieve.compose.decompose.llm import (
     OWN,
     PAPER,
@@ -23,6 +23,7 @@ from tasks.retrieve.compose.decompose.llm import (
     read_steps,
 )
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
+from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.llm.llm_asking import book_of
 from tests.support.llm.llm_server import LlmServer
@@ -62,7 +63,7 @@ def composed(index: ServedIndex, llm: FallbackLlm) -> Composed:
     ) -> dict[str, Any]:
         encoder = index.read(lambda now: now.encoder)[1]
         chosen = ComposeOptions(**options)
-        local = LocalDecomposer(encoder, most=chosen.max_steps)
+        local = LocalDecomposer(most=chosen.max_steps)
         asking = LlmDecomposer(llm, local, encoder, wording=wording, most=chosen.max_steps)
         decomposer = asking if certain is None else HybridDecomposer(local, asking, certain)
         return {**compose(index, task, chosen, decomposer), "took_ms": 0}

@@ -38,7 +38,7 @@ def test_the_first_round_sees_no_hints_and_the_next_the_best_rows(matcher: Match
 
     found = decompose("bread and tea", written, matcher, rounds=1, hints=2)
 
-    assert written.asked == [None, matcher.hints(("bake bread",), 2)]
+    assert written.asked == [None, matcher.hints((DraftStep("bake bread", ((0, 1),)),), 2)]
     assert [len(r.steps) for r in found.rounds] == [1, 2]
     assert found.rounds[0].jaccard is None
 

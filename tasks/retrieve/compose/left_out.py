@@ -1,0 +1,79 @@
+"""What is left out of a plan: each part of a task that stands in no step, and why."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tasks.retrieve.compose.decompose.draft import Draft, LeftOut, Span
+
+_TOLD = 160  # characters of a part that was not read, which may be a megabyte
+# What may stand between two parts without being one: signs, and words that say how a part follows.
+_JOINING = re.compile(
+    r"(?:[\W_]|\b(?:and|or|nor|but|plus|then|next|also|finally|lastly|afterwards|first|second|third"
+    r"|please|so)\b)*",
+    re.IGNORECASE,
+)
+
+
+def left_out(task: str, draft: Draft, read: int) -> list[dict[str, Any]]:
+    """Return what stands in no step of a draft, in the order of the task, as a plan tells it.
+
+    Beside what the decomposer left out these are `too-long`: what stands after the characters that were read,
+    and `no-words`: signs and symbols alone. Where there is no step, `context` is `no-request`.
+
+    Args:
+        task: What was asked for.
+        draft: What its first `read` characters became.
+        read: The number of characters that were read.
+    """
+    told = [*draft.left_out, *_between(task[:read], draft)]
+    if task[read:].strip():
+        told.append(LeftOut(task[read:], (read, len(task)), "too-long"))
+    if not draft.steps:
+        told = [LeftOut(p.text, p.span, "no-request") if p.reason == "context" else p for p in told]
+    parts = _joined(task, sorted(told, key=lambda part: part.span))
+    return [{"text": _text(part), "span": list(part.span), "reason": part.reason} for part in parts]
+
+
+def _between(task: str, draft: Draft) -> Iterator[LeftOut]:
+    """Yield the parts that the decomposer put nowhere, without those that only join others."""
+    spans = [span for step in draft.steps for span in step.spans] + [part.span for part in draft.left_out]
+    end = 0
+    for start, last in [*sorted(spans), (len(task), len(task))]:
+        part = task[end:start]
+        if part.strip() and (not _JOINING.fullmatch(part) or any(map(_is_symbol, part))):
+            yield _stripped(task, (end, start))
+        end = max(end, last)
+
+
+def _is_symbol(character: str) -> bool:
+    """Tell whether a character is a picture, as emoji are: a sign that joins nothing."""
+    return unicodedata.category(character) == "So"
+
+
+def _stripped(task: str, span: Span) -> LeftOut:
+    part = task[slice(*span)]
+    start = span[0] + len(part) - len(part.lstrip())
+    text = part.strip()
+    reason = "context" if any(map(str.isalnum, text)) else "no-words"
+    return LeftOut(text, (start, start + len(text)), reason)
+
+
+def _joined(task: str, parts: Sequence[LeftOut]) -> list[LeftOut]:
+    """Return parts; those that follow each other and were not read are one."""
+    kept: list[LeftOut] = []
+    for part in parts:
+        before = kept[-1] if kept else None
+        if before and before.reason == part.reason == "too-long":
+            span = (before.span[0], part.span[1])
+            kept[-1] = LeftOut(task[slice(*span)], span, "too-long")
+        else:
+            kept.append(part)
+    return kept
+
+
+def _text(part: LeftOut) -> str:
+    return part.text[:_TOLD] if part.reason == "too-long" else part.text

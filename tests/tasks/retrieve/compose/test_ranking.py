@@ -1,0 +1,68 @@
+"""Ranking and confidence: what fits a step in its task comes first, and how sure of it one may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.retrieve.compose.confidence import confidence
+from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.steps import DraftStep
+from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking, leading, name_terms
+from tasks.retrieve.routing.search import RowFacts, Searcher
+from tests.support.roots.skill_root import SkillRoot
+
+TASK = "There is a wheat loaf to make. Bake it, and brew a pot of green tea."
+STEPS = [DraftStep("Bake it", ((31, 38),)), DraftStep("brew a pot of green tea", ((44, 67),))]
+
+
+@pytest.fixture(scope="module")
+def searcher(served_bakery: SkillRoot) -> Searcher:
+    return served_bakery.ask().read(lambda now: now.searcher())[1]
+
+
+def first(searcher: Searcher, ranking: StepRanking) -> str:
+    return searcher.ids(ranking.rows[:1])[0]
+
+
+def test_what_leads_to_a_step_says_what_it_is_about() -> None:
+    assert leading(TASK, STEPS) == ["There is a wheat loaf to make.", ", and"]
+
+
+def test_rows_are_ranked_by_the_step_in_its_task(searcher: Searcher) -> None:
+    bread, tea = StepRanker(searcher.facts, Matcher(searcher.router)).rank(TASK, STEPS)
+
+    assert (first(searcher, bread), first(searcher, tea)) == ("local/market/bread", "local/market/tea")
+    assert list(bread.scores) == sorted(bread.scores, reverse=True)
+    assert bread.shares().sum() == pytest.approx(1)
+    assert bread.features.shape == (len(bread.rows), len(FEATURES))
+
+
+def test_rows_that_may_not_be_found_are_in_no_ranking(searcher: Searcher) -> None:
+    allowed = np.ones(searcher.router.rows, dtype=bool)
+    allowed[searcher.places()["local/market/bread"]] = False
+    nothing = np.zeros_like(allowed)
+
+    bread, _ = StepRanker(searcher.facts, Matcher(searcher.router, None, allowed)).rank(TASK, STEPS)
+    empty, _ = StepRanker(searcher.facts, Matcher(searcher.router, None, nothing)).rank(TASK, STEPS)
+
+    assert "local/market/bread" not in searcher.ids(bread.rows)
+    assert (empty.rows, confidence(empty, 5)) == ((), 0.0)
+
+
+def test_names_are_told_by_their_own_words_alone() -> None:
+    assert name_terms(RowFacts("ann/loaf-mcp-server", "Loaf MCP Server", None, 5)) == name_terms(
+        RowFacts("bob/loaf", "loaf", None, 5)
+    )
+
+
+def ranked(scores: list[float], fit: float) -> StepRanking:
+    features = np.full((len(scores), len(FEATURES)), fit)
+    return StepRanking(tuple(range(len(scores))), np.array(scores), features)
+
+
+def test_one_is_surer_of_a_row_that_fits_better_and_stands_apart() -> None:
+    alike, apart = ranked([2.0, 1.9, 1.8], 1.0), ranked([6.0, 1.9, 1.8], 1.0)
+
+    assert 0 < confidence(alike, 1000) < confidence(apart, 1000) < 1
+    assert confidence(ranked([2.0, 1.9], 0.1), 1000) < confidence(ranked([2.0, 1.9], 3.0), 1000)

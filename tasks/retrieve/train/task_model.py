@@ -29,13 +29,13 @@ class Recipe:
     """How the network learns (AdamW): `hidden` tokens are masked; `pairs` and `sought` weigh losses."""
 
     rank: int = 32
-    epochs: int = 12
+    epochs: int = 10
     batch: int = 16
-    rate: float = 7e-4
+    rate: float = 1e-3
     decay: float = 0.01
     dropout: float = 0.1
     hidden: float = 0.15
-    pairs: float = 3.0
+    pairs: float = 4.0
     sought: float = 0.5
     seed: int = 0
 

@@ -20,6 +20,7 @@ from flows.cli.options import (
     root_of,
 )
 from flows.cli.print_plan import print_plan
+from flows.commands.console import form_of
 from flows.settings import load_settings
 
 
@@ -69,9 +70,14 @@ def compose(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a task that needs several skills: its steps, their order, and what serves each."""
-    from flows.commands.drawings import PLAN_FORMS, form_of, put_plan  # noqa: PLC0415
     from flows.commands.plans.llm import plan_makers  # noqa: PLC0415
-    from flows.commands.queries import compose_batch, open_index, search_filters  # noqa: PLC0415
+    from flows.commands.queries import (  # noqa: PLC0415
+        PLAN_FORMS,
+        compose_batch,
+        open_index,
+        put_plan,
+        search_filters,
+    )
     from tasks.retrieve.compose.compose import compose as composed  # noqa: PLC0415
     from tasks.retrieve.compose.options import ComposeOptions  # noqa: PLC0415
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -37,6 +38,33 @@ def drawn(draw: Callable[[Path], object], picture: Path) -> list[Path]:
         sys.stderr.write(f"no picture: {error}: pip install '.[draw]' in Skillery's folder\n")
         return []
     return [picture]
+
+
+def form_of(out: Path, forms: Sequence[str]) -> str:
+    """Return the form that a file's ending names; raises `WrongInput`, naming all, if it is none of them."""
+    form = out.suffix.lower().removeprefix(".")
+    if form not in forms:
+        msg = f"--out {out}: name a file that ends in {', '.join('.' + f for f in forms)}"
+        raise WrongInput(msg)
+    return form
+
+
+def put_drawing(out: Path, drawing: bytes) -> None:
+    """Write a drawing, whole or not at all.
+
+    Raises:
+        WrongInput: `out` cannot be written.
+    """
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(drawing)
+        beside.replace(out)
+    except OSError as error:
+        msg = f"--out {out} cannot be written ({error.strerror}): name a file in a folder you may write to"
+        raise WrongInput(msg) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 _SECONDS_BETWEEN_LINES = 5.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flows.commands.drawings import form_of, put_drawing
+from flows.commands.console import form_of, put_drawing
 from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.errors import WrongInput

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from flows.commands.console import Report, progress
+from flows.commands.console import Report, form_of, progress, put_drawing
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import UnknownDocument, Withheld, WrongInput
@@ -24,12 +24,15 @@ from tasks.retrieve.compose.compose import compose
 from tasks.retrieve.compose.decompose.draft import Decomposer
 from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.compose.protocol import StepReranker
+from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
 from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 
 Line = dict[str, Any]
+MERMAID = "mmd"
+PLAN_FORMS = (*FORMATS, MERMAID)
 _KINDS = ("skill", "mcp-server")
 
 
@@ -104,6 +107,24 @@ def compose_batch(
         return compose(index, line["query"], options, decomposer(), reranker)
 
     return _answer(batch, out, answer, ("query_id", "query"))
+
+
+def put_plan(plan: Line, out: Path) -> None:
+    """Draw a plan to a file, whose ending names one of `PLAN_FORMS`; Mermaid needs no matplotlib.
+
+    Raises:
+        WrongInput: The ending names no form, or `out` cannot be written.
+        TerminalError: matplotlib is not installed.
+    """
+    form = form_of(out, PLAN_FORMS)
+    if form == MERMAID:
+        from tasks.retrieve.compose.drawing.mermaid import as_mermaid  # noqa: PLC0415
+
+        put_drawing(out, as_mermaid(plan).encode())
+    else:
+        from tasks.retrieve.compose.drawing.picture import draw_plan  # noqa: PLC0415
+
+        put_drawing(out, draw_plan(plan, form))
 
 
 def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:

@@ -81,7 +81,7 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.M
 
 def test_matplotlib_is_loaded_by_drawing_alone() -> None:
     script = (
-        "import sys, flows.commands.drawings, tasks.retrieve.compose.drawing.picture,"
+        "import sys, flows.commands.queries, tasks.retrieve.compose.drawing.picture,"
         "tasks.retrieve.compose.drawing.mermaid;"
         "print([m for m in ('matplotlib', 'prefect', 'torch') if m in sys.modules])"
     )

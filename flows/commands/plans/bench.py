@@ -29,7 +29,7 @@ from tasks.evaluate.compose.methods import (
     PlanMethod,
     require_methods,
 )
-from tasks.evaluate.compose.report import compose_markdown
+from tasks.evaluate.compose.report.report import compose_markdown
 from tasks.evaluate.compose.requests import KnownRequest, read_categories, read_requests
 from tasks.evaluate.compose.row_vectors import NO_BODIES, RowVectors
 from tasks.evaluate.compose.simulation import simulated

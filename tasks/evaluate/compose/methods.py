@@ -14,6 +14,7 @@ from typing import Any
 
 from storage.errors import WrongInput
 from storage.served import require_licences
+from tasks.evaluate.compose.ablations import Ablated, with_own_work, without_references
 from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.evaluate.compose.row_vectors import RowVectors
@@ -205,6 +206,8 @@ METHODS: dict[str, PlanMethod] = {
     "gold-count-r0": composed(_counted, rounds=0),
     "gold-search": given(descriptions_of, searched),
     "chain": composed(chain=True),
+    "no-references": composed(lambda _asking, _request: Ablated(without_references)),
+    "own-work": composed(lambda _asking, _request: Ablated(with_own_work)),
     "no-context": composed(context=False),
     "gold-no-context": composed(_told, rounds=0, context=False),
     **{f"alpha-{alpha:g}": composed(alpha=alpha) for alpha in ALPHAS},

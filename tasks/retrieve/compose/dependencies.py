@@ -1,15 +1,28 @@
-"""Dependencies between the steps of a task: by what the task model makes of each pair of steps."""
+"""Dependencies between the steps of a task: by the task model and by what their words say, together."""
 
 from __future__ import annotations
 
+import functools
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from tasks.retrieve.compose.decompose.draft import Draft
-from tasks.retrieve.compose.decompose.steps import DraftStep
-from tasks.retrieve.compose.decompose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel
-from tasks.retrieve.compose.plan import Dependency, PlannedTask, planned, reduced
+from tasks.retrieve.compose.decompose.steps import DraftStep, words_of
+from tasks.retrieve.compose.decompose.task_model import BACKWARD, ONWARD, TaskModel
+from tasks.retrieve.compose.pair_features import pair_features
+from tasks.retrieve.compose.plan import Dependency, PlannedTask, StepText, planned, reduced
 
+FILE = Path(__file__).parent / "data" / "dependencies-2.json"
+CLASSES = 3  # NEITHER, ONWARD, BACKWARD
+# F1 is largest where one is taken that is half as likely as that F1 is high (Lipton, Elkan and
+# Naryanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", ECML 2014, theorem 1).
+_LEAST = 0.42
 _CONDITION = re.compile(
     r"\b(?:if|unless|in case|provided|whenever|as soon as|should)\b|^\W*(?:when|once|where)\b", re.IGNORECASE
 )
@@ -19,24 +32,56 @@ _CLAUSE = re.compile(
 )
 
 
-def ordered(task: str, draft: Draft, model: TaskModel) -> PlannedTask:
+@dataclass(frozen=True, slots=True)
+class PairModel:
+    """The weights of features by name, each `(neither, onward, backward)`."""
+
+    weights: Mapping[str, tuple[float, float, float]]
+
+    def shares(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Return the probability of each class for a pair of steps, shape `(3,)`."""
+        known = [self.weights[name] for name in set(names) if name in self.weights]
+        scores = np.sum(known, axis=0) if known else np.zeros(CLASSES)
+        scores = np.exp(scores - np.max(scores))
+        return np.asarray(scores / scores.sum())
+
+
+@functools.lru_cache(maxsize=1)
+def packaged_pairs(file: Path = FILE) -> PairModel:
+    """Return the packaged weights."""
+    held = json.loads(file.read_text("utf-8"))
+    return PairModel({name: (row[0], row[1], row[2]) for name, row in held.items()})
+
+
+def step_texts(task: str, steps: Sequence[DraftStep]) -> list[StepText]:
+    """Return steps, in the order in which the task begins them, with what stands right before each."""
+    found, end = [], 0
+    for step in steps:
+        start, last = step.spans[0][0], step.spans[-1][1]
+        found.append(StepText(words_of(task, step.spans), (start, last), task[end:start]))
+        end = max(end, last)
+    return found
+
+
+def ordered(task: str, draft: Draft, model: TaskModel, pairs: PairModel | None = None) -> PlannedTask:
     """Return the order of a draft's steps; the likeliest dependencies are kept first.
 
     Where the draft's steps stand in an order in which they can be done, none needs a later one.
     """
     steps, found = draft.steps, list[tuple[float, Dependency]]()
     told = sorted(range(len(steps)), key=lambda k: (steps[k].spans[0], k))
+    texts = step_texts(task, [steps[k] for k in told])
     shares = model.pairs(model.read(task), [steps[k].spans for k in told])
+    by_words = pairs or packaged_pairs()
     for i, a in enumerate(told):
         for j, b in list(enumerate(told))[i + 1 :]:
-            neither, onward, backward = (float(shares[i, j, kind]) for kind in (NEITHER, ONWARD, BACKWARD))
+            both = np.sqrt(shares[i, j] * by_words.shares(pair_features(texts, i, j)))
+            onward, backward = (float(both[kind] / both.sum()) for kind in (ONWARD, BACKWARD))
             if draft.in_order:  # what one needs of the other can only be what the order allows
-                either = onward + backward
-                onward, backward = (either, 0.0) if a < b else (0.0, either)
-            if max(onward, backward) > neither:
+                onward, backward = (1.0, 0.0) if a < b else (0.0, 1.0)
+            if (likely := float(1 - both[0] / both.sum())) > _LEAST:
                 before, after = (a, b) if onward >= backward else (b, a)
-                why = _dependency(task, steps, before, after)
-                found.append((max(onward, backward), why))
+                found.append((likely, _dependency(task, steps, before, after)))
     found.sort(key=lambda each: (-each[0], each[1].after, each[1].before))
     return reduced(planned(len(steps), [each for _, each in found]), len(steps))
 

@@ -22,12 +22,14 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
 from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
 from tasks.retrieve.compose.decompose.task_model import FILE, TaskModel
+from tasks.retrieve.compose.dependencies import FILE as PAIRS
 from tasks.retrieve.compose.fitted import FILE as FITTED
 from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.train.answers import Answerer, ChancePart, HeldAnswers, chances
+from tasks.retrieve.train.dependencies import labelled_pairs, train_pairs
 from tasks.retrieve.train.fitting import Choice, Numbers, fit_chance, fit_choice
 from tasks.retrieve.train.step_lessons import lessons
 from tasks.retrieve.train.task_model import Recipe, train_network, write_graph
@@ -173,6 +175,9 @@ def main() -> None:
     network = train_network(lessons(requests, searcher.places()), searcher.router.vectors, recipe)
     np.savez_compressed(FILE, allow_pickle=False, **network.arrays())
     FITTED.write_text(json.dumps(fit(found.answers).told(), indent=1) + "\n", "utf-8")
+    pairs = train_pairs(*labelled_pairs(requests))
+    weights = {name: [round(w, 3) for w in row] for name, row in sorted(pairs.weights.items())}
+    PAIRS.write_text(json.dumps(weights, indent=0) + "\n", "utf-8")
     write_graph(Path(__file__).parents[2] / "models" / GRAPH)
     sys.stdout.write(json.dumps({"requests": len(requests), **report(found)}, indent=1) + "\n")
 

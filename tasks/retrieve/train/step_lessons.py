@@ -53,7 +53,7 @@ def _lesson(request: WrittenRequest, tokenizer: Tokenizer, rows: Mapping[str, in
     served = None
     if request.servers is not None:
         served = [[rows[d] for d in sorted(request.servers[k]) if d in rows] for k in told]
-    return StepLesson(read.ids, [k for _, k in placed], _labels(owners), own, _pairs(request), served)
+    return StepLesson(read.ids, [k for _, k in placed], _labels(owners), own, pairs_of(request), served)
 
 
 def _owner(at: int, steps: Sequence[Sequence[tuple[int, int]]]) -> int | None:
@@ -73,7 +73,8 @@ def _labels(owners: Sequence[int | None]) -> list[int]:
     return labels
 
 
-def _pairs(request: WrittenRequest) -> list[int]:
+def pairs_of(request: WrittenRequest) -> list[int]:
+    """Return what each pair of steps is, `i < j` as the request tells them, in order."""
     place = {k: number for number, k in enumerate(request.told())}
     needed, n = closure({(place[a], place[b]) for a, b in request.edges}), len(place)
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]

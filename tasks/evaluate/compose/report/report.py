@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from tasks.evaluate.compose import paper
 from tasks.evaluate.compose.methods import DEFAULT, HINTS, VANILLA
-from tasks.evaluate.compose.report_appendices import (
+from tasks.evaluate.compose.report import paper
+from tasks.evaluate.compose.report.appendices import (
     conditioned_section,
     confidence_section,
     paraphrases_section,
@@ -14,7 +14,7 @@ from tasks.evaluate.compose.report_appendices import (
     reranked_section,
     significance_section,
 )
-from tasks.evaluate.compose.report_cells import (
+from tasks.evaluate.compose.report.cells import (
     MAIN_MEASURES,
     Found,
     interval,

@@ -1,0 +1,1 @@
+"""The report on plans: measured methods come in, SkillWeaver's tables go out; begin with `report`."""

@@ -16,7 +16,8 @@ import onnxruntime
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
-from tasks.models.onnx_export import resolve
+from storage.errors import ModelMismatch
+from tasks.models.onnx_export import PACKAGED, resolve
 from tasks.models.protocols import Vectors
 
 BASE, WEIGHTS = "sentence-transformers/all-MiniLM-L6-v2", "model.safetensors"
@@ -33,11 +34,16 @@ _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
 
 
-class TokenStates(NamedTuple):
+class ReadTokens(NamedTuple):
     """The states of a text's tokens, shape `(tokens, 384)`, and each token's character span."""
 
     states: Vectors
     spans: list[tuple[int, int]]
+
+
+def is_base(card: Mapping[str, Any]) -> bool:
+    """Return whether the encoder of a card is the default one, whose vectors adapted states are near to."""
+    return str(card["revision"]).removesuffix("-int8") == PACKAGED[BASE][2]
 
 
 class AdaptedEncoder:
@@ -52,7 +58,7 @@ class AdaptedEncoder:
     """
 
     def __init__(self, adapters: Mapping[str, Any]) -> None:
-        folder = Path(resolve(BASE)[0])
+        folder = _base_folder()
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -70,18 +76,26 @@ class AdaptedEncoder:
         self._words: Any = self._file.get_slice(name)  # type: ignore[no-untyped-call]
         self._session = _session(list(self._weights), list(self._weights.values()))
 
-    def read(self, text: str) -> TokenStates:
+    def read(self, text: str) -> ReadTokens:
         """Return the states of a text's tokens; a long text is read in windows of 254 tokens."""
         found = self._tokenizer.encode(text, add_special_tokens=False)
         windows = [found.ids[at : at + _WINDOW] for at in range(0, len(found.ids), _WINDOW)]
         states = [self._states(ids) for ids in windows]
-        return TokenStates(np.concatenate([np.empty((0, WIDTH), np.float32), *states]), list(found.offsets))
+        return ReadTokens(np.concatenate([np.empty((0, WIDTH), np.float32), *states]), list(found.offsets))
 
     def _states(self, ids: list[int]) -> Vectors:
         first, last = (self._tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
         words = np.concatenate([self._words[i : i + 1] for i in (first, *ids, last)])
         states: Vectors = self._session.run(None, {INPUT: (words + self._places[: len(words)])[None]})[0][0]
         return states[1:-1]
+
+
+def _base_folder() -> Path:
+    folder, found = resolve(BASE)
+    if found != PACKAGED[BASE][2]:
+        msg = f"{folder} does not hold the weights of {BASE} that package {PACKAGED[BASE][0]} carries"
+        raise ModelMismatch(msg)
+    return Path(folder)
 
 
 def _added(name: str, adapters: Mapping[str, Any]) -> Vectors | float:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tasks.evaluate.compose.bench import MethodRun, compared, summary
-from tasks.evaluate.compose.report.paper import ROUNDS
+from tasks.evaluate.compose.paper import ROUNDS
 
 _CONDITIONED = ("catr@1", "catr@10", "srvr@1", "srvr@10")
 

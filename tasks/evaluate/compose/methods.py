@@ -14,11 +14,10 @@ from typing import Any
 
 from storage.errors import WrongInput
 from storage.served import require_licences
-from tasks.evaluate.compose.ablations import Ablated, with_own_work, without_references
+from tasks.evaluate.compose.decomposers import Ablated, ToldSteps, with_own_work, without_references
 from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.evaluate.compose.row_vectors import RowVectors
-from tasks.evaluate.compose.told_steps import ToldSteps
 from tasks.retrieve.compose.compose import compose
 from tasks.retrieve.compose.decompose.draft import Decomposer
 from tasks.retrieve.compose.decompose.local import LocalDecomposer

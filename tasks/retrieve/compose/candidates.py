@@ -6,7 +6,7 @@ A step for which nothing served fits is a gap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy as np
 from storage.served import Licences
 from tasks.retrieve.compose.compatibility.selection import POOL, Found, StepCandidates, select
 from tasks.retrieve.compose.confidence import confidence
+from tasks.retrieve.compose.decompose.fitted import fitted
 from tasks.retrieve.compose.decompose.matches import Matcher
 from tasks.retrieve.compose.decompose.steps import DraftStep
-from tasks.retrieve.compose.fitted import fitted
 from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.compose.plan import PlannedTask
 from tasks.retrieve.compose.protocol import RERANKED, StepReranker
@@ -24,7 +24,7 @@ from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Searcher, provenance
 
-_FOLDED = 3  # rows that are looked at for one rank, because copies take none
+FOLDED = 3  # rows that are looked at for one rank, because copies take none
 # The router's weights of a short text.
 _BY_TEXT = np.array([{"words": 1.0, "cosine": 0.3}.get(name, 0.0) for name in FEATURES])
 
@@ -54,12 +54,22 @@ class CandidateFinder:
         told = sorted(range(len(steps)), key=lambda k: (steps[k].spans[0], k))
         ranker = StepRanker(self.searcher.facts, self.matcher, None if self.options.context else _BY_TEXT)
         rankings = dict(zip(told, ranker.rank(task, [steps[k] for k in told]), strict=True))
-        sure = [confidence(rankings[k], self.matcher.rows) for k in range(len(steps))]
-        found = self._rows([rankings[k] for k in range(len(steps))])
-        found = [self._reranked(task, step.text, rows) for step, rows in zip(steps, found, strict=True)]
-        gaps = [not rows or c < fitted()["gap"]["least"] for rows, c in zip(found, sure, strict=True)]
+        in_order = [rankings[k] for k in range(len(steps))]
+        gaps = [self._sure(ranking) < fitted()["gap"]["least"] for ranking in in_order]
+        found = self._rows(in_order)
+        if self.reranker is not None:
+            given = zip(steps, found, gaps, strict=True)
+            found = [rows if gap else self._reranked(task, step.text, rows) for step, rows, gap in given]
         chosen = self._selected(steps, plan, found, gaps)
-        return [ServedStep(*each) for each in zip(chosen, sure, gaps, strict=True)]
+        return [
+            ServedStep(rows, self._sure(ranking, rows[0][0]["doc_id"] if rows else None), gap)
+            for rows, ranking, gap in zip(chosen, in_order, gaps, strict=True)
+        ]
+
+    def _sure(self, ranking: StepRanking, doc_id: str | None = None) -> float:
+        """Return the confidence of a row of a ranking, by its id; of the first without one."""
+        ids = self.searcher.ids(ranking.rows)
+        return confidence(ranking, self.matcher.rows, ids.index(doc_id) if doc_id else 0)
 
     def _rows(self, rankings: Sequence[StepRanking]) -> list[list[Found]]:
         """Return the best rows of rankings, copies folded, all read at once."""
@@ -67,7 +77,7 @@ class CandidateFinder:
         kept = []
         for ranking in rankings:
             shares = dict(zip(ranking.rows, ranking.shares().tolist(), strict=True))
-            groups = self.matcher.router.folded(ranking.rows[: _FOLDED * pool])[:pool]
+            groups = self.matcher.router.folded(ranking.rows[: FOLDED * pool])[:pool]
             kept.append([(shares[group[0]], group) for group in groups])
         places = list(dict.fromkeys(place for groups in kept for _, group in groups for place in group))
         read = dict(zip(places, map(self._shown, self.searcher.rows(places)), strict=True))
@@ -87,10 +97,14 @@ class CandidateFinder:
         return {**classed, **provenance(classed, self.failed)}
 
     def _reranked(self, task: str, step: str, found: list[Found]) -> list[Found]:
+        """Return rows in the reranker's order, with the scores that the places had."""
         if self.reranker is None:
             return found
         order = self.reranker.order(task, step, [row for row, _ in found[:RERANKED]])
-        return [*(found[place] for place in order), *found[RERANKED:]]
+        moved = [found[place] for place in order]
+        scores = [ranked.score for _, ranked in found]
+        best = [(row, replace(ranked, score=s)) for (row, ranked), s in zip(moved, scores, strict=False)]
+        return [*best, *found[RERANKED:]]
 
     def _selected(
         self,

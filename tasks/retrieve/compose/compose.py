@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from storage.served import require_licences
-from tasks.models.adapted_encoder import BASE
-from tasks.retrieve.compose.candidates import CandidateFinder, ServedStep
+from tasks.models.adapted_encoder import is_base
+from tasks.retrieve.compose.candidates import FOLDED, CandidateFinder, ServedStep
 from tasks.retrieve.compose.compatibility.selection import Found
 from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
 from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.matches import Matcher, ToldRow
+from tasks.retrieve.compose.decompose.matches import MOST, Matcher, ToldRow
 from tasks.retrieve.compose.decompose.rounds import Decomposition, decompose
 from tasks.retrieve.compose.decompose.task_model import packaged_model
 from tasks.retrieve.compose.dependencies import condition_of, ordered
@@ -68,8 +68,9 @@ def _composed(
     read = task[:LONGEST]
     searcher, licences, model = now.searcher(), require_licences(now.root), packaged_model()
     allowed = searcher.allowed(options.filters, licences)
-    seek = (lambda steps: model.sought(read, steps)) if now.encoder.card["name"] == BASE else None
-    matcher = Matcher(searcher.router, seek, allowed, lambda places: _told_rows(searcher, places))
+    seek = (lambda steps: model.sought(read, steps)) if is_base(now.encoder.card) else None
+    most = max(MOST, FOLDED * options.k)
+    matcher = Matcher(searcher.router, seek, allowed, lambda places: _told_rows(searcher, places), most)
     local = decomposer or LocalDecomposer(model, most=options.max_steps)
     found = decompose(read, local, matcher, rounds=options.rounds, hints=options.hints)
     draft = found.draft

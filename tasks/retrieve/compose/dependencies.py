@@ -28,7 +28,10 @@ _CONDITION = re.compile(
 )
 _ORDER = re.compile(r"\b(?:then|after|once|before|next|finally|first|last)", re.IGNORECASE)
 _CLAUSE = re.compile(
-    r"\b(?:if|unless|in case|provided|whenever|as soon as|when|once)\b[^,;.]{3,120}", re.IGNORECASE
+    r"(?:\b(?:if|unless|in case|provided|whenever|as soon as|when)\b"
+    # "at once", "once a week" and "once more" tell no condition.
+    r"|(?:^|(?<=[,;:(]\s))once\b(?!\s+(?:an?|per|and|more|again)\b))[^,;.…]{3,120}",
+    re.IGNORECASE,
 )
 
 
@@ -40,7 +43,7 @@ class PairModel:
 
     def shares(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the probability of each class for a pair of steps, shape `(3,)`."""
-        known = [self.weights[name] for name in set(names) if name in self.weights]
+        known = [self.weights[name] for name in dict.fromkeys(names) if name in self.weights]
         scores = np.sum(known, axis=0) if known else np.zeros(CLASSES)
         scores = np.exp(scores - np.max(scores))
         return np.asarray(scores / scores.sum())

@@ -10,6 +10,7 @@ from tasks.retrieve.compose.pages import require_pages
 from tasks.retrieve.routing.search import Filters
 
 MOST_STEPS, CANDIDATES = 8, 5
+LARGEST = 40  # steps; what needs more is several tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class ComposeOptions:
     """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters.
 
     `alpha` weighs relevance against compatibility with the steps before (equation 4); 1 is relevance alone.
-    Without `context` a step's rows are ranked by its own text, as `search` does. `pages` is the budget of
+    Without `context` a step's rows are ranked by its own words and vector alone. `pages` is the budget of
     each step's page (`with_pages`); None makes no pages.
     """
 
@@ -37,6 +38,9 @@ class ComposeOptions:
                 option = f"--{name.replace('_', '-')}" if name != "k" else "-k"
                 msg = f"{option} is {getattr(self, name)}: give at least {least}"
                 raise WrongInput(msg)
+        if self.max_steps > LARGEST:
+            msg = f"--max-steps is {self.max_steps}: give at most {LARGEST}"
+            raise WrongInput(msg)
         if not 0 <= self.alpha <= 1:  # NaN neither
             msg = f"--alpha is {self.alpha}: give a number from 0 to 1"
             raise WrongInput(msg)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from tasks.retrieve.compose.decompose.steps import Span
 
@@ -36,9 +37,13 @@ def planned(steps: int, found: Iterable[Dependency]) -> PlannedTask:
     always an order. Steps that wait for the same stand in one group; ties are broken by place.
     """
     by_pair: dict[tuple[int, int], Dependency] = {}
+    closed: set[tuple[int, int]] = set()
     for one in found:
-        if one.before != one.after and (one.after, one.before) not in closure(by_pair):
+        if one.before != one.after and (one.after, one.before) not in closed:
             by_pair.setdefault((one.before, one.after), one)
+            ahead = {one.before} | {a for a, b in closed if b == one.before}
+            behind = {one.after} | {b for a, b in closed if a == one.after}
+            closed |= set(product(ahead, behind))
     kept = list(by_pair.values())
     depth = _depths(steps, kept)
     order = tuple(sorted(range(steps), key=lambda place: (depth[place], place)))
@@ -59,9 +64,9 @@ def closure(edges: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
 
 def reduced(plan: PlannedTask, steps: int) -> PlannedTask:
     """Return a plan without dependencies that follow from others."""
-    pairs = {(d.before, d.after) for d in plan.dependencies}
-    kept = [d for d in plan.dependencies if (d.before, d.after) not in closure(pairs - {(d.before, d.after)})]
-    return planned(steps, kept)
+    closed = closure((d.before, d.after) for d in plan.dependencies)
+    between = {(a, d) for a, b in closed for c, d in closed if b == c}
+    return planned(steps, [d for d in plan.dependencies if (d.before, d.after) not in between])
 
 
 def _depths(steps: int, found: Sequence[Dependency]) -> Mapping[int, int]:

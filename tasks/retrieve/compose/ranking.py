@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.retrieve.compose.decompose.matches import MOST, Matcher, Matches
+from tasks.retrieve.compose.decompose.fitted import fitted
+from tasks.retrieve.compose.decompose.matches import Matcher, Matches
 from tasks.retrieve.compose.decompose.matches import Scores as WordScores
 from tasks.retrieve.compose.decompose.steps import DraftStep
-from tasks.retrieve.compose.fitted import fitted
 from tasks.retrieve.routing.search import RowFacts
 from tasks.retrieve.routing.terms import function_terms, term_counts
 
@@ -89,7 +89,7 @@ class StepRanker:
     def _pool(self, own: Matches, led: WordScores) -> list[int]:
         further = (led, own.near)
         best = [self._matcher.best_of(scores, _FURTHER).tolist() for scores in further]
-        return list(dict.fromkeys([*own.rows[:MOST].tolist(), *best[0], *best[1]]))
+        return list(dict.fromkeys([*own.rows.tolist(), *best[0], *best[1]]))
 
     def _ranking(self, rows: Sequence[int], features: Scores) -> StepRanking:
         scores = features @ self._weights

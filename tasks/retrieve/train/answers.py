@@ -14,7 +14,7 @@ from tasks.retrieve.compose.confidence import confidence_features
 from tasks.retrieve.compose.decompose.chain import counted
 from tasks.retrieve.compose.decompose.draft import Draft
 from tasks.retrieve.compose.decompose.feedback import draft_features
-from tasks.retrieve.compose.decompose.local import LEAST, drafted
+from tasks.retrieve.compose.decompose.local import BEYOND, LEAST, drafted
 from tasks.retrieve.compose.decompose.matches import Matcher, Seek
 from tasks.retrieve.compose.decompose.references import filled
 from tasks.retrieve.compose.decompose.rounds import HINTS
@@ -68,7 +68,7 @@ class ChancePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class RowPool:
     """An index: what scores its rows, what is held of them, and their places by id in lower case."""
 
     router: Router
@@ -95,23 +95,23 @@ class _Asked:
     wanted: Sequence[frozenset[str]]
 
     def rank(
-        self, pool: Pool, steps: Sequence[DraftStep], allowed: npt.NDArray[np.bool_] | None = None
+        self, pool: RowPool, steps: Sequence[DraftStep], allowed: npt.NDArray[np.bool_] | None = None
     ) -> list[StepRanking]:
         """Return the rankings of steps over a pool, in the order in which rows were found."""
         matcher = Matcher(pool.router, seek_of(self.request, self.model), allowed)
         return StepRanker(pool.told, matcher, np.zeros(len(FEATURES))).rank(self.request.text, steps)
 
-    def found(self, pool: Pool) -> list[FoundStep]:
+    def found(self, pool: RowPool) -> list[FoundStep]:
         """Return the found steps over a pool."""
         rankings = self.rank(pool, self.steps)
         return [self._found_step(pool, *each) for each in zip(rankings, self.wanted, strict=True)]
 
-    def _found_step(self, pool: Pool, ranking: StepRanking, servers: frozenset[str]) -> FoundStep:
+    def _found_step(self, pool: RowPool, ranking: StepRanking, servers: frozenset[str]) -> FoundStep:
         served = any(server in pool.places for server in servers)
         right = pool.right(ranking, servers)
         return FoundStep(ranking.features, right, served, bool(servers) and not served, pool.router.rows)
 
-    def without(self, pool: Pool, at: int) -> FoundStep:
+    def without(self, pool: RowPool, at: int) -> FoundStep:
         """Return a found step over a pool without what serves it."""
         allowed = np.ones(pool.router.rows, dtype=bool)
         allowed[[pool.places[d] for d in self.wanted[at] if d in pool.places]] = False
@@ -131,7 +131,7 @@ class Answerer:
 
     def __init__(self, searcher: Searcher, skills: Sequence[Skill], encoder: Encoder) -> None:
         facts = searcher.facts(range(len(skills)))
-        self._whole = Pool(searcher.router, facts, searcher.places())
+        self._whole = RowPool(searcher.router, facts, searcher.places())
         self._skills, self._encoder = skills, encoder
 
     def ask(self, request: WrittenRequest, model: TaskModel) -> HeldAnswers:
@@ -154,7 +154,7 @@ class Answerer:
         small = self._small(request)
         return HeldAnswers(counts, rows, found + (asked.found(small) if small else []))
 
-    def _small(self, request: WrittenRequest) -> Pool | None:
+    def _small(self, request: WrittenRequest) -> RowPool | None:
         """Return a small index, drawn by the request's text; None for two requests in three."""
         chance = np.random.default_rng(int(hashlib.sha256(request.text.encode()).hexdigest()[:8], 16))
         if chance.random() > _SMALL_SHARE:
@@ -163,12 +163,13 @@ class Answerer:
         kept = {d for own in servers if chance.random() < _KEPT for d in own}
         gone = {d for own in servers for d in own} - kept
         free = [place for doc_id, place in places.items() if doc_id not in kept | gone]
-        drawn = chance.choice(free, int(chance.choice(_SIZES)), replace=False).tolist()
+        size = min(int(chance.choice(_SIZES)), len(free))
+        drawn = chance.choice(free, size, replace=False).tolist()
         rows = sorted({places[d] for d in kept if d in places} | set(drawn))
         vectors = self._whole.router.vectors[rows]
         router = Router.from_documents([self._skills[row] for row in rows], self._encoder, vectors=vectors)
         facts = self._whole.told(rows)
-        return Pool(router, facts, {fact.doc_id.lower(): place for place, fact in enumerate(facts)})
+        return RowPool(router, facts, {fact.doc_id.lower(): place for place, fact in enumerate(facts)})
 
 
 def seek_of(request: WrittenRequest, model: TaskModel) -> Seek:
@@ -179,9 +180,10 @@ def seek_of(request: WrittenRequest, model: TaskModel) -> Seek:
 def _counts(request: WrittenRequest, model: TaskModel, matcher: Matcher) -> tuple[Choice | None, Draft]:
     """Return the drafts with other numbers of steps to choose among, and the likeliest one."""
     reading = model.read(request.text)
-    found = counted(model.labels(reading), model.moves, _MOST)
-    likeliest = drafted(reading, found, found.likeliest())
-    tried = {n: drafted(reading, found, n) for n, p in enumerate(found.shares.tolist()) if p >= LEAST}
+    found = counted(model.labels(reading), model.moves, _MOST + BEYOND)
+    shares = found.shares[: _MOST + 1]
+    likeliest = drafted(reading, found, int(shares.argmax()))
+    tried = {n: drafted(reading, found, n) for n, share in enumerate(shares.tolist()) if share >= LEAST}
     whole = DraftStep(request.text, ((0, len(request.text)),))
     hints = matcher.hints(likeliest.steps or (whole,), HINTS)
     features = np.stack([draft_features(draft, hints, matcher) for draft in tried.values()])

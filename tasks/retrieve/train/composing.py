@@ -21,16 +21,15 @@ from tasks.models.adapted_encoder import GRAPH
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
 from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
+from tasks.retrieve.compose.decompose.fitted import FILE as FITTED
 from tasks.retrieve.compose.decompose.task_model import FILE, TaskModel
 from tasks.retrieve.compose.dependencies import FILE as PAIRS
-from tasks.retrieve.compose.fitted import FILE as FITTED
 from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.train.answers import Answerer, ChancePart, HeldAnswers, chances
-from tasks.retrieve.train.dependencies import labelled_pairs, train_pairs
-from tasks.retrieve.train.fitting import Choice, Numbers, fit_chance, fit_choice
+from tasks.retrieve.train.fitting import Choice, Numbers, fit_chance, fit_choice, labelled_pairs, train_pairs
 from tasks.retrieve.train.step_lessons import lessons
 from tasks.retrieve.train.task_model import Recipe, train_network, write_graph
 from tasks.retrieve.train.written import WrittenRequest, read_written

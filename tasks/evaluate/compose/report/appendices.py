@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tasks.evaluate.compose import paper
 from tasks.evaluate.compose.methods import DEFAULT, NEED_ENDPOINT, VANILLA
-from tasks.evaluate.compose.report import paper
 from tasks.evaluate.compose.report.cells import (
     MAIN_MEASURES,
     Found,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.evaluate.compose.methods import METHODS
-from tasks.evaluate.compose.report.paper import NO_ENDPOINT, NOT_STATED
+from tasks.evaluate.compose.paper import NO_ENDPOINT, NOT_STATED
 
 Found = Mapping[str, Any]
 MAIN_MEASURES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from tasks.evaluate.compose import paper
 from tasks.evaluate.compose.methods import DEFAULT, HINTS, VANILLA
-from tasks.evaluate.compose.report import paper
 from tasks.evaluate.compose.report.appendices import (
     conditioned_section,
     confidence_section,

@@ -72,12 +72,6 @@ def _best_first(near: Sequence[float], fits: Sequence[float | None], alpha: floa
 
 
 def relevances(scores: Sequence[float]) -> list[float]:
-    """Return scores as shares of the highest, in [0, 1]; one below 0 becomes 0.
-
-    A score is in standard deviations above the mean of the index, so that 0 is the relevance of any row. If
-    none is above 0, the highest is 1 and the others are 0.
-    """
+    """Return scores, each at least 0, as shares of the highest; of zeros all are 1."""
     best = max(scores, default=0.0)
-    if best <= 0:
-        return [float(score == best) for score in scores]
-    return [max(0.0, score / best) for score in scores]
+    return [score / best if best > 0 else 1.0 for score in scores]

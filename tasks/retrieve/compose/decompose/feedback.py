@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.retrieve.compose.decompose.draft import Draft
+from tasks.retrieve.compose.decompose.fitted import fitted
 from tasks.retrieve.compose.decompose.matches import NEAR, Matcher
-from tasks.retrieve.compose.fitted import fitted
 
 FEATURES = ("likely", "steps", "mean", "least", "weak", "same", "shared")
 _WEAK = 4.0  # standard deviations; a step whose best hint scores less is served badly

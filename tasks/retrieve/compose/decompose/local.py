@@ -14,17 +14,13 @@ from tasks.retrieve.compose.decompose.references import filled
 from tasks.retrieve.compose.decompose.steps import DraftStep, Span, words_of
 from tasks.retrieve.compose.decompose.task_model import TaskModel, TaskReading, packaged_model
 
+CONTEXT = "context"  # the reason of what asks for nothing
 LEAST = 0.02  # share of a number of steps under which it is not tried
-_BEYOND = 4  # steps more than are allowed, that are looked for to say what is left out
+BEYOND = 4  # steps more than are allowed, that are looked for to say what is left out
 _GAP = 12  # characters between parts of a step that are taken as one: a comma, and a word that was left out
 _SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
-# Words that join steps and say nothing by themselves.
-_JOINING_WORDS = """
-    a afterwards also an and as but by finally first for in into it last lastly next of on or please plus
-    second so that the then third to too well with
-"""
-_JOINING = frozenset(_JOINING_WORDS.split())
+_LATIN_SHARE = 0.3  # of the letters of a task, from which the model is asked
 _OWN = re.compile(
     r"\b(?:choose|compare|consider|decide|describe|explain|judge|pick|prefer|rank|recommend|rephrase|rewrite"
     r"|sum|summari[sz]e|tell|think|word)\b",
@@ -36,8 +32,8 @@ class LocalDecomposer:
     """Cuts a task into steps by the labels of its words.
 
     With hints, other likely numbers of steps are tried, and the one is taken whose steps are served best:
-    clauses that one row serves become one step, one that two rows serve becomes two. A task without Latin
-    letters is cut into its sentences, since the model has only seen English.
+    what one row serves becomes one step, what two rows serve becomes two. A task in another script than Latin
+    is cut into its sentences, since the model has only seen English; its certainty is 0.
 
     Args:
         model: Reads the task; None: the packaged one.
@@ -56,10 +52,10 @@ class LocalDecomposer:
 
     def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
         """Return the draft of a task, as `Decomposer` says."""
-        if not _LATIN.search(task):
-            return _by_sentences(task, self._most)
+        if not _is_latin(task):
+            return _by_sentences(task, self._exactly or self._most)
         reading = self.model.read(task)
-        found = counted(self.model.labels(reading), self.model.moves, self._most + _BEYOND)
+        found = counted(self.model.labels(reading), self.model.moves, self._most + BEYOND)
         if self._exactly is not None:
             return drafted(reading, found, found.nearest(self._exactly))
         shares = found.shares[: self._most + 1]
@@ -77,7 +73,7 @@ def drafted(reading: TaskReading, found: CountedLabels, count: int) -> Draft:
     spans = list(_steps(reading, labels))
     steps = tuple(DraftStep(filled(task, spans, k), own, words_of(task, own)) for k, own in enumerate(spans))
     missed = _missed(reading, labels, more) if more.count(BEGIN) > count else []
-    return Draft(steps, tuple(left_out(task, spans, missed)), float(found.shares[count]))
+    return Draft(steps, tuple(_left_out(task, spans, missed)), float(found.shares[count]))
 
 
 def _steps(reading: TaskReading, labels: Sequence[int]) -> Iterator[tuple[Span, ...]]:
@@ -117,27 +113,30 @@ def _stripped(task: str, start: int, end: int) -> Span | None:
     return (start, end) if start < end else None
 
 
-def left_out(task: str, steps: Sequence[Sequence[Span]], missed: Sequence[Span] = ()) -> Iterator[LeftOut]:
-    """Yield the parts of a task that no step holds, but for signs and joining words.
+def _left_out(task: str, steps: Sequence[Sequence[Span]], missed: Sequence[Span]) -> Iterator[LeftOut]:
+    """Yield the parts of a task that are own work, or hold words that would be a step if more were allowed.
 
-    Args:
-        task: What was asked for.
-        steps: Where it says each step.
-        missed: Words of it that would be a step, if more were allowed.
+    What else stands in no step is told by `compose.left_out`.
     """
     held, at = sorted(span for spans in steps for span in spans), 0
     for start, end in [*held, (len(task), len(task))]:
-        span = _stripped(task, at, start) if start > at else None
-        if span and not _JOINING.issuperset(re.findall(r"\w+", task[slice(*span)].lower())):
-            beyond = any(a < span[1] and b > span[0] for a, b in missed)
+        if span := _stripped(task, at, start):
             text = task[slice(*span)]
-            yield LeftOut(text, span, "beyond-max-steps" if beyond else reason_of(text))
+            beyond = any(a < span[1] and b > span[0] for a, b in missed)
+            reason = "beyond-max-steps" if beyond else reason_of(text)
+            if reason != CONTEXT:
+                yield LeftOut(text, span, reason)
         at = max(at, end)
 
 
 def reason_of(text: str) -> str:
     """Return why a part of a task is left out."""
-    return "own-work" if _OWN.search(text) else "context"
+    return "own-work" if _OWN.search(text) else CONTEXT
+
+
+def _is_latin(task: str) -> bool:
+    letters = sum(map(str.isalpha, task))
+    return len(_LATIN.findall(task)) > _LATIN_SHARE * letters
 
 
 def _by_sentences(task: str, most: int) -> Draft:
@@ -149,4 +148,5 @@ def _by_sentences(task: str, most: int) -> Draft:
             begins.append([(clause.start, clause.end)])
     spans = [(own[0][0], own[-1][1]) for own in begins]
     steps = tuple(DraftStep(words_of(task, [span]), (span,)) for span in spans[:most])
-    return Draft(steps, tuple(LeftOut(words_of(task, [s]), s, "beyond-max-steps") for s in spans[most:]))
+    rest = tuple(LeftOut(words_of(task, [span]), span, "beyond-max-steps") for span in spans[most:])
+    return Draft(steps, rest, certainty=0.0)

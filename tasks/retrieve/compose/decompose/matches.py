@@ -30,11 +30,6 @@ class Matches:
     words: Scores
     near: Scores
 
-    @property
-    def best(self) -> float:
-        """The score of the best row; 0 of none."""
-        return float(self.scores[0]) if len(self.scores) else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class ToldRow:
@@ -58,6 +53,7 @@ class Matcher:
             the vectors of their texts.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
         tell: Returns what rows are; None: nobody is told.
+        most: Rows that are kept of a step's ranking.
     """
 
     def __init__(
@@ -66,8 +62,9 @@ class Matcher:
         seek: Seek | None = None,
         allowed: npt.NDArray[np.bool_] | None = None,
         tell: Tell | None = None,
+        most: int = MOST,
     ) -> None:
-        self.router, self._allowed, self._tell = router, allowed, tell
+        self.router, self.most, self._allowed, self._tell = router, most, allowed, tell
         self._seek = seek or (lambda steps: router.encode([step.text for step in steps]))
         self._known: dict[DraftStep, Matches] = {}
 
@@ -83,7 +80,7 @@ class Matcher:
             for step, near in zip(new, self.router.nearness(self._seek(new)), strict=True):
                 words = self.router.words(step.text)
                 total = words + np.float32(NEAR) * near
-                best = self.best_of(total, MOST)
+                best = self.best_of(total, self.most)
                 self._known[step] = Matches(best, total[best], words, near)
         return [self._known[step] for step in steps]
 

@@ -52,15 +52,14 @@ def decompose(
         if before.jaccard is not None and before.jaccard > CONVERGED:
             return Decomposition(draft, tuple(kept), converged=True)
         again = decomposer.decompose(task, before.hints, matcher)
+        kept.append(_round(task, again, matcher, hints, before.hints))
         if draft.steps and not again.steps:
             return Decomposition(draft, tuple(kept), converged=False)
-        texts = tuple(step.text for step in again.steps)
-        same = texts == before.steps
-        cycle = not same and any(texts == earlier.steps for earlier in kept)
+        earlier = [one.steps for one in kept[:-1]]
+        same, cycle = kept[-1].steps == earlier[-1], kept[-1].steps in earlier[:-1]
         draft = draft if cycle else again
         if same or cycle:
             return Decomposition(draft, tuple(kept), converged=same)
-        kept.append(_round(task, again, matcher, hints, before.hints))
     return Decomposition(draft, tuple(kept), converged=(kept[-1].jaccard or 0.0) > CONVERGED)
 
 

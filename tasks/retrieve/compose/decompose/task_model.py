@@ -24,7 +24,7 @@ FILE = Path(__file__).parents[1] / "data" / "steps-1.npz"
 WORD = re.compile(r"\w+|[^\w\s]")
 # What a pair of steps is: neither needs the other, the later told the earlier, or the earlier the later.
 NEITHER, ONWARD, BACKWARD = 0, 1, 2
-_READINGS = 16  # that are kept
+_READINGS = 4  # that are kept: the task's, and those of rewritten steps
 APART = 3  # steps told so far apart, and farther, are alike
 _Numbers = npt.NDArray[np.float32]
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
+from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
+from tasks.retrieve.compose.decompose.fitted import fitted
+from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
 from tasks.retrieve.train.composing import auroc
-from tasks.retrieve.train.fitting import Choice, fit_chance, fit_choice
+from tasks.retrieve.train.fitting import Choice, fit_chance, fit_choice, labelled_pairs, train_pairs
+from tasks.retrieve.train.written import read_written
 
 
 def test_a_choice_is_learnt_from_the_feature_that_tells() -> None:
@@ -33,3 +38,19 @@ def test_a_chance_is_as_large_as_the_share_that_is_right() -> None:
 
 def test_auroc_is_the_share_of_pairs_in_order() -> None:
     assert auroc(np.array([3.0, 2.0]), np.array([1.0, 2.5])) == 0.75
+
+
+def test_the_packaged_weights_are_of_the_features_that_are_read() -> None:
+    held = {model: tuple(weights) for model, weights in fitted().items()}
+
+    assert held == {
+        "feedback": OF_FEEDBACK, "ranking": OF_RANKING, "confidence": OF_CONFIDENCE, "gap": ("least",),
+    }  # fmt: skip
+
+
+def test_pairs_of_steps_are_told_by_their_words() -> None:
+    names, labels = labelled_pairs(read_written()[:150])
+    model = train_pairs(names, labels)
+    guessed = [int(np.argmax(model.shares(own))) for own in names]
+
+    assert np.mean(np.array(guessed) == np.array(labels)) > np.mean(np.array(labels) == 1)

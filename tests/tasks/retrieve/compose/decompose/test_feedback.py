@@ -41,3 +41,18 @@ def test_a_draft_that_is_far_more_likely_is_taken_whatever_the_hints(matcher: Ma
 
 def test_without_hints_the_likeliest_is_taken(matcher: Matcher) -> None:
     assert chosen_count({1: draft(0.4, "a"), 2: draft(0.6, "a", "b")}, (), matcher) == 2
+
+
+def test_what_one_row_serves_is_taken_together_and_what_two_serve_is_not(matcher: Matcher) -> None:
+    hints = matcher.hints(draft(1.0, "bake wheat bread with yeast", "brew green tea").steps, 4)
+    one_row = {
+        1: draft(0.48, "bake wheat bread with yeast in the oven"),
+        2: draft(0.52, "wheat bread with yeast", "bake bread in the oven"),
+    }
+    two_rows = {
+        1: draft(0.52, "bake wheat bread with yeast, brew green tea"),
+        2: draft(0.48, "bake wheat bread with yeast", "brew green tea"),
+    }
+
+    assert chosen_count(one_row, hints, matcher) == 1
+    assert chosen_count(two_rows, hints, matcher) == 2

@@ -57,7 +57,8 @@ def test_a_draft_that_stays_ends_the_rounds(matcher: Matcher) -> None:
 
     found = decompose("bread", written, matcher, rounds=5)
 
-    assert (len(written.asked), len(found.rounds), found.converged) == (2, 1, True)
+    assert (len(written.asked), len(found.rounds), found.converged) == (2, 2, True)
+    assert found.rounds[1].jaccard == 1
 
 
 def test_an_empty_draft_is_not_taken(matcher: Matcher) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-FILE = Path(__file__).parent / "data" / "fitted-1.json"
+FILE = Path(__file__).parents[1] / "data" / "fitted-1.json"
 
 
 @functools.lru_cache(maxsize=1)

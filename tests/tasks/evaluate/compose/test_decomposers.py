@@ -1,8 +1,8 @@
-"""Ablations: what a draft is without one of the things that the local decomposer does."""
+"""Decomposers of methods: told steps, and drafts without one of the things that the local one does."""
 
 from __future__ import annotations
 
-from tasks.evaluate.compose.ablations import with_own_work, without_references
+from tasks.evaluate.compose.decomposers import with_own_work, without_references
 from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
 from tasks.retrieve.compose.decompose.steps import DraftStep
 

@@ -1,0 +1,58 @@
+"""The local decomposer: steps where a task says them, limits of their number, and scripts it cannot read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.retrieve.compose.decompose.draft import Draft
+from tasks.retrieve.compose.decompose.local import LocalDecomposer
+from tasks.retrieve.compose.decompose.matches import Matcher
+from tests.support.roots.skill_root import SkillRoot
+
+TASK = "My shop is new. Count the open orders in Shopify, write them to a Google sheet, and mail it to Ida."
+
+
+@pytest.fixture(scope="module")
+def matcher(served_bakery: SkillRoot) -> Matcher:
+    return Matcher(served_bakery.ask().read(lambda now: now.searcher().router)[1])
+
+
+def said(task: str, draft: Draft) -> list[str]:
+    return [" … ".join(task[a:b] for a, b in step.spans) for step in draft.steps]
+
+
+def test_a_task_is_cut_where_it_says_its_steps(matcher: Matcher) -> None:
+    draft = LocalDecomposer().decompose(TASK, None, matcher)
+
+    assert said(TASK, draft) == [
+        "Count the open orders in Shopify", "write them to a Google sheet", "mail it to Ida",
+    ]  # fmt: skip
+    assert draft.steps[1].text.startswith("write them to a Google sheet (")
+    assert 0 < draft.certainty <= 1
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_steps_beyond_the_limit_are_left_out_as_such(matcher: Matcher, most: int) -> None:
+    draft = LocalDecomposer(most=most).decompose(TASK, None, matcher)
+
+    assert len(draft.steps) <= most
+    assert "beyond-max-steps" in {part.reason for part in draft.left_out}
+
+
+@pytest.mark.parametrize("exactly", [1, 2, 4])
+def test_a_known_number_of_steps_is_kept_to(matcher: Matcher, exactly: int) -> None:
+    assert len(LocalDecomposer(exactly=exactly).decompose(TASK, None, matcher).steps) == exactly
+
+
+def test_another_script_is_cut_into_sentences_without_certainty(matcher: Matcher) -> None:
+    task = "パンを焼いて。お茶をいれる。GitHubのissueを作成し。"
+    draft = LocalDecomposer().decompose(task, None, matcher)
+
+    assert said(task, draft) == ["パンを焼いて", "お茶をいれる", "GitHubのissueを作成し"]
+    assert draft.certainty == 0
+    assert len(LocalDecomposer(exactly=2).decompose(task, None, matcher).steps) == 2
+
+
+@pytest.mark.parametrize("task", ["thanks!", "Good morning, how are you?", "?!", "'\"`"])
+def test_what_asks_for_nothing_has_no_steps(matcher: Matcher, task: str) -> None:
+    assert LocalDecomposer().decompose(task, None, matcher).steps == ()

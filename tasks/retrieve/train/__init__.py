@@ -1,1 +1,2 @@
-"""Training data for routing: a corpus comes in, rows with hard negatives go out; begin with `rows`."""
+"""Training for routing and composing: skills and written requests come in, weights go out; begin with `rows` for
+routing and with `composing` for plans."""

@@ -66,7 +66,7 @@ def conditioned_section(found: Found, rows: Mapping[str, Found]) -> list[str]:
     oracle.append(["paper: vanilla, told the number", *(stated(paper.ORACLE, m) for m in shown[:3]), ""])
     return [
         table(columns, [*lines, told]),
-        "Told the right number of steps, which is as near as the clauses allow:",
+        "Told the right number of steps, which its words may not allow:",
         table(("Method", "DA", "CatR@1", "CatR@10", "SrvR@1"), oracle),
     ]
 

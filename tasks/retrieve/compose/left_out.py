@@ -12,7 +12,7 @@ from tasks.retrieve.compose.decompose.draft import Draft, LeftOut, Span
 _TOLD = 160  # characters of a part that was not read, which may be a megabyte
 # What may stand between two parts without being one: signs, and words that say how a part follows.
 _JOINING = re.compile(
-    r"(?:[\W_]|\b(?:a|also|afterwards|and|as|but|by|finally|first|for|in|into|it|last|lastly|next|nor|of|on|or"
+    r"(?:[\W_]|\b(?:a|also|afterwards|and|as|but|by|finally|first|for|in|into|last|lastly|next|nor|of|on|or"
     r"|please|plus|second|so|that|the|then|third|to|too|well|which|with)\b)*",
     re.IGNORECASE,
 )

@@ -1,2 +1,1 @@
-"""Training for routing and composing: skills and written requests come in, weights go out; begin with `rows` for
-routing and with `composing` for plans."""
+"""Training: skills and written requests come in, weights go out; begin with `rows`, for plans `composing`."""

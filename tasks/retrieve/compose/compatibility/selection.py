@@ -72,6 +72,11 @@ def _best_first(near: Sequence[float], fits: Sequence[float | None], alpha: floa
 
 
 def relevances(scores: Sequence[float]) -> list[float]:
-    """Return scores, each at least 0, as shares of the highest; of zeros all are 1."""
+    """Return scores as shares of the highest, in [0, 1]; one below 0 becomes 0.
+
+    If none is above 0, the highest is 1 and the others are 0.
+    """
     best = max(scores, default=0.0)
-    return [score / best if best > 0 else 1.0 for score in scores]
+    if best <= 0:
+        return [float(score == best) for score in scores]
+    return [max(0.0, score / best) for score in scores]

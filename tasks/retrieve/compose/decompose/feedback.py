@@ -20,6 +20,7 @@ FEATURES = ("likely", "steps", "mean", "least", "weak", "same", "shared")
 _WEAK = 4.0  # standard deviations; a step whose best hint scores less is served badly
 _TOP = 3  # best hints of two steps that are compared
 _SCALE = 10.0
+_LARGE = 20.0  # root of the rows from which an index is like the one that the weights were fitted on
 Scores = npt.NDArray[np.float64]
 
 
@@ -50,6 +51,8 @@ def draft_features(draft: Draft, hints: Sequence[int], matcher: Matcher) -> Scor
         found.words[rows] + NEAR * found.near[rows]
         for found in matcher.find(draft.steps)
     ])  # fmt: skip
+    # No score of a small index is larger than about the root of its rows.
+    scores /= min(1.0, matcher.rows**0.5 / _LARGE)
     best, order = scores.max(axis=1), np.argsort(-scores, axis=1, kind="stable")
     beside = list(pairwise(order))
     return np.array([

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT, CountedLabels, counted
+from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, CountedLabels, counted
 from tasks.retrieve.compose.decompose.clauses import clauses
 from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
 from tasks.retrieve.compose.decompose.feedback import chosen_count
@@ -16,11 +16,11 @@ from tasks.retrieve.compose.decompose.task_model import TaskModel, TaskReading, 
 
 CONTEXT = "context"  # the reason of what asks for nothing
 LEAST = 0.02  # share of a number of steps under which it is not tried
-BEYOND = 4  # steps more than are allowed, that are looked for to say what is left out
+BEYOND = 4  # steps that are looked for beyond those allowed, to say what is left out
 _GAP = 12  # characters between parts of a step that are taken as one: a comma, and a word that was left out
 _SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
-_LATIN_SHARE = 0.3  # of the letters of a task, from which the model is asked
+_LATIN_SHARE = 0.5  # of the letters of a task, from which the model is asked
 _OWN = re.compile(
     r"\b(?:choose|compare|consider|decide|describe|explain|judge|pick|prefer|rank|recommend|rephrase|rewrite"
     r"|sum|summari[sz]e|tell|think|word)\b",
@@ -58,22 +58,21 @@ class LocalDecomposer:
         found = counted(self.model.labels(reading), self.model.moves, self._most + BEYOND)
         if self._exactly is not None:
             return drafted(reading, found, found.nearest(self._exactly))
-        shares = found.shares[: self._most + 1]
-        likeliest = int(shares.argmax())
+        likeliest = found.likeliest()
         if hints is None:
-            return drafted(reading, found, likeliest)
-        counts = [likeliest, *(n for n, share in enumerate(shares.tolist()) if share >= LEAST)]
-        tried = {n: drafted(reading, found, n) for n in counts}
+            return drafted(reading, found, likeliest, self._most)
+        counts = [likeliest, *(n for n, share in enumerate(found.shares.tolist()) if share >= LEAST)]
+        tried = {n: drafted(reading, found, n, self._most) for n in counts}
         return tried[chosen_count(tried, hints, matcher)]
 
 
-def drafted(reading: TaskReading, found: CountedLabels, count: int) -> Draft:
-    """Return the draft with so many steps; what more steps would hold is `beyond-max-steps`."""
-    task, labels, more = reading.task, found.labels(count), found.labels(found.likeliest())
-    spans = list(_steps(reading, labels))
+def drafted(reading: TaskReading, found: CountedLabels, count: int, most: int | None = None) -> Draft:
+    """Return the draft with so many steps, of which the first `most` are kept."""
+    task, every = reading.task, list(_steps(reading, found.labels(count)))
+    spans, beyond = every[:most], [span for own in every[len(every[:most]) :] for span in own]
     steps = tuple(DraftStep(filled(task, spans, k), own, words_of(task, own)) for k, own in enumerate(spans))
-    missed = _missed(reading, labels, more) if more.count(BEGIN) > count else []
-    return Draft(steps, tuple(_left_out(task, spans, missed)), float(found.shares[count]))
+    left = sorted(_left_out(task, spans, beyond), key=lambda part: part.span)
+    return Draft(steps, tuple(left), float(found.shares[count]))
 
 
 def _steps(reading: TaskReading, labels: Sequence[int]) -> Iterator[tuple[Span, ...]]:
@@ -86,12 +85,6 @@ def _steps(reading: TaskReading, labels: Sequence[int]) -> Iterator[tuple[Span, 
     for words in held:
         if spans := _joined(reading.task, words):
             yield spans
-
-
-def _missed(reading: TaskReading, labels: Sequence[int], more: Sequence[int]) -> list[Span]:
-    """Return the words that are in a step if more steps are allowed, and in none of these."""
-    words = zip(reading.words, labels, more, strict=True)
-    return [word for word, label, other in words if label == OUT and other != OUT]
 
 
 def _joined(task: str, words: Sequence[Span]) -> tuple[Span, ...]:
@@ -113,19 +106,17 @@ def _stripped(task: str, start: int, end: int) -> Span | None:
     return (start, end) if start < end else None
 
 
-def _left_out(task: str, steps: Sequence[Sequence[Span]], missed: Sequence[Span]) -> Iterator[LeftOut]:
-    """Yield the parts of a task that are own work, or hold words that would be a step if more were allowed.
+def _left_out(task: str, steps: Sequence[Sequence[Span]], beyond: Sequence[Span]) -> Iterator[LeftOut]:
+    """Yield the spans of steps beyond what is allowed, and the parts that are own work.
 
     What else stands in no step is told by `compose.left_out`.
     """
-    held, at = sorted(span for spans in steps for span in spans), 0
-    for start, end in [*held, (len(task), len(task))]:
-        if span := _stripped(task, at, start):
-            text = task[slice(*span)]
-            beyond = any(a < span[1] and b > span[0] for a, b in missed)
-            reason = "beyond-max-steps" if beyond else reason_of(text)
-            if reason != CONTEXT:
-                yield LeftOut(text, span, reason)
+    yield from (LeftOut(task[slice(*span)], span, "beyond-max-steps") for span in beyond)
+    at = 0
+    for start, end in [*sorted([*(span for own in steps for span in own), *beyond]), (len(task), len(task))]:
+        span = _stripped(task, at, start)
+        if span and reason_of(task[slice(*span)]) != CONTEXT:
+            yield LeftOut(task[slice(*span)], span, "own-work")
         at = max(at, end)
 
 

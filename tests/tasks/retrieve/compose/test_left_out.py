@@ -20,7 +20,8 @@ from tests.support.roots.skill_root import SkillRoot
 
 JOINING = {
     "and", "or", "nor", "but", "plus", "then", "next", "also", "finally", "lastly", "afterwards", "first",
-    "second", "third", "please", "so",
+    "second", "third", "please", "so", "a", "as", "by", "for", "in", "into", "last", "of", "on",
+    "that", "the", "to", "too", "well", "which", "with",
 }  # fmt: skip
 PIECES = [
     "bake a loaf of bread", "brew a pot of green tea", "mend the tyre", "if it is flat", "my oven is new",

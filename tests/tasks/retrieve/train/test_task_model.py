@@ -27,7 +27,7 @@ def network(known: list[WrittenRequest]) -> StepNetwork:
     servers = sorted({d for request in known for own in request.servers or () for d in own})
     rows = {server: place for place, server in enumerate(servers)}
     vectors = np.eye(len(rows), 384, dtype=np.float32)
-    recipe = Recipe(rank=4, epochs=8, batch=8, rate=4e-3, hidden=0.0, dropout=0.0)
+    recipe = Recipe(rank=8, epochs=30, batch=8, rate=3e-3, hidden=0.0, dropout=0.0)
     return train_network(lessons(known, rows), vectors, recipe)
 
 

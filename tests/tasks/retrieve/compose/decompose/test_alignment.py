@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.compose.decompose.alignment import aligned
+from tasks.retrieve.compose.decompose.alignment import MOST_CLAUSES, aligned
 from tasks.retrieve.compose.decompose.clauses import clauses
 from tasks.retrieve.compose.decompose.draft import Draft
-from tasks.retrieve.compose.decompose.local import MOST_CLAUSES
 
 
 def drafted(minilm: OnnxEncoder, task: str, *steps: str) -> Draft:

@@ -6,6 +6,7 @@ are packaged; the weights that they change are those of the default encoder, wha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
-from safetensors import safe_open
 from tokenizers import Tokenizer
 
 from storage.errors import ModelMismatch
@@ -62,19 +62,15 @@ class AdaptedEncoder:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        with safe_open(folder / WEIGHTS, "numpy") as held:
-            names = [name for name in held.keys() if name.startswith(_IN_GRAPH)]  # noqa: SIM118 (no mapping)
-            # Held as long as the session, which reads them where they lie.
-            self._weights = {
-                _OF_BASE + name: _value(held.get_tensor(name) + _added(name, adapters)) for name in names
-            }
-            place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
-            self._places: Vectors = held.get_tensor(place) + held.get_tensor(kind)[0]
-        # It stays open: of 30,522 words' vectors a task needs some dozens.
-        self._file = safe_open(folder / WEIGHTS, "numpy")
-        name = "embeddings.word_embeddings.weight"
-        self._words: Any = self._file.get_slice(name)  # type: ignore[no-untyped-call]
-        self._session = _session(list(self._weights), list(self._weights.values()))
+        held = _Weights(folder / WEIGHTS)
+        names = [name for name in held.tensors if name.startswith(_IN_GRAPH)]
+        weights = {_OF_BASE + name: _value(held.read(name) + _added(name, adapters)) for name in names}
+        place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
+        self._places: Vectors = held.read(place) + held.read(kind)[0]
+        self._words = held.mapped("embeddings.word_embeddings.weight")
+        self._session = _session(list(weights), list(weights.values()))
+        # The session packs matrices into memory of its own; vectors it reads where they lie.
+        self._vectors = [value for value in weights.values() if len(value.shape()) == 1]
 
     def read(self, text: str) -> ReadTokens:
         """Return the states of a text's tokens; a long text is read in windows of 254 tokens."""
@@ -85,9 +81,30 @@ class AdaptedEncoder:
 
     def _states(self, ids: list[int]) -> Vectors:
         first, last = (self._tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
-        words = np.concatenate([self._words[i : i + 1] for i in (first, *ids, last)])
+        words = self._words[[first, *ids, last]]
         states: Vectors = self._session.run(None, {INPUT: (words + self._places[: len(words)])[None]})[0][0]
         return states[1:-1]
+
+
+class _Weights:
+    """The tensors of a safetensors file, read one by one: a mapped file would count as memory as a whole."""
+
+    def __init__(self, file: Path) -> None:
+        with file.open("rb") as stream:
+            self.tensors = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+            self._file, self._start = file, stream.tell()
+
+    def read(self, name: str) -> Vectors:
+        """Return a tensor."""
+        shape, (begin, end) = self.tensors[name]["shape"], self.tensors[name]["data_offsets"]
+        held = np.fromfile(self._file, np.float32, (end - begin) // 4, offset=self._start + begin)
+        return held.reshape(shape)
+
+    def mapped(self, name: str) -> Vectors:
+        """Return a tensor of which few rows are read: of 30,522 words a task has some dozens."""
+        told = self.tensors[name]
+        at = self._start + told["data_offsets"][0]
+        return np.memmap(self._file, np.float32, "r", at, tuple(told["shape"]))
 
 
 def _base_folder() -> Path:
@@ -116,8 +133,6 @@ def _session(names: list[str], values: list[onnxruntime.OrtValue]) -> onnxruntim
     # As in the encoder: threads that share one small inference wait for each other.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    # Packed weights would be a second copy of 42 MB, and save 2 ms of 9.
-    options.add_session_config_entry("session.disable_prepacking", "1")
     options.add_external_initializers(names, values)
     graph = resources.files("tasks.models").joinpath(GRAPH).read_bytes()
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -15,7 +15,7 @@ from storage.served import Licences
 from tasks.retrieve.compose.compatibility.selection import POOL, Found, StepCandidates, select
 from tasks.retrieve.compose.confidence import confidence
 from tasks.retrieve.compose.decompose.fitted import fitted
-from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.decompose.matches import NEAR, Matcher
 from tasks.retrieve.compose.decompose.steps import DraftStep
 from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.compose.plan import PlannedTask
@@ -25,8 +25,7 @@ from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Searcher, provenance
 
 FOLDED = 3  # rows that are looked at for one rank, because copies take none
-# The router's weights of a short text.
-_BY_TEXT = np.array([{"words": 1.0, "cosine": 0.3}.get(name, 0.0) for name in FEATURES])
+_BY_TEXT = np.array([{"words": 1.0, "sought": NEAR}.get(name, 0.0) for name in FEATURES])
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ def _composed(
     reranker: StepReranker | None,
 ) -> dict[str, Any]:
     read = task[:LONGEST]
-    searcher, licences, model = now.searcher(), require_licences(now.root), packaged_model()
+    # The model first: what loading it takes for a moment is given back before the index needs room.
+    model, searcher, licences = packaged_model(), now.searcher(), require_licences(now.root)
     allowed = searcher.allowed(options.filters, licences)
     seek = (lambda steps: model.sought(read, steps)) if is_base(now.encoder.card) else None
     most = max(MOST, FOLDED * options.k)

@@ -10,7 +10,7 @@ from tasks.retrieve.compose.decompose.fitted import fitted
 from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
 from tasks.retrieve.compose.ranking import Scores, StepRanking
 
-_TAKEN = ("words", "sought", "cosine", "named", "named_in_task")
+_TAKEN = ("words", "sought", "named", "named_in_task")
 FEATURES = ("constant", "share", "lead", *_TAKEN, "rows")
 
 

@@ -22,8 +22,8 @@ from tasks.retrieve.routing.search import RowFacts
 from tasks.retrieve.routing.terms import function_terms, term_counts
 
 FEATURES = (
-    "words", "root", "sought", "cosine", "both", "task_words", "lead_words", "elsewhere", "named",
-    "named_in_task", "named_elsewhere", "category", "length",
+    "words", "root", "sought", "task_words", "lead_words", "elsewhere", "named", "named_in_task",
+    "named_elsewhere", "category", "length",
 )  # fmt: skip
 _FURTHER = 10  # rows that fit a step with what leads to it, or what it seeks, and not its own words
 _NEAR = 10  # best rows among which a category is counted
@@ -68,7 +68,6 @@ class StepRanker:
         if not steps:
             return []
         router, own = self._matcher.router, self._matcher.find(steps)
-        cosines = router.nearness(router.encode([step.text for step in steps]))
         whole, leads = router.words(task), leading(task, steps)
         terms = [set(term_counts(step.text)) for step in steps]
         every, rankings = set(term_counts(task)), []
@@ -79,7 +78,7 @@ class StepRanker:
             others = [found for j, found in enumerate(own) if j != k]
             elsewhere = set[int]().union(*terms[:k], *terms[k + 1 :]) - terms[k]
             columns = [
-                *_fits(rows, own[k], cosines[k], whole, led, others),
+                *_fits(rows, own[k], whole, led, others),
                 *self._named(facts, terms[k], every, elsewhere),
             ]
             columns += [_shares(facts), np.log1p([fact.n_tokens for fact in facts])]
@@ -133,18 +132,16 @@ def _common_terms() -> frozenset[int]:
 def _fits(
     rows: Sequence[int],
     own: Matches,
-    cosines: WordScores,
     whole: WordScores,
     led: WordScores,
     others: Sequence[Matches],
 ) -> list[npt.NDArray[np.floating[Any]]]:
     """Return how rows fit the step, the task, the step with what leads to it, and better another step."""
     at = list(rows)
-    words, near, cosine = own.words[at], own.near[at], cosines[at]
+    words, near = own.words[at], own.near[at]
     best = np.max([found.words[at] for found in others], axis=0) if others else np.zeros(len(at))
     return [
-        words, np.sqrt(np.maximum(words, 0)), near, cosine, np.minimum(words, 2 * cosine), whole[at], led[at],
-        np.maximum(best - words, 0),
+        words, np.sqrt(np.maximum(words, 0)), near, whole[at], led[at], np.maximum(best - words, 0),
     ]  # fmt: skip
 
 

@@ -133,6 +133,7 @@ def _session(names: list[str], values: list[onnxruntime.OrtValue]) -> onnxruntim
     # As in the encoder: threads that share one small inference wait for each other.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
+    options.enable_cpu_mem_arena = False  # it would keep some 20 MB for buffers that one text needs
     options.add_external_initializers(names, values)
     graph = resources.files("tasks.models").joinpath(GRAPH).read_bytes()
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

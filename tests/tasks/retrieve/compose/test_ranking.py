@@ -12,8 +12,8 @@ from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking, le
 from tasks.retrieve.routing.search import RowFacts, Searcher
 from tests.support.roots.skill_root import SkillRoot
 
-TASK = "There is a wheat loaf to make. Bake it, and brew a pot of green tea."
-STEPS = [DraftStep("Bake it", ((31, 38),)), DraftStep("brew a pot of green tea", ((44, 67),))]
+TASK = "There is a wheat loaf to make. Bake it, and repair the bicycle chain."
+STEPS = [DraftStep("Bake it", ((31, 38),)), DraftStep("repair the bicycle chain", ((44, 68),))]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_what_leads_to_a_step_says_what_it_is_about() -> None:
 def test_rows_are_ranked_by_the_step_in_its_task(searcher: Searcher) -> None:
     bread, tea = StepRanker(searcher.facts, Matcher(searcher.router)).rank(TASK, STEPS)
 
-    assert (first(searcher, bread), first(searcher, tea)) == ("local/market/bread", "local/market/tea")
+    assert (first(searcher, bread), first(searcher, tea)) == ("local/market/bread", "local/market/bike")
     assert list(bread.scores) == sorted(bread.scores, reverse=True)
     assert bread.shares().sum() == pytest.approx(1)
     assert bread.features.shape == (len(bread.rows), len(FEATURES))

@@ -23,8 +23,8 @@ def draft(certainty: float, *texts: str) -> Draft:
 
 
 def test_features_tell_steps_that_one_row_serves_from_those_that_two_serve(matcher: Matcher) -> None:
-    hints = matcher.hints(draft(1.0, "bake wheat bread", "brew green tea").steps, 4)
-    apart = draft_features(draft(0.5, "bake wheat bread", "brew green tea"), hints, matcher)
+    hints = matcher.hints(draft(1.0, "bake wheat bread", "repair the puncture of a bicycle").steps, 4)
+    apart = draft_features(draft(0.5, "bake wheat bread", "repair the puncture of a bicycle"), hints, matcher)
     same = draft_features(draft(0.5, "bake wheat bread", "bread in the oven"), hints, matcher)
 
     assert apart[FEATURES.index("same")] == 0
@@ -44,14 +44,14 @@ def test_without_hints_the_likeliest_is_taken(matcher: Matcher) -> None:
 
 
 def test_what_one_row_serves_is_taken_together_and_what_two_serve_is_not(matcher: Matcher) -> None:
-    hints = matcher.hints(draft(1.0, "bake wheat bread with yeast", "brew green tea").steps, 4)
+    hints = matcher.hints(draft(1.0, "bake wheat bread with yeast", "repair the puncture of a bicycle").steps, 4)
     one_row = {
         1: draft(0.48, "bake wheat bread with yeast in the oven"),
         2: draft(0.52, "wheat bread with yeast", "bake bread in the oven"),
     }
     two_rows = {
-        1: draft(0.52, "bake wheat bread with yeast, brew green tea"),
-        2: draft(0.48, "bake wheat bread with yeast", "brew green tea"),
+        1: draft(0.52, "bake wheat bread with yeast, repair the puncture of a bicycle"),
+        2: draft(0.48, "bake wheat bread with yeast", "repair the puncture of a bicycle"),
     }
 
     assert chosen_count(one_row, hints, matcher) == 1

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tasks.retrieve.compose.decompose.draft import Draft, LeftOut, Span
+from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
+from tasks.retrieve.compose.decompose.steps import Span
 
 _TOLD = 160  # characters of a part that was not read, which may be a megabyte
 # What may stand between two parts without being one: signs, and words that say how a part follows.

@@ -20,6 +20,7 @@ FEATURES = ("likely", "steps", "mean", "least", "weak", "same", "shared")
 _WEAK = 4.0  # standard deviations; a step whose best hint scores less is served badly
 _TOP = 3  # best hints of two steps that are compared
 _SCALE = 10.0
+_SMALLEST = 0.35  # share of a score that is left of it in the smallest index
 _LARGE = 20.0  # root of the rows from which an index is like the one that the weights were fitted on
 Scores = npt.NDArray[np.float64]
 
@@ -52,9 +53,10 @@ def draft_features(draft: Draft, hints: Sequence[int], matcher: Matcher) -> Scor
         for found in matcher.find(draft.steps)
     ])  # fmt: skip
     # No score of a small index is larger than about the root of its rows.
-    scores /= min(1.0, matcher.rows**0.5 / _LARGE)
+    scores /= min(1.0, max(_SMALLEST, matcher.rows**0.5 / _LARGE))
     best, order = scores.max(axis=1), np.argsort(-scores, axis=1, kind="stable")
-    beside = list(pairwise(order))
+    # Steps that nothing serves have nothing in common.
+    beside = [(order[i], order[j]) for i, j in pairwise(range(len(best))) if min(best[i], best[j]) >= _WEAK]
     return np.array([
         likely, len(draft.steps), best.mean() / _SCALE, best.min() / _SCALE, float((best < _WEAK).sum()),
         float(sum(a[0] == b[0] for a, b in beside)),

@@ -22,13 +22,15 @@ Seek = Callable[[Sequence[DraftStep]], Vectors]
 class Matches:
     """The best rows for a step, best first, with their scores, `(rows,)`; and parts of every row's score.
 
-    Scores are in standard deviations. `words` and `near` have an entry for every row of the index.
+    Scores are in standard deviations. `words` and `near` have an entry for every row of the index. `near` is
+    by `sought`, a unit vector of shape `(dimension,)`.
     """
 
     rows: npt.NDArray[np.int64]
     scores: Scores
     words: Scores
     near: Scores
+    sought: Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Matcher:
         most: int = MOST,
     ) -> None:
         self.router, self.most, self._allowed, self._tell = router, most, allowed, tell
+        self.learnt = seek is not None
         self._seek = seek or (lambda steps: router.encode([step.text for step in steps]))
         self._known: dict[DraftStep, Matches] = {}
 
@@ -73,15 +76,20 @@ class Matcher:
         """The number of rows of the index."""
         return self.router.rows
 
+    def cosine(self, step: DraftStep, row: int) -> float:
+        """Return the cosine between what a step seeks and a row, which no other row changes."""
+        return float(self.router.vectors[row] @ self.find([step])[0].sought)
+
     def find(self, steps: Sequence[DraftStep]) -> list[Matches]:
         """Return the matches of steps; rows of equal score by place."""
         new = [step for step in dict.fromkeys(steps) if step not in self._known]
         if new:
-            for step, near in zip(new, self.router.nearness(self._seek(new)), strict=True):
+            vectors = self._seek(new)
+            for step, near, vector in zip(new, self.router.nearness(vectors), vectors, strict=True):
                 words = self.router.words(step.text)
                 total = words + np.float32(NEAR) * near
                 best = self.best_of(total, self.most)
-                self._known[step] = Matches(best, total[best], words, near)
+                self._known[step] = Matches(best, total[best], words, near, vector)
         return [self._known[step] for step in steps]
 
     def best_of(self, scores: Scores, most: int) -> npt.NDArray[np.int64]:

@@ -44,7 +44,9 @@ def test_without_hints_the_likeliest_is_taken(matcher: Matcher) -> None:
 
 
 def test_what_one_row_serves_is_taken_together_and_what_two_serve_is_not(matcher: Matcher) -> None:
-    hints = matcher.hints(draft(1.0, "bake wheat bread with yeast", "repair the puncture of a bicycle").steps, 4)
+    hints = matcher.hints(
+        draft(1.0, "bake wheat bread with yeast", "repair the puncture of a bicycle").steps, 4
+    )
     one_row = {
         1: draft(0.48, "bake wheat bread with yeast in the oven"),
         2: draft(0.52, "wheat bread with yeast", "bake bread in the oven"),

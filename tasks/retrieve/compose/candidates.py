@@ -28,8 +28,8 @@ FOLDED = 3  # rows that are looked at for one rank, because copies take none
 _BY_TEXT = np.array([{"words": 1.0, "sought": NEAR}.get(name, 0.0) for name in FEATURES])
 
 
-# Cosine of what a step seeks and a row. Of the steps found in 60 requests one in a hundred has a best row under
-# .2 among 1,348 servers; the best of 60 drawn from those that do not serve it has .21 at the median.
+# Cosine of what a step seeks and a row. Of the steps found in 60 requests one in a hundred has a best row
+# under .2 among 1,348 servers; the best of 60 that do not serve it, drawn by chance, has .21 at the median.
 _UNLIKE = 0.15
 
 

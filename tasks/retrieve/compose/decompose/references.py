@@ -17,6 +17,7 @@ _STOP = re.compile(
     r"|about|if|when|once|and|or|so|until)\b)",
     re.IGNORECASE,
 )
+_VERB = re.compile(r"\S+\s*(?:(?:up|down|out|off|in|on|over|back|away|through)\s+)?")  # the first word
 _MOST_CONTEXT, _MOST_WORDS = 160, 6
 
 
@@ -44,7 +45,7 @@ def _context(task: str, steps: Sequence[Sequence[Span]], number: int) -> str:
 def _thing(task: str, spans: Sequence[Span]) -> str:
     """Return what a step is about: the words after its verb, up to the first that only relates them."""
     text = " ".join(task[spans[0][0] : spans[0][1]].split())
-    _, _, rest = text.partition(" ")
+    rest = _VERB.sub("", text, count=1)
     stop = _STOP.search(f" {rest}")
     words = rest[: max(stop.start() - 1, 0)] if stop else rest
     return " ".join(words.split()[:_MOST_WORDS])

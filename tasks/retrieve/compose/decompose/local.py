@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, CountedLabels, counted
+from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT, CountedLabels, counted
 from tasks.retrieve.compose.decompose.clauses import clauses
 from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
 from tasks.retrieve.compose.decompose.feedback import chosen_count
@@ -21,6 +21,7 @@ _GAP = 12  # characters between parts of a step that are taken as one: a comma, 
 _SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 _LATIN_SHARE = 0.5  # of the letters of a task, from which the model is asked
+_CONDITIONAL = frozenset(["if", "unless", "once", "when", "whenever", "until", "provided"])
 _OWN = re.compile(
     r"\b(?:choose|compare|consider|decide|describe|explain|judge|pick|prefer|rank|recommend|rephrase|rewrite"
     r"|sum|summari[sz]e|tell|think|word)\b",
@@ -77,11 +78,14 @@ def drafted(reading: TaskReading, found: CountedLabels, count: int, most: int | 
 
 def _steps(reading: TaskReading, labels: Sequence[int]) -> Iterator[tuple[Span, ...]]:
     held: list[list[Span]] = []
+    before: Span | None = None  # a word right before that tells a condition, and was left out
     for word, label in zip(reading.words, labels, strict=True):
         if label == BEGIN:
-            held.append([word])
+            held.append([word] if before is None else [before, word])
         elif label == INSIDE:
             held[-1].append(word)
+        conditional = reading.task[slice(*word)].lower() in _CONDITIONAL
+        before = word if label == OUT and conditional else None
     for words in held:
         if spans := _joined(reading.task, words):
             yield spans

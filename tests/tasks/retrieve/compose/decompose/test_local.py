@@ -31,6 +31,13 @@ def test_a_task_is_cut_where_it_says_its_steps(matcher: Matcher) -> None:
     assert 0 < draft.certainty <= 1
 
 
+def test_the_word_that_tells_a_condition_is_part_of_its_step(matcher: Matcher) -> None:
+    task = "If it rains on Saturday, move the picnic in my calendar and tell Ida by mail."
+    steps = LocalDecomposer().decompose(task, None, matcher).steps
+
+    assert said(task, Draft(steps))[0].startswith("If it rains")
+
+
 @pytest.mark.parametrize("most", [1, 2])
 def test_steps_beyond_the_limit_are_left_out_as_such(matcher: Matcher, most: int) -> None:
     draft = LocalDecomposer(most=most).decompose(TASK, None, matcher)

@@ -23,6 +23,38 @@ from flows.cli.print_plan import print_plan
 from flows.commands.console import form_of
 from flows.settings import load_settings
 
+DecomposerOption = Annotated[
+    str,
+    typer.Option(
+        "--decomposer",
+        metavar="NAME",
+        help="local, llm, or hybrid, which asks a language model where local is unsure.",
+    ),
+]
+LlmRerankOption = Annotated[
+    bool, typer.Option("--rerank", help="Have a language model choose among a step's candidates.")
+]
+RoundsOption = Annotated[
+    int, typer.Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
+]
+AlphaOption = Annotated[
+    float, typer.Option("--alpha", metavar="A", help="Weight of relevance; the rest is compatibility.")
+]
+PagesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--pages", metavar="B", help="Add the page of each step's skill, of a budget as page takes it."
+    ),
+]
+PlanOutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Draw the plan: .svg, .png, .pdf or .mmd (Mermaid). With --batch: where answers go.",
+    ),
+]
+
 
 def compose(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="What is to be done, in words.")] = None,
@@ -31,40 +63,15 @@ def compose(
     licence: LicenceOption = None,
     source: FromOption = None,
     max_steps: Annotated[int, typer.Option("--max-steps", metavar="N", help="Steps at most.")] = 8,
-    decomposer: Annotated[
-        str,
-        typer.Option(
-            "--decomposer",
-            metavar="NAME",
-            help="local, llm, or hybrid, which asks a language model where local is unsure.",
-        ),
-    ] = "local",
-    rerank: Annotated[
-        bool, typer.Option("--rerank", help="Have a language model choose among a step's candidates.")
-    ] = False,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
-    ] = 1,
+    decomposer: DecomposerOption = "local",
+    rerank: LlmRerankOption = False,
+    rounds: RoundsOption = 1,
     hints: Annotated[int, typer.Option("--hints", metavar="H", help="How many it is cut again by.")] = 15,
-    alpha: Annotated[
-        float, typer.Option("--alpha", metavar="A", help="Weight of relevance; the rest is compatibility.")
-    ] = 1.0,
+    alpha: AlphaOption = 1.0,
     explain: Annotated[bool, typer.Option("--explain", help="Say what each round made of the task.")] = False,
-    pages: Annotated[
-        float | None,
-        typer.Option(
-            "--pages", metavar="B", help="Add the page of each step's skill, of a budget as page takes it."
-        ),
-    ] = None,
+    pages: PagesOption = None,
     batch: BatchOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Draw the plan: .svg, .png, .pdf or .mmd (Mermaid). With --batch: where answers go.",
-        ),
-    ] = None,
+    out: PlanOutOption = None,
     allow_errors: AllowErrorsOption = False,
     root: RootOption = None,
     as_json: JsonOption = False,

@@ -28,8 +28,9 @@ FOLDED = 3  # rows that are looked at for one rank, because copies take none
 _BY_TEXT = np.array([{"words": 1.0, "sought": NEAR}.get(name, 0.0) for name in FEATURES])
 
 
-# Cosine of what a step seeks and a row. Of the steps found in 60 requests one in a hundred has a best row
-# under .2 among 1,348 servers; the best of 60 that do not serve it, drawn by chance, has .21 at the median.
+# Cosine of what a step seeks and a row, read off a bench: of the steps found in its 60 requests one in a
+# hundred has a best row under .2 among 1,348 servers; the best of 60 drawn by chance that do not serve it has
+# .21 at the median.
 _UNLIKE = 0.15
 
 
@@ -64,7 +65,9 @@ class CandidateFinder:
         found = self._rows(in_order)
         if self.reranker is not None:
             given = zip(steps, found, gaps, strict=True)
-            found = [rows if gap else self._reranked(task, step.text, rows) for step, rows, gap in given]
+            found = [
+                rows if gap else _reranked(self.reranker, task, step.text, rows) for step, rows, gap in given
+            ]
         chosen = self._selected(steps, plan, found, gaps)
         each = zip(steps, in_order, chosen, gaps, strict=True)
         return [
@@ -108,16 +111,6 @@ class CandidateFinder:
         classed = {**row, "licence_class": self.licences.class_of(row["licence"])}
         return {**classed, **provenance(classed, self.failed)}
 
-    def _reranked(self, task: str, step: str, found: list[Found]) -> list[Found]:
-        """Return rows in the reranker's order, with the scores that the places had."""
-        if self.reranker is None:
-            return found
-        order = self.reranker.order(task, step, [row for row, _ in found[:RERANKED]])
-        moved = [found[place] for place in order]
-        scores = [ranked.score for _, ranked in found]
-        best = [(row, replace(ranked, score=s)) for (row, ranked), s in zip(moved, scores, strict=False)]
-        return [*best, *found[RERANKED:]]
-
     def _selected(
         self,
         steps: Sequence[DraftStep],
@@ -130,3 +123,12 @@ class CandidateFinder:
         given = zip(steps, found, needs, gaps, strict=True)
         candidates = [StepCandidates(step.text, rows, own, gap=gap) for step, rows, own, gap in given]
         return select(candidates, plan.order, self.options.alpha)
+
+
+def _reranked(reranker: StepReranker, task: str, step: str, found: list[Found]) -> list[Found]:
+    """Return rows in the reranker's order, with the scores that the places had."""
+    order = reranker.order(task, step, [row for row, _ in found[:RERANKED]])
+    moved = [found[place] for place in order]
+    scores = [ranked.score for _, ranked in found]
+    best = [(row, replace(ranked, score=s)) for (row, ranked), s in zip(moved, scores, strict=False)]
+    return [*best, *found[RERANKED:]]

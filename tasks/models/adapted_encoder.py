@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
-from tokenizers import Tokenizer
 
 from storage.errors import ModelMismatch
 from tasks.models.onnx_export import PACKAGED, resolve
 from tasks.models.protocols import Vectors
+from tasks.models.tokens import whole_tokenizer
 
 BASE, WEIGHTS = "sentence-transformers/all-MiniLM-L6-v2", "model.safetensors"
 GRAPH, INPUT = "data/adapted-1.onnx", "embedded"  # the graph without weights
@@ -59,9 +59,7 @@ class AdaptedEncoder:
 
     def __init__(self, adapters: Mapping[str, Any]) -> None:
         folder = _base_folder()
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self._tokenizer = whole_tokenizer(folder)
         held = _Weights(folder / WEIGHTS)
         names = [name for name in held.tensors if name.startswith(_IN_GRAPH)]
         weights = {_OF_BASE + name: _value(held.read(name) + _added(name, adapters)) for name in names}

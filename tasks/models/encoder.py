@@ -21,6 +21,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from storage.errors import EncodingTooLong, ModelMismatch
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
+from tasks.models.tokens import whole_tokenizer
 
 log = logging.getLogger(__name__)
 # Windows are sorted by length and batched up to this many padded tokens: larger batches fall out of
@@ -76,10 +77,7 @@ class OnnxEncoder:
     # Tokenizer and session are loaded when first used: a night with nothing new needs neither.
     @functools.cached_property
     def _tokenizer(self) -> FastTokenizer:
-        tokenizer = FastTokenizer.from_file(str(self._folder / "tokenizer.json"))
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
+        return whole_tokenizer(self._folder)
 
     @functools.cached_property
     def _session(self) -> onnxruntime.InferenceSession:

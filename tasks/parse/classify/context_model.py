@@ -24,6 +24,7 @@ from tokenizers import Encoding, Tokenizer
 
 from storage.schemas import NODE_TYPES
 from tasks.models.onnx_export import resolve
+from tasks.models.tokens import whole_tokenizer
 from tasks.parse.classify.local import softmax
 from tasks.parse.classify.protocol import FragmentInContext
 
@@ -94,9 +95,7 @@ class ContextModel:
         folder = Path(resolve(BASE)[0])
         held = load_file(folder / "model.safetensors")
         base = {f"{_OF_BASE}{name}": held[name] for name in held if name.startswith(_USED)}
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self._tokenizer = whole_tokenizer(folder)
         # Held as long as the session, which reads them where they lie.
         self._weights = {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(value.astype(np.float32))

@@ -26,7 +26,10 @@ _WARM = 0.1  # share of the steps over which the rate rises; then it falls to 0
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the network learns (AdamW): `hidden` tokens are masked; `pairs` and `sought` weigh losses."""
+    """How the network learns (AdamW): `hidden` tokens are masked; `pairs` and `sought` weigh losses.
+
+    `seed` draws the first weights, `order` the order of the lessons and what is masked and dropped.
+    """
 
     rank: int = 32
     epochs: int = 10
@@ -38,12 +41,14 @@ class Recipe:
     pairs: float = 4.0
     sought: float = 0.5
     seed: int = 0
+    order: int = 0
 
 
 def train_network(given: Sequence[StepLesson], vectors: Vectors, recipe: Recipe) -> StepNetwork:
     """Return a network that learned from lessons; `vectors`, shape `(rows, 384)`, are those of the rows."""
     torch.manual_seed(recipe.seed)
-    chance, network = np.random.default_rng(recipe.seed), StepNetwork(recipe.rank, recipe.dropout)
+    chance, network = np.random.default_rng(recipe.order), StepNetwork(recipe.rank, recipe.dropout)
+    torch.manual_seed(recipe.order)
     learned = [p for p in network.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learned, lr=recipe.rate, weight_decay=recipe.decay)
     steps = recipe.epochs * math.ceil(len(given) / recipe.batch)

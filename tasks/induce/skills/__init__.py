@@ -1,0 +1,1 @@
+"""Induced skills: their actions as data and as code; begin with `actions`."""

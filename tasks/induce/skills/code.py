@@ -1,0 +1,135 @@
+"""Code of a skill: one Python function of bare calls, which says all that its actions do, and back.
+
+Arguments of calls are names of parameters or values. What an action is on is `on=[ROLE, LABEL]`, where the
+caller gives the element, or `on=[ROLE, LABEL, ORDINAL]`, where it is found; what is read off the result of an
+earlier call is `NAME_from=[CALL, KEY, ...]`. Nothing here is ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from storage.errors import WrongInput
+from tasks.induce.skills.actions import (
+    LEAST,
+    MOST,
+    Arg,
+    Body,
+    Const,
+    Find,
+    Result,
+    SkillAction,
+    Source,
+    const,
+)  # fmt: skip
+from tasks.induce.skills.naming import parameters
+from tasks.induce.trajectories.cleaning import ELEMENT
+
+_FROM, _ON = "_from", "on"
+_FOUND = 3  # entries of `on` where the element is found
+
+
+def code_of(name: str, body: Body) -> str:
+    """Return the function of a skill."""
+    lines = [f"def {name}({', '.join(parameters(body))}):"]
+    return "\n".join([*lines, *(f"    {_call(action)}" for action in body)]) + "\n"
+
+
+def _call(action: SkillAction) -> str:
+    own = [_argument(name, source) for name, source in action.args if not isinstance(source, Find)]
+    if action.role is not None:
+        found = [source.ordinal for _, source in action.args if isinstance(source, Find)]
+        own.append(f"{_ON}={[action.role, action.target, *found]!r}")
+    return f"{action.name}({', '.join(own)})"
+
+
+def _argument(name: str, source: Arg | Const | Result) -> str:
+    match source:
+        case Arg(given):
+            return f"{name}={given}"
+        case Const():
+            return f"{name}={source.value!r}"
+        case Result(number, path):
+            return f"{name}{_FROM}={[number, *path]!r}"
+
+
+def is_sayable(name: str) -> bool:
+    """Tell whether code can say an argument of an action of that name."""
+    return name.isidentifier() and name != _ON and not name.endswith(_FROM)
+
+
+def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Body]:
+    """Return the name and the actions of a function; exactly those that `code_of` was given.
+
+    Args:
+        code: One function.
+        allowed: The actions of the domain; None means any.
+
+    Raises:
+        WrongInput: It is no function of 2 to 5 bare calls of allowed actions with names or values.
+    """
+    try:
+        (function,) = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        msg = f"the code of a skill must be one function: {error}"
+        raise WrongInput(msg) from error
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        msg = "the code of a skill must be one function without decorators"
+        raise WrongInput(msg)
+    given = _parameters(function)
+    if not LEAST <= len(function.body) <= MOST:
+        msg = f"{function.name}: a skill has {LEAST} to {MOST} calls, not {len(function.body)}"
+        raise WrongInput(msg)
+    body = tuple(_action(function.name, line, given, allowed) for line in function.body)
+    if unused := given - set(parameters(body)):
+        msg = f"{function.name}: parameters that no call is given: {', '.join(sorted(unused))}"
+        raise WrongInput(msg)
+    return function.name, body
+
+
+def _parameters(function: ast.FunctionDef) -> set[str]:
+    own = function.args
+    if own.vararg or own.kwarg or own.kwonlyargs or own.posonlyargs or own.defaults:
+        msg = f"{function.name}: parameters are names alone"
+        raise WrongInput(msg)
+    return {each.arg for each in own.args}
+
+
+def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] | None) -> SkillAction:
+    call = line.value if isinstance(line, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        msg = f"{name}, line {line.lineno}: a line is one bare call with named arguments"
+        raise WrongInput(msg)
+    if allowed is not None and call.func.id not in allowed:
+        msg = f"{name}, line {line.lineno}: {call.func.id} is no action of the domain"
+        raise WrongInput(msg)
+    held = {each.arg or "**": each.value for each in call.keywords}
+    on = _value(held.pop(_ON), name) if _ON in held else [None, None]
+    if not isinstance(on, list) or len(on) not in (_FOUND - 1, _FOUND):
+        msg = f"{name}, line {line.lineno}: what it is on is [role, label] or [role, label, ordinal]"
+        raise WrongInput(msg)
+    args = [_source(key, value, given, name) for key, value in held.items()]
+    if len(on) == _FOUND:
+        args.append((ELEMENT, Find(int(on[2]))))
+    return SkillAction(call.func.id, on[0], on[1], tuple(sorted(args, key=lambda each: each[0])))
+
+
+def _source(key: str, value: ast.expr, given: set[str], name: str) -> tuple[str, Source]:
+    if isinstance(value, ast.Name):
+        if value.id not in given:
+            msg = f"{name}: {value.id} is no parameter"
+            raise WrongInput(msg)
+        return key, Arg(value.id)
+    held = _value(value, name)
+    if key.endswith(_FROM) and isinstance(held, list) and held and isinstance(held[0], int):
+        return key.removesuffix(_FROM), Result(held[0], tuple(held[1:]))
+    return key, Const(const(held))
+
+
+def _value(value: ast.expr, name: str) -> object:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        msg = f"{name}: arguments of calls are parameters or values, not {ast.unparse(value)[:60]!r}"
+        raise WrongInput(msg) from error

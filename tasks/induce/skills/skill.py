@@ -1,0 +1,52 @@
+"""Induced skills: a text to be found by and actions to be done, with what they were learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.induce.skills.actions import Arg, Body, Const, told
+from tasks.induce.skills.code import code_of
+
+
+@dataclass(frozen=True, slots=True)
+class InducedSkill:
+    """A skill of a domain.
+
+    `tasks` are those whose trajectories did it, `sources` the trajectories and steps at which they did, and
+    `inducer` is what found it.
+    """
+
+    skill_id: str
+    domain: str
+    name: str
+    description: str
+    body: Body
+    tasks: tuple[str, ...]
+    sources: tuple[tuple[str, int], ...]
+    inducer: str = "recurrence"
+
+    @property
+    def support(self) -> int:
+        """The number of tasks that did it."""
+        return len(self.tasks)
+
+    @property
+    def callable(self) -> str:
+        """`state` if all that it needs is known when it is called, else `bound` (beyond SGDR's rule)."""
+        sources = (source for action in self.body for _, source in action.args)
+        return "state" if all(isinstance(source, Arg | Const) for source in sources) else "bound"
+
+    @property
+    def code(self) -> str:
+        """Its function."""
+        return code_of(self.name, self.body)
+
+    def told(self) -> dict[str, Any]:
+        """Return what is kept and printed of it."""
+        return {
+            "skill_id": self.skill_id, "domain": self.domain, "name": self.name,
+            "description": self.description, "code": self.code, "actions": told(self.body),
+            "callable": self.callable, "support": self.support, "inducer": self.inducer,
+            "sources": [{"trajectory_id": one, "t": t} for one, t in self.sources],
+        }  # fmt: skip

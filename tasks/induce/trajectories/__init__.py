@@ -1,0 +1,1 @@
+"""Trajectories: recorded runs of agents are read here, and cleaned; begin with `record`."""

@@ -1,0 +1,98 @@
+"""Cleaning: of a trajectory's steps those that did something, with what each acted on and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.induce.trajectories.outline import Element, Outline, outline_of
+from tasks.induce.trajectories.record import Action, Step, Trajectory
+
+ELEMENT = "element"  # the argument of an action of the web that names what it acts on
+_INWARD = frozenset({"think", "get_input_from_user"})  # tools that do nothing outside the agent
+
+
+@dataclass(frozen=True, slots=True)
+class CleanStep:
+    """A step that was kept.
+
+    `outline` is the page, None where the domain is one of tools; `element` what was acted on; `result` what
+    a tool gave, parsed where it is JSON, None where it gave nothing.
+    """
+
+    t: int
+    observation: str
+    action: Action
+    outline: Outline | None
+    element: Element | None
+    result: Any
+    url: str = ""
+    title: str = ""
+
+    @property
+    def target(self) -> tuple[str, str | None, str | None]:
+        """The action's name, and role and label of what it acted on."""
+        element = self.element
+        return (self.action.name, element.role, element.label) if element else (self.action.name, None, None)
+
+
+def cleaned(trajectory: Trajectory) -> tuple[list[CleanStep], Counter[str]]:
+    """Return the steps that are kept, and how many fell out by reason.
+
+    Reasons are `error`, `inward` (a tool that does nothing outside the agent), `no-change` (a page was the
+    same after it), `repeat` (the action is the one kept before).
+    """
+    web = is_web(trajectory)
+    kept: list[CleanStep] = []
+    reasons: Counter[str] = Counter()
+    last: Action | None = None
+    for place, step in enumerate(trajectory.steps):
+        after = trajectory.after(place)
+        reason = _reason(step, last, after, web=web)
+        if reason is not None:
+            reasons[reason] += 1
+            continue
+        last = step.action
+        kept.append(clean_step(step, after, web=web))
+    return kept, reasons
+
+
+def is_web(trajectory: Trajectory) -> bool:
+    """Tell whether a trajectory is of a domain of pages: one of its actions names an element."""
+    return any(ELEMENT in step.action.args for step in trajectory.steps)
+
+
+def clean_step(step: Step, after: str, *, web: bool) -> CleanStep:
+    """Return a step with its page, what it acted on and what it gave."""
+    outline = outline_of(step.observation) if web else None
+    named = str(step.action.args.get(ELEMENT)) if outline else ""
+    element = outline.elements.get(named) if outline else None
+    result = None if web else _result(step.action.name, after)
+    return CleanStep(
+        step.t, step.observation, step.action, outline, element, result, step.url, step.title
+    )  # fmt: skip
+
+
+def _reason(step: Step, last: Action | None, after: str, *, web: bool) -> str | None:
+    if step.error is not None:
+        return "error"
+    if step.action.name in _INWARD:
+        return "inward"
+    if web and not step.action.speaks and after == step.observation:
+        return "no-change"
+    return "repeat" if step.action == last else None
+
+
+def _result(name: str, after: str) -> Any:  # noqa: ANN401
+    """Return what a tool gave: an object or a list of JSON, else its text."""
+    head = f"{name} returned: "
+    if not after.startswith(head):
+        return None
+    text = after.removeprefix(head)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, dict | list) else text

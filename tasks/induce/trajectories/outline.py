@@ -1,0 +1,64 @@
+"""Outlines: a page as its elements, read off the text of its accessibility tree."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_LINE = re.compile(r'\s*(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?')
+_SIGNS = re.compile(r"[\W_]+")
+_COUNT = re.compile(r"(?<=\S) \d+$")
+_KEPT = 64  # outlines of the last pages; a step's page is asked for many times
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element that one can act on; `label` is its folded name, `ordinal` its place among those alike."""
+
+    element_id: str
+    role: str
+    label: str
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The elements of a page by their ids, and how many there are of each role and label."""
+
+    elements: Mapping[str, Element]
+    counts: Mapping[tuple[str, str], int]
+
+    def shows(self, role: str, label: str, ordinal: int = 0) -> bool:
+        """Tell whether the page has an element of a role and label with that ordinal."""
+        return self.counts.get((role, label), 0) > ordinal
+
+
+def folded(name: str) -> str:
+    """Return a name in lower case, other than letters and digits as one blank, without a count at the end."""
+    return _COUNT.sub("", _SIGNS.sub(" ", name.lower()).strip())
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def outline_of(observation: str) -> Outline:
+    """Return the outline of a page: a line an element, `[id] role "name"`; lines without an id hold text."""
+    elements: dict[str, Element] = {}
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for line in observation.splitlines():
+        found = _LINE.match(line)
+        if found is None or found["id"] is None or found["id"] in elements:
+            continue
+        role, label = found["role"], folded(_unquoted(found["name"]))
+        elements[found["id"]] = Element(found["id"], role, label, counts[role, label])
+        counts[role, label] += 1
+    return Outline(elements, dict(counts))
+
+
+def _unquoted(quoted: str | None) -> str:
+    try:
+        return str(json.loads(quoted or '""'))
+    except ValueError:  # cut in an escape
+        return (quoted or "")[1:-1]

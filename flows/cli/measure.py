@@ -13,14 +13,17 @@ from flows.cli import print_run as printing
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     ClassifierOption,
+    FormatOption,
     JsonOption,
     RerankOption,
     RootOption,
+    TrajectoryForm,
     given_or_wrong,
     print_json,
     require_command,
     root_of,
 )
+from flows.cli.print_stream import print_stream
 from flows.settings import Settings, load_settings
 from storage.root import Root
 
@@ -229,6 +232,43 @@ def evaluate_look_alikes(
 
     found = served_look_alikes(root_of(load_settings(), root), threshold, out)
     print_json(found) if as_json else printing.print_look_alikes(found)
+
+
+@evaluate_app.command("stream")
+def evaluate_stream(
+    trajectories: Annotated[
+        list[Path], typer.Argument(metavar="TRAJECTORIES...", help="JSON lines, Parquet, or folders of them.")
+    ],
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            metavar="METHOD",
+            help="default, sgdr, task, state, static, popular or random; repeatable  [default]",
+        ),
+    ] = None,
+    form: FormatOption = TrajectoryForm.trajectories,
+    turned: Annotated[
+        float, typer.Option("--turned", metavar="SHARE", help="Turn so many verdicts, drawn by --seed.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", help="Draws them.")] = 42,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="What the first method offers at each step, a line each."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure which skills are offered at each step, before its trajectory is learned from."""
+    from flows.commands.induction.stream import StreamWishes, stream_bench  # noqa: PLC0415
+
+    settings = load_settings()
+    wishes = StreamWishes(trajectories, method, form.value, turned, seed, out, report)
+    found = stream_bench(root_of(settings, root), settings, wishes)
+    print_json(found) if as_json else print_stream(found)
 
 
 @evaluate_app.command("corpus")

@@ -44,6 +44,13 @@ class PageForm(str, Enum):  # noqa: UP042
     markdown = "markdown"
 
 
+class TrajectoryForm(str, Enum):  # noqa: UP042
+    """What a row of a file of trajectories is."""
+
+    trajectories = "trajectories"
+    messages = "messages"
+
+
 RootOption = Annotated[
     str | None,
     typer.Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),
@@ -59,6 +66,9 @@ LicenceOption = Annotated[
 FromOption = Annotated[
     list[str] | None,
     typer.Option("--source", metavar="SPEC", help="Only from this source, as status names it; repeatable."),
+]
+FormatOption = Annotated[
+    TrajectoryForm, typer.Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[

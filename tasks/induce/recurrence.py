@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tasks.induce.bindings.bind import bodies, windows
-from tasks.induce.skills.actions import MOST, Body
+from tasks.induce.skills.actions import Body
+from tasks.induce.skills.wording import page_of
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
-from tasks.induce.trajectories.outline import Outline
+from tasks.induce.trajectories.outline import Outline, outline_of
 from tasks.induce.trajectories.record import Trajectory
 
 Target = tuple[str, str | None, str | None]
@@ -38,32 +39,38 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A step of a successful trajectory: the situation, what was done next, and the skills that do it."""
+    """A step of a successful trajectory: the situation, what was done next, and the skills that do it.
+
+    `t` is the step's number and `page` what its state is called.
+    """
 
     trajectory_id: str
     task_id: str
     domain: str
+    t: int
+    page: str
     situation: Situation
     after: tuple[Target, ...]
     bodies: tuple[Body, ...]
 
 
-def moments(trajectory: Trajectory, most: int = MOST) -> list[Moment]:
-    """Return the moments of a trajectory: steps that speak to nobody, with skills of 2 to `most` actions."""
+def moments(trajectory: Trajectory, granularity: str = "window") -> list[Moment]:
+    """Return the moments of a trajectory: its steps that speak to nobody, with skills of their windows."""
     steps, _ = cleaned(trajectory)
+    met = situations(trajectory, steps)
     return [
         Moment(
-            trajectory.trajectory_id, trajectory.task_id, trajectory.domain,
-            situation_at(trajectory.task, steps, start), _after(steps, start),
-            tuple(_bodies(trajectory.task, steps, start, most)),
+            trajectory.trajectory_id, trajectory.task_id, trajectory.domain, step.t,
+            page_of(step.observation, step.url, step.title), met[step.place], _after(steps, start),
+            tuple(_bodies(trajectory.task, steps, start, granularity)),
         )
         for start, step in enumerate(steps)
         if not step.action.speaks
     ]  # fmt: skip
 
 
-def _bodies(task: str, steps: Sequence[CleanStep], start: int, most: int) -> Iterator[Body]:
-    for length in windows(steps, start, most):
+def _bodies(task: str, steps: Sequence[CleanStep], start: int, granularity: str) -> Iterator[Body]:
+    for length in windows(steps, start, granularity):
         yield from bodies(task, steps, start, length)
 
 
@@ -76,23 +83,36 @@ def _after(steps: Sequence[CleanStep], start: int) -> tuple[Target, ...]:
     return tuple(done)
 
 
-def situation_at(task: str, steps: Sequence[CleanStep], place: int) -> Situation:
-    """Return the situation at a step of a trajectory; what is done there and later is not in it."""
-    before = tuple(step.target for step in steps[max(0, place - _BEFORE) : place])
-    return Situation(task, marks_of(steps[place]), before, steps[place].outline)
+def situations(trajectory: Trajectory, kept: Sequence[CleanStep]) -> list[Situation]:
+    """Return the situation at each step, of those too that fell out; nothing done there or later is in it."""
+    targets = {step.place: step.target for step in kept}
+    before: list[Target] = []
+    found = []
+    for place, step in enumerate(trajectory.steps):
+        found.append(situation_of(trajectory.task, step.observation, step.url, step.title, before))
+        if place in targets:
+            before.append(targets[place])
+    return found
 
 
-def marks_of(step: CleanStep) -> frozenset[str]:
+def situation_of(task: str, observation: str, url: str, title: str, before: Sequence[Target]) -> Situation:
+    """Return the situation of an agent that sees a state after some actions, the newest of them last."""
+    outline = outline_of(observation)
+    page = outline if outline.elements else None
+    return Situation(task, _marks(observation, page, url, title), tuple(before[-_BEFORE:]), page)
+
+
+def _marks(observation: str, page: Outline | None, url: str, title: str) -> frozenset[str]:
     """Return what tells a state from others.
 
     Of a page that is its elements, title and address, of a tool's result which tool and the words of its
     fields, of what a person said the words.
     """
-    if step.outline is not None:
-        elements = {f"{role} {label}" for role, label in step.outline.counts}
-        return frozenset(elements | {f"title {step.title}", f"url {_NUMBER.sub('#', step.url)}"})
-    tool = _TOOL.match(step.observation)
+    if page is not None:
+        elements = {f"{role} {label}" for role, label in page.counts}
+        return frozenset(elements | {f"title {title}", f"url {_NUMBER.sub('#', url)}"})
+    tool = _TOOL.match(observation)
     if tool is None:
-        return frozenset({"said", *(f"said {word}" for word in _WORD.findall(step.observation.lower()))})
-    fields = _FIELD.findall(step.observation)
+        return frozenset({"said", *(f"said {word}" for word in _WORD.findall(observation.lower()))})
+    fields = _FIELD.findall(observation)
     return frozenset({f"from {tool[1]}", *(f"{name} is {value}" for name, value in fields)})

@@ -19,13 +19,19 @@ _MOST_DATA = 40  # characters of a key; a longer one is a text
 _Head = tuple[str | None, str | None, Source | None]
 
 
-def windows(steps: Sequence[CleanStep], start: int, most: int = MOST) -> Iterator[int]:
-    """Yield the lengths of the windows that begin at a step: 2 to `most` actions, none of which speaks."""
-    for length in range(1, min(most, len(steps) - start) + 1):
-        if steps[start + length - 1].action.speaks:
-            return
-        if length >= LEAST:
-            yield length
+def windows(steps: Sequence[CleanStep], start: int, granularity: str = "window") -> Iterator[int]:
+    """Yield the lengths of the windows that begin at a step; none of their actions speaks.
+
+    Of `window` these are 2 to 5 actions, of `action` one, of `trajectory` all up to the next one that speaks,
+    where the one before speaks or there is none (SGDR, table 4).
+    """
+    run = next((n for n, step in enumerate(steps[start:]) if step.action.speaks), len(steps) - start)
+    if granularity == "window":
+        yield from range(LEAST, min(MOST, run) + 1)
+    elif granularity == "action" and run:
+        yield 1
+    elif granularity == "trajectory" and run >= LEAST and (start == 0 or steps[start - 1].action.speaks):
+        yield run
 
 
 def bodies(task: str, steps: Sequence[CleanStep], start: int, length: int) -> list[Body]:

@@ -95,7 +95,7 @@ def at_path(given: object, path: Path) -> object:
         return given
     place = path[-2] if len(path) > 1 else None
     known = isinstance(given, dict) and isinstance(place, int) and 0 <= place < len(given)
-    return list(given)[place] if known else None  # type: ignore[call-overload,index]
+    return list(given)[place] if known else None  # type: ignore[call-overload]
 
 
 def _entry(given: object, step: str | int) -> object:

@@ -16,12 +16,13 @@ _INWARD = frozenset({"think", "get_input_from_user"})  # tools that do nothing o
 
 @dataclass(frozen=True, slots=True)
 class CleanStep:
-    """A step that was kept.
+    """A step that was kept; `place` is its place in the trajectory, from 0 on.
 
     `outline` is the page, None where the domain is one of tools; `element` what was acted on; `result` what
     a tool gave, parsed where it is JSON, None where it gave nothing.
     """
 
+    place: int
     t: int
     observation: str
     action: Action
@@ -55,7 +56,7 @@ def cleaned(trajectory: Trajectory) -> tuple[list[CleanStep], Counter[str]]:
             reasons[reason] += 1
             continue
         last = step.action
-        kept.append(clean_step(step, after, web=web))
+        kept.append(_clean_step(place, step, after, web=web))
     return kept, reasons
 
 
@@ -64,13 +65,14 @@ def is_web(trajectory: Trajectory) -> bool:
     return any(ELEMENT in step.action.args for step in trajectory.steps)
 
 
-def clean_step(step: Step, after: str, *, web: bool) -> CleanStep:
+def _clean_step(place: int, step: Step, after: str, *, web: bool) -> CleanStep:
     """Return a step with its page, what it acted on and what it gave."""
     outline = outline_of(step.observation) if web else None
     named = str(step.action.args.get(ELEMENT)) if outline else ""
     element = outline.elements.get(named) if outline else None
     result = None if web else _result(step.action.name, after)
     return CleanStep(
+        place,
         step.t, step.observation, step.action, outline, element, result, step.url, step.title
     )  # fmt: skip
 

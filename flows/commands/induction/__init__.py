@@ -1,0 +1,1 @@
+"""What the commands around induced skills do: begin with `stream`."""

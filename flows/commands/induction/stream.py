@@ -1,0 +1,166 @@
+"""The bench of skills offered along a stream of trajectories, for the command."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tasks.induce.trajectories.read import Format, Reading, read_trajectories
+
+from flows.commands.console import drawn, folder_at, progress
+from flows.settings import Settings
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
+from tasks.evaluate.stream.picture import draw_stream
+from tasks.evaluate.stream.summary import summarise
+from tasks.evaluate.stream.tables import stream_markdown
+from tasks.evaluate.stream.variants import GRANULARITIES, variants
+from tasks.evaluate.stream.walk import Stream, has_succeeded
+from tasks.induce.recurrence import moments
+from tasks.induce.skills.actions import Body, told
+from tasks.induce.skills.naming import skill_id_of
+from tasks.induce.trajectories.record import Step, Trajectory
+from tasks.models.cached_encoder import KeptEncoder
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.onnx_export import exported_encoder
+from tasks.retrieve.suggest.methods import METHODS, Method
+
+USUAL = ("default",)
+_GRANULAR = ("default", "sgdr")  # methods of table 4
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWishes:
+    """What to measure of a stream."""
+
+    paths: Sequence[Path]
+    methods: Sequence[str] | None = None  # names; None: `USUAL`, and in a report all
+    form: Format = "trajectories"  # what a row of the files is
+    turned: float = 0.0  # the share of verdicts that are turned before they are learned from
+    seed: int = 42  # draws them
+    out: Path | None = None  # what the first method offers at each step, a JSON line each
+    report: Path | None = None  # a folder for `stream.md`, `stream.json` and, with matplotlib, `stream.png`
+
+
+def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[str, Any]:
+    """Ask methods at each step of trajectories, each before its trajectory is learned from.
+
+    Args:
+        root: The root that keeps the encoder and vectors.
+        settings: The encoder.
+        wishes: What to measure.
+
+    Returns:
+        `trajectories` (read, successful, repeated, unread by reason), `steps`, `methods` (rows of
+        `summarise`); with a report `granularity` and `report`, the files written.
+
+    Raises:
+        WrongInput: A file, a method, a share or the folder cannot be used; nothing was encoded.
+    """
+    methods = _methods(wishes)
+    if wishes.report is not None:
+        folder_at(wishes.report, "--report")
+    reading = Reading()
+    given = [one for _, one in read_trajectories(wishes.paths, wishes.form, reading)]
+    encoder = OnnxEncoder(
+        exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
+    )
+    stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(wishes, given))
+    with ExitStack() as held:
+        if wishes.out is not None:
+            stream = replace(stream, suggested=_writer(wishes.out, held))
+        runs = _walked(stream, given, methods)
+    found = {
+        "trajectories": _told(reading, given), "steps": len(next(iter(runs.values()))),
+        "methods": summarise(runs, next(iter(methods))),
+    }  # fmt: skip
+    if wishes.report is None:
+        return found
+    found["granularity"] = _granularity(stream, given)
+    return found | {"report": _written(found, wishes.report)}
+
+
+def _methods(wishes: StreamWishes) -> dict[str, Method]:
+    names = list(wishes.methods or (METHODS if wishes.report else USUAL))
+    if unknown := [name for name in names if name not in METHODS]:
+        msg = f"--method {unknown[0]} is not known: name one of {', '.join(METHODS)}"
+        raise WrongInput(msg)
+    if not 0 <= wishes.turned < 1:
+        msg = f"--turned {wishes.turned} must be at least 0 and below 1"
+        raise WrongInput(msg)
+    own = {name: METHODS[name] for name in dict.fromkeys(names)}
+    return own | (dict(variants()) if wishes.report else {})
+
+
+def _turned(wishes: StreamWishes, given: Sequence[Trajectory]) -> Callable[[Trajectory], bool]:
+    """Return what tells whether a trajectory is learned from, some verdicts turned by chance."""
+    if not wishes.turned:
+        return has_succeeded
+    drawn_by_chance = np.random.default_rng(wishes.seed).random(len(given)) < wishes.turned
+    wrong = {one.trajectory_id for one, is_drawn in zip(given, drawn_by_chance, strict=True) if is_drawn}
+    return lambda one: has_succeeded(one) != (one.trajectory_id in wrong)
+
+
+def _writer(out: Path, held: ExitStack) -> Callable[[Trajectory, Step, Sequence[Body]], None]:
+    try:
+        lines = held.enter_context(out.open("w", encoding="utf-8"))
+    except OSError as error:
+        msg = f"--out {out} cannot be written ({error.strerror}): name a file in a folder you may write to"
+        raise WrongInput(msg) from error
+
+    def write(trajectory: Trajectory, step: Step, skills: Sequence[Body]) -> None:
+        suggested = [
+            {"skill_id": skill_id_of(trajectory.domain, body), "actions": told(body)} for body in skills
+        ]
+        row = {"trajectory_id": trajectory.trajectory_id, "t": step.t, "suggested": suggested}
+        lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    return write
+
+
+def _walked(
+    stream: Stream, given: Sequence[Trajectory], methods: Mapping[str, Method]
+) -> dict[str, list[Decision]]:
+    runs: defaultdict[str, list[Decision]] = defaultdict(list, {name: [] for name in methods})
+    places = {one.trajectory_id: number for number, one in enumerate(given, 1)}
+    with progress("walked") as report:
+        for name, decision in stream.walk(given, methods):
+            runs[name].append(decision)
+            report(places[decision.trajectory_id], len(given))
+    if not any(runs.values()):
+        msg = "no trajectory that succeeded has a step that speaks to nobody: there is nothing to measure"
+        raise WrongInput(msg)
+    return dict(runs)
+
+
+def _granularity(stream: Stream, given: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    rows = []
+    for granularity in GRANULARITIES:
+        own = Stream(stream.encode, teaches=partial(moments, granularity=granularity), learned=stream.learned)
+        for name, run in _walked(own, given, {name: METHODS[name] for name in _GRANULAR}).items():
+            measures = {measure: mean(run, measure) for measure in MEASURES}
+            rows.append({"granularity": granularity, "method": name, **measures})
+    return rows
+
+
+def _told(reading: Reading, given: Sequence[Trajectory]) -> dict[str, Any]:
+    return {
+        "read": reading.read, "successful": sum(map(has_succeeded, given)),
+        "repeated": reading.repeated, "unread": dict(reading.reasons),
+    }  # fmt: skip
+
+
+def _written(found: Mapping[str, Any], folder: Path) -> list[str]:
+    (folder / "stream.md").write_text(stream_markdown(found), "utf-8")
+    (folder / "stream.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
+    named = [row for row in found["methods"] if row["method"] in METHODS]
+    pictures = drawn(lambda path: draw_stream(named, path), folder / "stream.png")
+    return [str(file) for file in (folder / "stream.md", folder / "stream.json", *pictures)]

@@ -1,0 +1,115 @@
+"""The online stream: each step is asked before its trajectory is learned from (SGDR, section 3.2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tasks.evaluate.stream.decisions import Decision, reachable
+from tasks.induce.bindings.fits import begins, misfit
+from tasks.induce.recurrence import Moment, moments, situations
+from tasks.induce.skills.actions import Body
+from tasks.induce.skills.wording import summed_up
+from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.trajectories.record import Step, Trajectory
+from tasks.models.protocols import Vectors
+from tasks.retrieve.suggest.methods import Asked, Method
+from tasks.retrieve.suggest.offered import Encode, Offered
+
+Suggested = Callable[[Trajectory, Step, Sequence[Body]], None]
+
+
+def has_succeeded(trajectory: Trajectory) -> bool:
+    """Tell whether a trajectory's own verdict is success."""
+    return trajectory.success is True
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How a stream is walked.
+
+    `encode` returns unit vectors of texts, `teaches` the moments that a trajectory teaches, `learned` whether
+    it is learned from. `suggested`, if given, is told what the first method offers at each step of each
+    trajectory, of those too that are no decision points.
+    """
+
+    encode: Encode
+    k: int = 5
+    teaches: Callable[[Trajectory], list[Moment]] = moments
+    learned: Callable[[Trajectory], bool] = has_succeeded
+    suggested: Suggested | None = None
+    offered: defaultdict[str, Offered] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offered", defaultdict(lambda: Offered(self.encode)))
+
+    def walk(
+        self, trajectories: Sequence[Trajectory], methods: Mapping[str, Method]
+    ) -> Iterator[tuple[str, Decision]]:
+        """Yield the decisions at the steps of successful trajectories, in their order, of each method."""
+        for trajectory in trajectories:
+            vector = self.encode([trajectory.task])[0]
+            yield from self._asked(trajectory, methods, vector)
+            if self.learned(trajectory):
+                self.offered[trajectory.domain].learn(self.teaches(trajectory), vector)
+
+    def _asked(
+        self, trajectory: Trajectory, methods: Mapping[str, Method], vector: Vectors
+    ) -> Iterator[tuple[str, Decision]]:
+        kept, _ = cleaned(trajectory)
+        deciding = {step.place: number for number, step in enumerate(kept) if not step.action.speaks}
+        wanted = list(range(len(trajectory.steps))) if self.suggested else sorted(deciding)
+        if not wanted or not (self.suggested or trajectory.success):
+            return
+        asked = list(self._questions(trajectory, kept, wanted, vector))
+        own = self.offered[trajectory.domain]
+        near = {place: reachable(own, trajectory, kept, number) for place, number in deciding.items()}
+        steps = _Steps(self, trajectory, kept, asked, near)
+        for number, (name, method) in enumerate(methods.items()):
+            for decision in steps.decide(method, deciding, is_first=number == 0):
+                yield name, decision
+
+    def _questions(
+        self, trajectory: Trajectory, kept: Sequence[CleanStep], wanted: Sequence[int], vector: Vectors
+    ) -> Iterator[tuple[int, Asked]]:
+        met, shown = situations(trajectory, kept), [trajectory.steps[place] for place in (0, *wanted)]
+        start, *states = [summed_up(one.observation, one.url, one.title) for one in shown]
+        for place, state in zip(wanted, states, strict=True):
+            yield place, Asked(met[place], vector, state, start, trajectory.task_id, place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The questions of one trajectory, and what was done."""
+
+    stream: Stream
+    trajectory: Trajectory
+    kept: Sequence[CleanStep]
+    questions: Sequence[tuple[int, Asked]]
+    reachable: Mapping[int, bool]
+
+    def decide(self, method: Method, deciding: Mapping[int, int], *, is_first: bool) -> Iterator[Decision]:
+        """Yield the decisions of a method."""
+        offered, stands_at = self.stream.offered[self.trajectory.domain], 0
+        for place, asked in self.questions:
+            if place not in deciding and not is_first:
+                continue
+            skills = [offered.skills[skill] for skill in method(offered, asked, self.stream.k)]
+            if is_first and self.stream.suggested is not None:
+                self.stream.suggested(self.trajectory, self.trajectory.steps[place], skills)
+            if place in deciding and self.trajectory.success:
+                decision = self._decision(skills, deciding[place], stands_at)
+                if decision.walked and decision.usable:
+                    stands_at = deciding[place] + decision.usable
+                yield decision
+
+    def _decision(self, skills: Sequence[Body], number: int, stands_at: int) -> Decision:
+        one, step = self.trajectory, self.kept[number]
+        fitting = [len(body) for body in skills if misfit(body, one.task, self.kept, number) is None]
+        return Decision(
+            one.trajectory_id, one.task_id, one.domain, step.t,
+            usable=max((length for length in fitting if length > 1), default=0),
+            begun=any(begins(body[0], one.task, step) for body in skills),
+            reachable=self.reachable[step.place], walked=number >= stands_at,
+        )  # fmt: skip

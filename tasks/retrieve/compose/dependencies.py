@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.retrieve.compose.decompose.draft import Draft
-from tasks.retrieve.compose.decompose.steps import DraftStep, words_of
+from tasks.retrieve.compose.decompose.steps import DraftStep, leads, words_of
 from tasks.retrieve.compose.decompose.task_model import BACKWARD, ONWARD, TaskModel
 from tasks.retrieve.compose.pair_features import pair_features
 from tasks.retrieve.compose.plan import Dependency, PlannedTask, StepText, planned, reduced
@@ -58,12 +58,11 @@ def packaged_pairs(file: Path = FILE) -> PairModel:
 
 def step_texts(task: str, steps: Sequence[DraftStep]) -> list[StepText]:
     """Return steps, in the order in which the task begins them, with what stands right before each."""
-    found, end = [], 0
-    for step in steps:
-        start, last = step.spans[0][0], step.spans[-1][1]
-        found.append(StepText(words_of(task, step.spans), (start, last), task[end:start]))
-        end = max(end, last)
-    return found
+    before = leads(task, [step.spans for step in steps])
+    return [
+        StepText(words_of(task, step.spans), (step.spans[0][0], step.spans[-1][1]), lead)
+        for step, lead in zip(steps, before, strict=True)
+    ]
 
 
 def ordered(task: str, draft: Draft, model: TaskModel, pairs: PairModel | None = None) -> PlannedTask:
@@ -84,28 +83,22 @@ def ordered(task: str, draft: Draft, model: TaskModel, pairs: PairModel | None =
                 onward, backward = (1.0, 0.0) if a < b else (0.0, 1.0)
             if (likely := float(1 - both[0] / both.sum())) > _LEAST:
                 before, after = (a, b) if onward >= backward else (b, a)
-                found.append((likely, _dependency(task, steps, before, after)))
+                lead = texts[told.index(after)].lead
+                found.append((likely, _dependency(steps, before, after, lead)))
     found.sort(key=lambda each: (-each[0], each[1].after, each[1].before))
     return reduced(planned(len(steps), [each for _, each in found]), len(steps))
 
 
-def _dependency(task: str, steps: Sequence[DraftStep], before: int, after: int) -> Dependency:
+def _dependency(steps: Sequence[DraftStep], before: int, after: int, lead: str) -> Dependency:
     first, then = steps[before], steps[after]
     later = first.spans[0] > then.spans[0]
     if _CONDITION.search(then.words) or (later and _CONDITION.search(first.words)):
         return Dependency(before, after, "condition", "done only if or when the other is")
     if later:
         return Dependency(before, after, "order", "told later, and needed first")
-    if _ORDER.search(_lead(task, steps, after) + then.words):
+    if _ORDER.search(lead + then.words):
         return Dependency(before, after, "order", "told to follow")
     return Dependency(before, after, "data", "works on what the other gives")
-
-
-def _lead(task: str, steps: Sequence[DraftStep], place: int) -> str:
-    """Return what stands between a step and the one told before it."""
-    start = steps[place].spans[0][0]
-    ends = [end for step in steps for _, end in step.spans if end <= start]
-    return task[max(ends, default=0) : start]
 
 
 def condition_of(text: str) -> str | None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tasks.retrieve.compose.decompose.fitted import fitted
 from tasks.retrieve.compose.decompose.matches import Matcher, Matches
 from tasks.retrieve.compose.decompose.matches import Scores as WordScores
-from tasks.retrieve.compose.decompose.steps import DraftStep
+from tasks.retrieve.compose.decompose.steps import DraftStep, leads
 from tasks.retrieve.routing.search import RowFacts
 from tasks.retrieve.routing.terms import function_terms, term_counts
 
@@ -68,11 +68,11 @@ class StepRanker:
         if not steps:
             return []
         router, own = self._matcher.router, self._matcher.find(steps)
-        whole, leads = router.words(task), leading(task, steps)
+        whole, before = router.words(task), leads(task, [step.spans for step in steps])
         terms = [set(term_counts(step.text)) for step in steps]
         every, rankings = set(term_counts(task)), []
-        for k, (step, lead) in enumerate(zip(steps, leads, strict=True)):
-            led = router.words(f"{lead} {step.text}") if lead else own[k].words
+        for k, (step, lead) in enumerate(zip(steps, before, strict=True)):
+            led = router.words(f"{lead} {step.text}") if lead.strip() else own[k].words
             rows = self._pool(own[k], led)
             facts = self._facts(rows)
             others = [found for j, found in enumerate(own) if j != k]
@@ -107,16 +107,6 @@ class StepRanker:
             )
             for terms in among
         ]
-
-
-def leading(task: str, steps: Sequence[DraftStep]) -> list[str]:
-    """Return for each step what stands before it and in no step, back to the end of the one before."""
-    found, end = [], 0
-    for step in steps:
-        start = step.spans[0][0]
-        found.append(" ".join(task[end:start].split()) if start > end else "")
-        end = max(end, step.spans[-1][1])
-    return found
 
 
 def name_terms(fact: RowFacts) -> frozenset[int]:

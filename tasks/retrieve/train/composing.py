@@ -31,10 +31,11 @@ from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.train.answers import Answerer, ChancePart, HeldAnswers, chances
 from tasks.retrieve.train.fitting import Choice, Numbers, fit_chance, fit_choice, labelled_pairs, train_pairs
 from tasks.retrieve.train.step_lessons import lessons
-from tasks.retrieve.train.task_model import Recipe, train_network, write_graph
+from tasks.retrieve.train.task_model import Recipe, train_average, train_network, write_graph
 from tasks.retrieve.train.written import WrittenRequest, read_written
 
 FOLDS = 3
+_ORDERS = 2  # in which the network learns; held-out answers are those of one order
 _ASKED = 300  # requests of each fold; what is fitted has a dozen weights
 _PENALTY = 0.001
 # Of steps whose servers are served, so many may be taken for gaps.
@@ -93,7 +94,8 @@ def held_out(requests: Sequence[WrittenRequest], now: OpenVersion, recipe: Recip
         known = [lesson for lesson, own in zip(given, of_request, strict=True) if own != fold]
         model = TaskModel(train_network(known, vectors, recipe).arrays())
         asked = [request for request, own in zip(requests, of_request, strict=True) if own == fold]
-        asked = [request for request in asked if request.servers is not None][:_ASKED]
+        asked = [request for request in asked if request.servers is not None]
+        asked = [asked[k] for k in np.random.default_rng(fold).permutation(len(asked))[:_ASKED]]
         found.answers += [answerer.ask(request, model) for request in asked]
         found.folds += [fold] * len(asked)
     return found
@@ -171,8 +173,8 @@ def main() -> None:
     index = ServedIndex(root, encoder=name, classifier=LocalClassifier)
     now, searcher = index.read(lambda now: now.searcher())
     found = held_out(requests, now, recipe, FOLDS)
-    network = train_network(lessons(requests, searcher.places()), searcher.router.vectors, recipe)
-    np.savez_compressed(FILE, allow_pickle=False, **network.arrays())
+    given, vectors = lessons(requests, searcher.places()), searcher.router.vectors
+    np.savez_compressed(FILE, allow_pickle=False, **train_average(given, vectors, recipe, _ORDERS))
     FITTED.write_text(json.dumps(fit(found.answers).told(), indent=1) + "\n", "utf-8")
     pairs = train_pairs(*labelled_pairs(requests))
     weights = {name: [round(w, 3) for w in row] for name, row in sorted(pairs.weights.items())}

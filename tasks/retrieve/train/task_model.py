@@ -7,10 +7,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import torch
 from torch.nn import functional
@@ -69,6 +70,21 @@ def train_network(given: Sequence[StepLesson], vectors: Vectors, recipe: Recipe)
             losses.append(float(loss.detach()))
         sys.stderr.write(f"epoch {epoch + 1} of {recipe.epochs}: loss {np.mean(losses):.3f}\n")
     return network.eval()
+
+
+def train_average(
+    given: Sequence[StepLesson], vectors: Vectors, recipe: Recipe, orders: int
+) -> dict[str, npt.NDArray[np.float16]]:
+    """Return the mean weights of networks that learned from the same first weights in different orders.
+
+    After Wortsman et al., "Model soups", ICML 2022, section 2.
+    """
+    networks = (train_network(given, vectors, replace(recipe, order=order)) for order in range(orders))
+    every = [network.arrays() for network in networks]
+    return {
+        name: np.mean([arrays[name].astype(np.float32) for arrays in every], axis=0).astype(np.float16)
+        for name in every[0]
+    }
 
 
 def _loss(network: StepNetwork, batch: LessonBatch, rows: torch.Tensor, recipe: Recipe) -> torch.Tensor:

@@ -40,33 +40,27 @@ JOINS = ("start", "sentence", "semicolon", "colon", "dash", "bracket", "comma", 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A part of a request, `query[start:end]`; `join` is what separates it from the one before.
-
-    `lead` is the words between the sign and the clause ("and then"), in lower case, each with one space.
-    """
+    """A part of a request, `query[start:end]`; `join` is what separates it from the one before."""
 
     start: int
     end: int
     join: str
-    lead: str
     text: str
 
 
 def clauses(query: str) -> list[Clause]:
     """Return the clauses of a request in order; together they hold all its words but leads."""
     found: list[Clause] = []
-    waiting, before = "", JOINS[-1]
+    before = JOINS[-1]
     for start, end, join in _pieces(query):
         head = _LEAD.match(query, start, end)
         begin = head.end() if head else start
-        lead = " ".join(query[start:begin].lower().replace(",", " ").split())
         if not _WORD.search(query, begin, end):
             # Nothing but a lead ("and", cut off by "then"): it leads what follows.
-            waiting, before = f"{waiting} {lead}".strip(), stronger(before, join)
+            before = stronger(before, join)
             continue
-        joined = stronger(before, join) if waiting else join
-        found.append(Clause(begin, end, joined, f"{waiting} {lead}".strip(), query[begin:end]))
-        waiting, before = "", JOINS[-1]
+        found.append(Clause(begin, end, stronger(before, join), query[begin:end]))
+        before = JOINS[-1]
     return found
 
 

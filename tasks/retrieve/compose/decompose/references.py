@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.retrieve.compose.decompose.steps import Span, words_of
+from tasks.retrieve.compose.decompose.steps import Span, leads, words_of
 
 _REFERS = re.compile(
     r"\b(?:it|its|it's|them|they|their|that|this|these|those|there|both|one|he|she|him|her|his|the (?:result"
@@ -36,9 +36,7 @@ def filled(task: str, steps: Sequence[Sequence[Span]], number: int) -> str:
 
 
 def _context(task: str, steps: Sequence[Sequence[Span]], number: int) -> str:
-    start = steps[number][0][0]
-    end = max((span[1] for own in steps[:number] for span in own), default=0)
-    words = " ".join(task[end:start].split()).strip(" ,;:.!?-–—")
+    words = " ".join(leads(task, steps[: number + 1])[-1].split()).strip(" ,;:.!?-–—")
     return words if len(words.split()) > 2 and len(words) <= _MOST_CONTEXT else ""  # fewer only join
 
 

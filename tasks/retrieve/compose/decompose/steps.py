@@ -33,3 +33,12 @@ class DraftStep:
 def words_of(task: str, spans: Sequence[Span]) -> str:
     """Return the words of a task at some spans."""
     return " … ".join(" ".join(task[start:end].split()) for start, end in spans)
+
+
+def leads(task: str, steps: Sequence[Sequence[Span]]) -> list[str]:
+    """Return what stands right before each step and in no other; steps in the order the task begins them."""
+    found, end = [], 0
+    for spans in steps:
+        found.append(task[end : spans[0][0]])
+        end = max(end, spans[-1][1])
+    return found

@@ -8,7 +8,7 @@ import pytest
 from tasks.retrieve.compose.confidence import confidence
 from tasks.retrieve.compose.decompose.matches import Matcher
 from tasks.retrieve.compose.decompose.steps import DraftStep
-from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking, leading, name_terms
+from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking, name_terms
 from tasks.retrieve.routing.search import RowFacts, Searcher
 from tests.support.roots.skill_root import SkillRoot
 
@@ -23,10 +23,6 @@ def searcher(served_bakery: SkillRoot) -> Searcher:
 
 def first(searcher: Searcher, ranking: StepRanking) -> str:
     return searcher.ids(ranking.rows[:1])[0]
-
-
-def test_what_leads_to_a_step_says_what_it_is_about() -> None:
-    assert leading(TASK, STEPS) == ["There is a wheat loaf to make.", ", and"]
 
 
 def test_rows_are_ranked_by_the_step_in_its_task(searcher: Searcher) -> None:

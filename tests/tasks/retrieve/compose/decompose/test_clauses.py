@@ -60,8 +60,8 @@ def test_requests_are_cut_where_a_step_may_begin(request_: str, expected: list[s
     assert texts(request_) == expected
 
 
-def test_words_between_a_sign_and_a_clause_are_its_lead() -> None:
-    assert [(c.join, c.lead) for c in clauses("Mill it, and then bake it")] == [
-        ("start", ""),
-        ("comma", "and"),
+def test_words_between_a_sign_and_a_clause_are_in_neither() -> None:
+    assert [(c.join, c.text) for c in clauses("Mill it, and then bake it")] == [
+        ("start", "Mill it"),
+        ("comma", "bake it"),
     ]

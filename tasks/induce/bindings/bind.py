@@ -51,7 +51,10 @@ def _action(step: CleanStep, head: _Head, args: Sequence[tuple[str, Source]]) ->
 
 
 def _heads(task: str, steps: Sequence[CleanStep], start: int, place: int) -> list[_Head]:
-    """Return how an action may say what it is on: by role and label, and left open if the task names it."""
+    """Return how an action says what it is on: by role and label, or left open where the task names it.
+
+    What a task names differs from task to task: by its label the skill would serve that one alone.
+    """
     step, element = steps[place], steps[place].element
     if step.outline is None or ELEMENT not in step.action.args:
         return [(None, None, None)]
@@ -60,9 +63,9 @@ def _heads(task: str, steps: Sequence[CleanStep], start: int, place: int) -> lis
         return []
     if not page.shows(element.role, element.label):
         return [(element.role, element.label, Find(element.ordinal))]
-    fixed: _Head = (element.role, element.label, Arg(ELEMENT))
-    is_open = element.role not in NARROW and names(task, element.label)
-    return [fixed, (None, None, Arg(ELEMENT))] if is_open else [fixed]
+    if element.role not in NARROW and names(task, element.label):
+        return [(None, None, Arg(ELEMENT))]
+    return [(element.role, element.label, Arg(ELEMENT))]
 
 
 def names(task: str, label: str) -> bool:

@@ -6,7 +6,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from storage.errors import WrongInput
@@ -18,6 +18,7 @@ MOST_LINE = 64 * 1024 * 1024  # bytes; a longer line is not held in memory
 _GZIP = b"\x1f\x8b"
 _DAMAGE = (OSError, EOFError, zlib.error)  # what reading a damaged or cut archive raises
 _CHUNK = 1 << 16
+_File = io.BufferedReader | gzip.GzipFile
 
 
 def read_values(path: Path) -> Iterator[tuple[str, object | Unread]]:
@@ -29,7 +30,7 @@ def read_values(path: Path) -> Iterator[tuple[str, object | Unread]]:
     Raises:
         WrongInput: The file is missing or empty, or is no text.
     """
-    with closing(_opened(path)) as file:
+    with _opened(path) as file:
         is_empty = True
         for number, line in enumerate(_lines(file), start=1):
             place = f"{path}:{number}"
@@ -45,39 +46,30 @@ def read_values(path: Path) -> Iterator[tuple[str, object | Unread]]:
             is_empty = False
             yield place, value
     if is_empty:
-        raise _empty(path)
-
-
-def _opened(path: Path) -> io.BufferedReader:
-    """Open a file, gzipped or not, that begins as a text."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        msg = f"{path}: cannot be read ({error.strerror}); give a file of trajectories, one a line"
-        raise WrongInput(msg) from error
-    try:
-        if file.peek(len(_GZIP)).startswith(_GZIP):
-            file = io.BufferedReader(gzip.GzipFile(fileobj=file), _CHUNK)
-        head = file.peek(_CHUNK)
-    except _DAMAGE as error:
-        file.close()
-        msg = f"{path}: cannot be read ({error}); give a file of JSON lines, plain or gzipped"
-        raise WrongInput(msg) from error
-    if b"\0" in head:
-        file.close()
-        msg = f"{path}: is no text; give JSON lines in UTF-8, plain or gzipped, or Parquet"
+        msg = f"{path}: is empty; give a file of trajectories, one a line"
         raise WrongInput(msg)
-    if not head:
-        file.close()
-        raise _empty(path)
-    return file
 
 
-def _empty(path: Path) -> WrongInput:
-    return WrongInput(f"{path}: is empty; give a file of trajectories, one a line")
+@contextmanager
+def _opened(path: Path) -> Iterator[_File]:
+    """Open a file, gzipped or not, that begins as a text."""
+    with ExitStack() as files:
+        try:
+            file: _File = files.enter_context(path.open("rb"))
+            if file.peek(len(_GZIP)).startswith(_GZIP):
+                # Closing an archive leaves the file that it was given open.
+                file = files.enter_context(gzip.GzipFile(fileobj=file))
+            head = file.peek(_CHUNK)
+        except _DAMAGE as error:
+            msg = f"{path}: cannot be read ({error}); give a file of JSON lines, plain or gzipped"
+            raise WrongInput(msg) from error
+        if b"\0" in head:
+            msg = f"{path}: is no text; give JSON lines in UTF-8, plain or gzipped, or Parquet"
+            raise WrongInput(msg)
+        yield file
 
 
-def _lines(file: io.BufferedReader) -> Iterator[bytes | NotRead]:
+def _lines(file: _File) -> Iterator[bytes | NotRead]:
     """Yield the lines of a file; in place of one that is too long or damaged, what is wrong with it."""
     try:
         while line := file.readline(MOST_LINE + 1):

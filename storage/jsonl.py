@@ -30,7 +30,7 @@ def read_lines(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 where = f"{path}:{number}"
-                text = _decoded(line, where, "utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
+                text = line_text(line, where, is_first=number == 1)
                 if text:
                     yield where, _object(text, where, form)
     except OSError as error:
@@ -91,27 +91,43 @@ def _require_file(path: Path) -> None:
         raise WrongInput(msg)
 
 
-def _decoded(line: bytes, where: str, encoding: str) -> str:
+def line_text(line: bytes, where: str, *, is_first: bool) -> str:
+    """Return the text of a line without blanks around it, and of the first without a byte order mark.
+
+    Raises:
+        WrongInput: The line is not UTF-8.
+    """
     try:
-        return line.decode(encoding)
+        return line.decode("utf-8-sig" if is_first else "utf-8").strip(" \t\r\n")
     except UnicodeDecodeError as error:
         msg = f"{where}: not UTF-8 (byte {error.start + 1} of the line); save the file as UTF-8"
         raise WrongInput(msg) from error
 
 
-def _object(text: str, where: str, form: str) -> dict[str, Any]:
+def json_value(text: str, where: str, form: str) -> Any:  # noqa: ANN401
+    """Return the value of a text of JSON; `form` is the value wanted, as shown in errors.
+
+    Raises:
+        WrongInput: It is no JSON, or holds half a surrogate pair, which no file could hold.
+    """
     try:
-        record = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse)
+        # Only an escape can have smuggled one in.
+        is_torn = "\\u" in text and _SURROGATE.search(json.dumps(value, ensure_ascii=False))
     except (ValueError, RecursionError) as error:
         reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
         msg = f"{where}: not JSON ({reason}); write one object {form} a line"
         raise WrongInput(msg) from error
+    if is_torn:
+        msg = f"{where}: half a surrogate pair is no text; mend the \\u escapes"
+        raise WrongInput(msg)
+    return value
+
+
+def _object(text: str, where: str, form: str) -> dict[str, Any]:
+    record = json_value(text, where, form)
     if not isinstance(record, dict):
         msg = f"{where}: no object; write {form}"
-        raise WrongInput(msg)
-    # Only an escape can have smuggled one in, and no file could hold it.
-    if "\\u" in text and _SURROGATE.search(json.dumps(record, ensure_ascii=False)):
-        msg = f"{where}: half a surrogate pair is no text; mend the \\u escapes"
         raise WrongInput(msg)
     return record
 

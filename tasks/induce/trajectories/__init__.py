@@ -1,1 +1,1 @@
-"""Trajectories: recorded runs of agents are read here, and cleaned; begin with `record`."""
+"""Trajectories: runs of agents are read here, checked and cleaned; begin with `read` and `record`."""

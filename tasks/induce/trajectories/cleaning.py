@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from tasks.induce.trajectories.outline import Element, Outline, outline_of
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 
 ELEMENT = "element"  # the argument of an action of the web that names what it acts on
+_TOLD = re.compile(r"user: |\w+ returned: ")  # how an observation of a domain of tools begins
 _INWARD = frozenset({"think", "get_input_from_user"})  # tools that do nothing outside the agent
 
 
@@ -61,8 +63,19 @@ def cleaned(trajectory: Trajectory) -> tuple[list[CleanStep], Counter[str]]:
 
 
 def is_web(trajectory: Trajectory) -> bool:
-    """Tell whether a trajectory is of a domain of pages: one of its actions names an element."""
-    return any(ELEMENT in step.action.args for step in trajectory.steps)
+    """Tell whether a trajectory is of a domain of pages: one of its actions names an element of a page.
+
+    A tool may have an argument of that name too; then nothing that it was told is a page with that element.
+    """
+    return any(
+        ELEMENT in step.action.args and (has_element(step) or not _TOLD.match(step.observation))
+        for step in trajectory.steps
+    )
+
+
+def has_element(step: Step) -> bool:
+    """Tell whether the page of a step has the element that its action names."""
+    return str(step.action.args.get(ELEMENT)) in outline_of(step.observation).elements
 
 
 def _clean_step(place: int, step: Step, after: str, *, web: bool) -> CleanStep:
@@ -95,6 +108,6 @@ def _result(name: str, after: str) -> Any:  # noqa: ANN401
     text = after.removeprefix(head)
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return found if isinstance(found, dict | list) else text

@@ -47,7 +47,7 @@ def outline_of(observation: str) -> Outline:
     """Return the outline of a page: a line an element, `[id] role "name"`; lines without an id hold text."""
     elements: dict[str, Element] = {}
     counts: dict[tuple[str, str], int] = defaultdict(int)
-    for line in observation.splitlines():
+    for line in observation.split("\n"):  # a name may hold other separators of lines
         found = _LINE.match(line)
         if found is None or found["id"] is None or found["id"] in elements:
             continue
@@ -55,6 +55,11 @@ def outline_of(observation: str) -> Outline:
         elements[found["id"]] = Element(found["id"], role, label, counts[role, label])
         counts[role, label] += 1
     return Outline(elements, dict(counts))
+
+
+def is_cut(observation: str) -> bool:
+    """Tell whether a long page was cut: one of its lines is `...`."""
+    return any(line.strip() == "..." for line in observation.split("\n"))
 
 
 def _unquoted(quoted: str | None) -> str:

@@ -96,7 +96,7 @@ def _step(row: object, told: str, place: int) -> Step:
     if not isinstance(observation, str):
         msg = f"trajectory {told}, step {place}: observation must be a text"
         raise WrongInput(msg)
-    error, at = row.get("error"), row.get("t", place)
+    error, at = row.get("error") or None, row.get("t", place)
     return Step(
         at if isinstance(at, int) else place, observation, Action(name, dict(args)),
         None if error is None else str(error), str(row.get("url") or ""), str(row.get("title") or ""),
@@ -113,5 +113,13 @@ def _text(row: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> s
 
 
 def digest_of(row: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a trajectory as it was read."""
-    return hashlib.sha256(json.dumps(row, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    """Return the SHA-256 of a trajectory as it was read; a field that is null counts as missing."""
+    held = json.dumps(without_nulls(row), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(held.encode()).hexdigest()
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401
+    """Return a value of JSON without the fields that are null, at any depth."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value

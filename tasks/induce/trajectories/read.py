@@ -1,0 +1,131 @@
+"""Read trajectories of files and folders: each content once, with a report of what was not read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from storage.errors import WrongInput
+from tasks.induce.trajectories.lines import read_values
+from tasks.induce.trajectories.messages import row_of
+from tasks.induce.trajectories.parquet import MAGIC, read_rows
+from tasks.induce.trajectories.record import Trajectory, digest_of
+from tasks.induce.trajectories.unread import NotRead, Unread, checked, object_of, unread
+
+Format = Literal["trajectories", "messages"]
+DOMAIN = "chat"  # of chats that name none
+_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+
+
+@dataclass(slots=True)
+class Reading:
+    """What became of the rows: how many were read, how many had been read before, and which were not read.
+
+    `digests` are those of the trajectories that were read, by id; those of an earlier reading may be given.
+    """
+
+    read: int = 0
+    repeated: int = 0
+    unread: list[Unread] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How many rows were not read, by reason."""
+        return Counter(each.reason for each in self.unread)
+
+    def is_new(self, row: Mapping[str, Any], trajectory_id: str) -> bool:
+        """Count a row, and tell whether no row with its id was read before.
+
+        Raises:
+            NotRead: One was, with another content (`two-contents`).
+        """
+        digest, known = digest_of(row), self.digests.get(trajectory_id)
+        if known is None:
+            self.digests[trajectory_id] = digest
+            self.read += 1
+        elif known == digest:
+            self.repeated += 1
+        else:
+            msg = "another trajectory with this id was read before; give each an id of its own"
+            raise NotRead("two-contents", msg)
+        return known is None
+
+
+def read_trajectories(
+    paths: Iterable[Path], form: Format, reading: Reading, domain: str = DOMAIN
+) -> Iterator[tuple[Mapping[str, Any], Trajectory]]:
+    """Return the trajectories of files and folders in order, each with its row, and count all in `reading`.
+
+    Of a folder all `*.jsonl`, `*.jsonl.gz` and `*.parquet` below it are read, in the order of their paths;
+    one of them that cannot be read as a whole is unread (`broken-file`).
+
+    Args:
+        paths: Files and folders.
+        form: What a row is: a trajectory, or a chat (see `messages`).
+        reading: Is told what was read, and what was not.
+        domain: The domain of chats that name none.
+
+    Raises:
+        WrongInput: A path is missing, a folder has no such file, or a file that was named is empty or is
+            neither text nor Parquet. Paths are looked up at once, files when their turn comes.
+    """
+    return _read([file for path in paths for file in _files(path)], form, reading, domain)
+
+
+def _files(path: Path) -> list[tuple[Path, bool]]:
+    """Return the files of a path, and whether it names them itself."""
+    if not path.is_dir():
+        if not path.exists():
+            msg = f"{path}: is missing; give a file or a folder of trajectories"
+            raise WrongInput(msg)
+        return [(path, True)]
+    found = sorted(each for each in path.rglob("*") if each.name.endswith(_SUFFIXES) and each.is_file())
+    if not found:
+        msg = f"{path}: has no {', '.join(f'*{suffix}' for suffix in _SUFFIXES)} below it"
+        raise WrongInput(msg)
+    return [(each, False) for each in found]
+
+
+def _read(
+    files: Iterable[tuple[Path, bool]], form: Format, reading: Reading, domain: str
+) -> Iterator[tuple[Mapping[str, Any], Trajectory]]:
+    for path, is_named in files:
+        for place, value in _values(path, is_named=is_named):
+            if isinstance(value, Unread):
+                reading.unread.append(value)
+                continue
+            row = value
+            try:
+                row = object_of(value)
+                row = row_of(row, domain) if form == "messages" else row
+                trajectory = checked(row)
+                is_new = reading.is_new(row, trajectory.trajectory_id)
+            except NotRead as error:
+                reading.unread.append(unread(place, row, error))
+                continue
+            if is_new:
+                yield row, trajectory
+
+
+def _values(path: Path, *, is_named: bool) -> Iterator[tuple[str, object | Unread]]:
+    """Yield the values of a file with their places; one that a folder holds is unread where it is broken."""
+    try:
+        yield from read_rows(path) if _is_parquet(path) else read_values(path)
+    except WrongInput as error:
+        if is_named:
+            raise
+        yield str(path), unread(str(path), None, NotRead("broken-file", str(error)))
+
+
+def _is_parquet(path: Path) -> bool:
+    if path.suffix == ".parquet" or not path.is_file():
+        # A pipe can be read once: nothing is looked up in it.
+        return path.suffix == ".parquet"
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+    return False

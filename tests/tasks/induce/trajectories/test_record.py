@@ -1,0 +1,114 @@
+"""Trajectories as records: which rows are one, what is read of them, and when two are the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import WrongInput
+from tasks.induce.trajectories.record import digest_of, trajectory_of, without_nulls
+from tests.support.trajectories import row, step
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_all_that_is_known_of_a_run_is_read() -> None:
+    found = trajectory_of(row(actor="a person"))
+
+    assert (found.trajectory_id, found.task_id, found.domain) == ("run-1", "order-beans", "garden")
+    assert (found.task, found.success) == ("Order beans.", True)
+    assert [each.action.name for each in found.steps] == ["find_seed", "order"]
+    assert found.steps[1].action.args == {"seed_id": "b1", "packets": 2}
+    assert [each.t for each in found.steps] == [0, 1]
+
+
+def test_what_is_seen_after_a_step_is_what_the_next_one_saw() -> None:
+    found = trajectory_of(row())
+
+    assert found.after(0) == 'find_seed returned: {"id": "b1"}'
+    assert found.after(1) == "order returned: done"
+
+
+def test_what_may_be_missing_is_empty() -> None:
+    bare = {"observation": "", "action": {"name": "wait"}}
+    (found,) = trajectory_of({**row(bare, final=None, task=""), "success": None}).steps
+
+    assert (found.action.args, found.error, found.url, found.title) == ({}, None, "", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "error"), [("", None), (False, None), ("sold out", "sold out"), (404, "404")]
+)
+def test_an_error_is_a_text_and_an_empty_one_is_none(given: object, error: str | None) -> None:
+    (found,) = trajectory_of(row({**step("order"), "error": given})).steps
+
+    assert found.error == error
+
+
+@pytest.mark.parametrize("name", ["send_msg_to_user", "transfer_to_human_agents", "report_infeasible"])
+def test_some_actions_speak_to_a_person(name: str) -> None:
+    assert trajectory_of(row(step(name))).steps[0].action.speaks
+    assert not trajectory_of(row(step("order"))).steps[0].action.speaks
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"trajectory_id": ""}, "trajectory_id must be a text that is not empty"),
+        ({"trajectory_id": 7}, "trajectory_id must be a text"),
+        ({"task_id": None}, "run-1: task_id must be a text"),
+        ({"domain": ["garden"]}, "run-1: domain must be a text"),
+        ({"task": None}, "run-1: task must be a text"),
+        ({"success": "yes"}, "success must be true, false or null"),
+        ({"success": 1}, "success must be true, false or null"),
+        ({"steps": None}, "steps must be a list"),
+        ({"steps": {}}, "steps must be a list"),
+        ({"steps": ["order"]}, "step 0: a step is an object"),
+        ({"steps": [{"observation": ""}]}, "step 0: a step is an object"),
+        ({"steps": [step("order"), step("two words")]}, "step 1: an action has a name"),
+        ({"steps": [{"observation": "", "action": {"name": "order", "args": [1]}}]}, "step 0: an action has"),
+        ({"steps": [{"observation": None, "action": {"name": "order"}}]}, "observation must be a text"),
+    ],
+)
+def test_a_field_that_is_missing_or_wrong_is_named(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongInput, match=said):
+        trajectory_of({**row(), **fields})
+
+
+@given(JSON, st.sampled_from(["", *row(), "extra"]))
+def test_any_value_is_read_or_refused(value: object, name: str) -> None:
+    given = {**row(), name: value} if name else value
+    try:
+        found = trajectory_of(given)
+    except WrongInput:
+        return
+    assert found.trajectory_id
+
+
+def test_one_content_has_one_digest_whatever_the_order_of_its_fields() -> None:
+    turned = dict(reversed(row().items()))
+
+    assert digest_of(turned) == digest_of(row()) == digest_of(json.loads(json.dumps(row())))
+    assert digest_of(row(final="other")) != digest_of(row())
+
+
+def test_a_field_that_is_null_counts_as_missing() -> None:
+    assert digest_of(row(actor=None)) == digest_of(row())
+    assert digest_of(row(success=None)) != digest_of(row())
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=3))
+def test_without_nulls_only_null_fields_go(value: dict[str, Any]) -> None:
+    found = without_nulls(value)
+
+    assert without_nulls(found) == found
+    assert found.keys() == {name for name, each in value.items() if each is not None}
+    assert digest_of(found) == digest_of(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tasks.induce.trajectories.read import Format, Reading, read_trajectories
 
 from flows.commands.console import drawn, folder_at, progress
 from flows.settings import Settings
@@ -27,6 +26,7 @@ from tasks.evaluate.stream.walk import Stream, has_succeeded
 from tasks.induce.recurrence import moments
 from tasks.induce.skills.actions import Body, told
 from tasks.induce.skills.naming import skill_id_of
+from tasks.induce.trajectories.read import Format, Reading, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
@@ -130,15 +130,19 @@ def _walked(
     stream: Stream, given: Sequence[Trajectory], methods: Mapping[str, Method]
 ) -> dict[str, list[Decision]]:
     runs: defaultdict[str, list[Decision]] = defaultdict(list, {name: [] for name in methods})
-    places = {one.trajectory_id: number for number, one in enumerate(given, 1)}
     with progress("walked") as report:
-        for name, decision in stream.walk(given, methods):
+        for name, decision in stream.walk(_counted(given, report), methods):
             runs[name].append(decision)
-            report(places[decision.trajectory_id], len(given))
     if not any(runs.values()):
         msg = "no trajectory that succeeded has a step that speaks to nobody: there is nothing to measure"
         raise WrongInput(msg)
     return dict(runs)
+
+
+def _counted(given: Sequence[Trajectory], report: Callable[[int, int], None]) -> Iterator[Trajectory]:
+    for number, trajectory in enumerate(given, 1):
+        yield trajectory
+        report(number, len(given))
 
 
 def _granularity(stream: Stream, given: Sequence[Trajectory]) -> list[dict[str, Any]]:

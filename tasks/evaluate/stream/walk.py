@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.evaluate.stream.decisions import Decision, reachable
@@ -45,7 +45,7 @@ class Stream:
         object.__setattr__(self, "offered", defaultdict(lambda: Offered(self.encode)))
 
     def walk(
-        self, trajectories: Sequence[Trajectory], methods: Mapping[str, Method]
+        self, trajectories: Iterable[Trajectory], methods: Mapping[str, Method]
     ) -> Iterator[tuple[str, Decision]]:
         """Yield the decisions at the steps of successful trajectories, in their order, of each method."""
         for trajectory in trajectories:

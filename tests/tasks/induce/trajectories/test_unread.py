@@ -58,11 +58,9 @@ def test_a_page_over_the_limit_is_named_by_its_step() -> None:
     page = "x" * MOST_CHARACTERS
     assert checked(row(step("order", page), final=page)).final == page
 
-    assert reason(row(step("wait"), step("order", page + "x"))) == (
-        "page-too-long",
-        "the observation of step 1: 2,097,153 characters, more than 2,097,152; "
-        + "shorten it, and mark where a page was cut by a line `...`",
-    )
+    found, said = reason(row(step("wait"), step("order", page + "x")))
+    assert found == "page-too-long"
+    assert said.startswith("the observation of step 1: 2,097,153 characters, more than 2,097,152; shorten it")
     assert reason(row(final=page + "x"))[1].startswith("the final observation: ")
 
 

@@ -15,7 +15,7 @@ from tasks.induce.trajectories.unread import NotRead
 
 _SAY = "send_msg_to_user"
 _DIGITS = 16  # of a digest in an id that is made
-_SILENT = frozenset({"system", "developer"})  # what the agent must keep to is no part of what it did
+_SILENT = ("system", "developer")  # what the agent must keep to is no part of what it did
 
 
 @dataclass(slots=True)

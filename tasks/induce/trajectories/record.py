@@ -1,4 +1,4 @@
-"""Trajectories: what an agent was asked, what it saw and did, and whether that was what was asked for."""
+"""Records of trajectories: what an agent was asked, what it saw and did, and whether that was wanted."""
 
 from __future__ import annotations
 

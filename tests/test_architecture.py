@@ -20,7 +20,7 @@ from tests.support.paths import PROJECT
 from tests.support.roots.skill_root import SkillRoot
 
 PACKAGES = ("storage", "tasks", "flows")
-STAGES = ("models", "crawl", "refine", "parse", "retrieve", "evaluate")
+STAGES = ("models", "crawl", "refine", "parse", "induce", "retrieve", "evaluate")
 TORCH = {"torch", "sentence_transformers", "transformers", "optimum"}
 HEAVY = ("prefect", *TORCH)
 # What crawling and refining need, and no question does.

@@ -23,7 +23,6 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
-from flows.cli.print_stream import print_stream
 from flows.settings import Settings, load_settings
 from storage.root import Root
 
@@ -268,7 +267,7 @@ def evaluate_stream(
     settings = load_settings()
     wishes = StreamWishes(trajectories, method, form.value, turned, seed, out, report)
     found = stream_bench(root_of(settings, root), settings, wishes)
-    print_json(found) if as_json else print_stream(found)
+    print_json(found) if as_json else printing_bench.print_stream(found)
 
 
 @evaluate_app.command("corpus")

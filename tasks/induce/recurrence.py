@@ -13,7 +13,7 @@ from tasks.induce.bindings.bind import bodies, windows
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.wording import page_of
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
-from tasks.induce.trajectories.outline import Outline, outline_of
+from tasks.induce.trajectories.outline import PageOutline, outline_of
 from tasks.induce.trajectories.record import Trajectory
 
 Target = tuple[str, str | None, str | None]
@@ -34,7 +34,7 @@ class Situation:
     task: str
     marks: frozenset[str]
     before: tuple[Target, ...]
-    page: Outline | None
+    page: PageOutline | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def situation_of(task: str, observation: str, url: str, title: str, before: Sequ
     return Situation(task, _marks(observation, page, url, title), tuple(before[-_BEFORE:]), page)
 
 
-def _marks(observation: str, page: Outline | None, url: str, title: str) -> frozenset[str]:
+def _marks(observation: str, page: PageOutline | None, url: str, title: str) -> frozenset[str]:
     """Return what tells a state from others.
 
     Of a page that is its elements, title and address, of a tool's result which tool and the words of its

@@ -18,9 +18,8 @@ from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
-from tasks.evaluate.stream.picture import draw_stream
+from tasks.evaluate.stream.report import draw_stream, stream_markdown
 from tasks.evaluate.stream.summary import summarise
-from tasks.evaluate.stream.tables import stream_markdown
 from tasks.evaluate.stream.variants import GRANULARITIES, variants
 from tasks.evaluate.stream.walk import Stream, has_succeeded
 from tasks.induce.recurrence import moments

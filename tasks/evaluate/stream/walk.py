@@ -1,4 +1,7 @@
-"""The online stream: each step is asked before its trajectory is learned from (SGDR, section 3.2)."""
+"""The walk along an online stream: each step is asked before its trajectory is learned from.
+
+After SGDR, section 3.2 (https://arxiv.org/abs/2606.04391).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.models.protocols import Vectors
-from tasks.retrieve.suggest.methods import Asked, Method
+from tasks.retrieve.suggest.methods import Method, SkillQuestion
 from tasks.retrieve.suggest.offered import Encode, Offered
 
 Suggested = Callable[[Trajectory, Step, Sequence[Body]], None]
@@ -72,11 +75,11 @@ class Stream:
 
     def _questions(
         self, trajectory: Trajectory, kept: Sequence[CleanStep], wanted: Sequence[int], vector: Vectors
-    ) -> Iterator[tuple[int, Asked]]:
+    ) -> Iterator[tuple[int, SkillQuestion]]:
         met, shown = situations(trajectory, kept), [trajectory.steps[place] for place in (0, *wanted)]
         start, *states = [summed_up(one.observation, one.url, one.title) for one in shown]
         for place, state in zip(wanted, states, strict=True):
-            yield place, Asked(met[place], vector, state, start, trajectory.task_id, place)
+            yield place, SkillQuestion(met[place], vector, state, start, trajectory.task_id, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class _Steps:
     stream: Stream
     trajectory: Trajectory
     kept: Sequence[CleanStep]
-    questions: Sequence[tuple[int, Asked]]
+    questions: Sequence[tuple[int, SkillQuestion]]
     reachable: Mapping[int, bool]
 
     def decide(self, method: Method, deciding: Mapping[int, int], *, is_first: bool) -> Iterator[Decision]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction
-from tasks.induce.trajectories.outline import Outline, outline_of
+from tasks.induce.trajectories.outline import PageOutline, outline_of
 
 MOST_CHARACTERS = 12_000  # of a state that are read
 MOST_WORDS = 110  # of a summary, about 160 tokens
@@ -75,7 +75,7 @@ def summed_up(observation: str, url: str = "", title: str = "") -> str:
     return " ".join(words.split()[:MOST_WORDS])
 
 
-def _enabled(outline: Outline) -> Iterator[str]:
+def _enabled(outline: PageOutline) -> Iterator[str]:
     """Yield what one can do on a page, the rarer roles first, each once."""
     named = [key for key in outline.counts if key[1] and key[0] in _ENABLED]
     named.sort(key=lambda key: _ENABLED.index(key[0]))

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.induce.trajectories.outline import Element, Outline, outline_of
+from tasks.induce.trajectories.outline import Element, PageOutline, outline_of
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 
 ELEMENT = "element"  # the argument of an action of the web that names what it acts on
@@ -28,7 +28,7 @@ class CleanStep:
     t: int
     observation: str
     action: Action
-    outline: Outline | None
+    outline: PageOutline | None
     element: Element | None
     result: Any
     url: str = ""

@@ -26,7 +26,7 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class PageOutline:
     """The elements of a page by their ids, and how many there are of each role and label."""
 
     elements: Mapping[str, Element]
@@ -43,7 +43,7 @@ def folded(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def outline_of(observation: str) -> Outline:
+def outline_of(observation: str) -> PageOutline:
     """Return the outline of a page: a line an element, `[id] role "name"`; lines without an id hold text."""
     elements: dict[str, Element] = {}
     counts: dict[tuple[str, str], int] = defaultdict(int)
@@ -54,7 +54,7 @@ def outline_of(observation: str) -> Outline:
         role, label = found["role"], folded(_unquoted(found["name"]))
         elements[found["id"]] = Element(found["id"], role, label, counts[role, label])
         counts[role, label] += 1
-    return Outline(elements, dict(counts))
+    return PageOutline(elements, dict(counts))
 
 
 def is_cut(observation: str) -> bool:

@@ -1,4 +1,4 @@
-"""Choice: the skills of which one most likely does what is to be done next, by moments like the situation.
+"""Choose: the skills of which one most likely does what is to be done next, by moments like the situation.
 
 A moment counts by a softmax over its features (a kernel whose weights are those of a conditional logit); the
 skills offered are those that together cover the moments best (greedy maximum coverage; Nemhauser, Wolsey and

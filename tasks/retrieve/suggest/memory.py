@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tasks.induce.recurrence import Moment, Situation, Target
 from tasks.induce.skills.actions import Arg, Body
 from tasks.induce.trajectories.cleaning import ELEMENT
-from tasks.induce.trajectories.outline import Outline
+from tasks.induce.trajectories.outline import PageOutline
 from tasks.models.protocols import Vectors
 
 Numbers = npt.NDArray[np.float64]
@@ -160,7 +160,7 @@ class Memory:
         begun = np.array(own) == _NONE
         return np.asarray((agreed * ~begun).sum(axis=1) + (agreed * begun).any(axis=1))
 
-    def _absent(self, page: Outline | None) -> Numbers:
+    def _absent(self, page: PageOutline | None) -> Numbers:
         if page is None:
             return np.zeros(len(self))
         gone = [role is not None and not page.shows(role, label or "") for _, role, label in self._target]
@@ -197,7 +197,7 @@ def _stem(word: str) -> str:
     return word
 
 
-def shows_all(body: Body, page: Outline | None) -> bool:
+def shows_all(body: Body, page: PageOutline | None) -> bool:
     """Tell whether a page shows every element that a skill's caller must give."""
     return page is None or all(
         action.role is None

@@ -15,7 +15,7 @@ from tasks.retrieve.suggest.offered import Offered
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SkillQuestion:
     """One step at which skills are asked for.
 
     `task` is the vector of the task's text, shape `(384,)`; `state` sums up the state, `start` that in which
@@ -43,10 +43,10 @@ class SgdrSetting:
         return max(3 * k, 20)
 
 
-Method = Callable[[Offered, Asked, int], list[int]]
+Method = Callable[[Offered, SkillQuestion, int], list[int]]
 
 
-def default(offered: Offered, asked: Asked, k: int) -> list[int]:
+def default(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
     """Return the skills that most likely do what is to be done next (`choose`)."""
     own = offered.memory.of_task(asked.task_id)
     return [offer.skill for offer in choose(offered.memory, asked.situation, asked.task, k, left_out=own)]
@@ -55,7 +55,7 @@ def default(offered: Offered, asked: Asked, k: int) -> list[int]:
 def sgdr(setting: SgdrSetting) -> Method:
     """Return SGDR's method: the M best by equation 1, reranked by equation 2."""
 
-    def suggest(offered: Offered, asked: Asked, k: int) -> list[int]:
+    def suggest(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
         support = np.array(offered.support(asked.task_id))
         held = np.flatnonzero(support > 0)
         if not len(held):
@@ -75,14 +75,14 @@ def sgdr(setting: SgdrSetting) -> Method:
     return suggest
 
 
-def popular(offered: Offered, asked: Asked, k: int) -> list[int]:
+def popular(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
     """Return the skills that most tasks share."""
     support = np.array(offered.support(asked.task_id))
     best = np.argsort(-support, kind="stable")[:k]
     return [int(skill) for skill in best if support[skill] > 0]
 
 
-def random(offered: Offered, asked: Asked, k: int) -> list[int]:
+def random(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
     """Return skills drawn by chance, the same for the same step."""
     held = np.flatnonzero(np.array(offered.support(asked.task_id)) > 0)
     seed = [42, asked.step, *asked.task_id.encode()]

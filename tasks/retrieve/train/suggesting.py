@@ -34,7 +34,7 @@ _PENALTY = 1.0  # on the squared distance of each weight from where the fit begi
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class StreamLesson:
     """A step: the features of the moments known by then, and which of them taught what was usable."""
 
     domain: str
@@ -42,10 +42,10 @@ class Lesson:
     right: npt.NDArray[np.bool_]
 
 
-def lessons(trajectories: Sequence[Trajectory], encoder: Encoder) -> list[Lesson]:
+def lessons(trajectories: Sequence[Trajectory], encoder: Encoder) -> list[StreamLesson]:
     """Return the steps of successful trajectories at which a moment taught what was usable."""
     memories: defaultdict[str, Memory] = defaultdict(Memory)
-    found: list[Lesson] = []
+    found: list[StreamLesson] = []
     for trajectory in trajectories:
         if trajectory.success:
             memory, known = memories[trajectory.domain], moments(trajectory)
@@ -57,12 +57,12 @@ def lessons(trajectories: Sequence[Trajectory], encoder: Encoder) -> list[Lesson
 
 def _of_trajectory(
     trajectory: Trajectory, memory: Memory, known: Sequence[Moment], vector: Vectors
-) -> list[Lesson]:
+) -> list[StreamLesson]:
     steps = cleaned(trajectory)[0]
     acting = [place for place, step in enumerate(steps) if not step.action.speaks]
     others = ~memory.of_task(trajectory.task_id)
     return [
-        Lesson(
+        StreamLesson(
             trajectory.domain,
             memory.features(moment.situation, vector)[others],
             _right(memory, trajectory.task, steps, place)[others],
@@ -80,7 +80,7 @@ def _right(memory: Memory, task: str, steps: Sequence[CleanStep], place: int) ->
     return right
 
 
-def fit_weights(given: Sequence[Lesson], begin: Numbers) -> Numbers:
+def fit_weights(given: Sequence[StreamLesson], begin: Numbers) -> Numbers:
     """Return the weights of `FEATURES` under which the right moments are likeliest, near to `begin`."""
 
     def loss(weights: Numbers) -> tuple[float, Numbers]:

@@ -1,8 +1,9 @@
-"""The report on a stream as Markdown, in the layout of SGDR's tables, the paper's figures beside ours."""
+"""The report on a stream: SGDR's tables as Markdown, the paper's figures beside ours, and its figure 4."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tasks.evaluate.paging.tables import table
@@ -12,6 +13,7 @@ from tasks.evaluate.stream.variants import ALPHAS, GRANULARITIES, RELEVANCE_WEIG
 # Success rates in % on Shopping, Reddit and Map, and over all five domains, where a sentence states them.
 _PAPER_ALPHA = {0.5: "34.6 / 35.9 / 32.3"}
 _NOT_STATED = "not stated"
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 NOTE = (
     "Ours is the share of steps at which one of five skills offered does exactly what was done next"
     " (usable@5), on recorded runs; the paper's figures (SGDR, arXiv 2606.04391, success rates of GPT-4.1 on"
@@ -82,3 +84,26 @@ def _granularity(rows: Sequence[Mapping[str, Any]]) -> str:
         if row["granularity"] == granularity
     ]
     return table(("Skills are", "Method", "usable@5", "action@5"), cells)
+
+
+def draw_stream(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw `along` of rows of `summarise` into a file of the kind its suffix names.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed (`pip install '.[draw]' in Skillery's folder`).
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 (drawing alone needs it)
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    for number, row in enumerate(rows):
+        width = 2.2 if number == 0 else 1.2
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.plot(*zip(*row["along"], strict=True), color=colour, linewidth=width, label=row["method"])
+    axes.set_xlabel("steps of the stream")
+    axes.set_ylabel("mean usable@5 so far")
+    axes.set_ylim(0, None)
+    axes.grid(visible=True, alpha=0.3)
+    figure.legend(loc="outside lower center", fontsize=8, ncols=4)
+    axes.set_title("Share of steps with a usable skill among the five offered", fontsize=10)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from storage.errors import EnvironmentUnusable
+from tasks.induce.replay.calls import call_at
+from tasks.induce.replay.command import CommandReplay
+from tasks.induce.replay.environment import CommandEnvironment
+from tasks.induce.replay.line_process import LineProcess
+from tasks.induce.replay.window import Broken, SourceWindow
+from tasks.induce.skills.actions import Body, Const, Result
+from tests.support.induce.lending import lending
+from tests.support.induce.recordings import mails, recorded, renewal, whole, windows_of
+
+SKILLS = [*windows_of(renewal("ada")), *windows_of(renewal("cleo", 1))]
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandReplay]:
+    import shlex
+    import sys
+
+    from tests.support.paths import PROJECT
+
+    script = PROJECT / "tests" / "support" / "induce" / "lending.py"
+    with LineProcess(
+        shlex.join([sys.executable, str(script)]), tmp_path_factory.mktemp("lending")
+    ) as process:
+        yield CommandReplay(CommandEnvironment(process))
+
+
+def replayed(replay: CommandReplay, body: Body, window: SourceWindow) -> Broken | None:
+    call = call_at(body, window)
+    return call if isinstance(call, Broken) else replay.replay(body, window, call)
+
+
+def test_each_skill_leaves_the_library_as_its_window_did(replay: CommandReplay) -> None:
+    assert [replayed(replay, *each) for each in SKILLS] == [None] * len(SKILLS)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(SKILLS), max_size=4))
+def test_no_replay_changes_what_a_later_one_finds(
+    replay: CommandReplay, held: list[tuple[Body, SourceWindow]]
+) -> None:
+    for skill, window in held:
+        assert replayed(replay, skill, window) is None
+
+
+def test_a_change_of_another_record_shows_in_what_is_left(replay: CommandReplay) -> None:
+    skill, window = whole(renewal("ada"), 5)
+    wrong = replace(
+        skill[3], args=tuple((k, Const('"south"') if k == "desk" else v) for k, v in skill[3].args)
+    )
+
+    assert replayed(replay, (*skill[:3], wrong, skill[4]), window) == Broken(
+        5, "the environment is left in another state"
+    )
+
+
+def test_another_last_result_breaks_a_skill(replay: CommandReplay) -> None:
+    skill, window = whole(renewal("ada"), 3)
+    wrong = replace(skill[2], args=(("loan_id", Result(1, ("loans", 1))),))
+
+    assert replayed(replay, (*skill[:2], wrong), window) == Broken(
+        2, "get_loan gives another result than the window"
+    )
+
+
+def test_another_later_result_breaks_a_skill(replay: CommandReplay) -> None:
+    did = [
+        ("get_loan", {"loan_id": "L11"}),
+        ("renew_loan", {"loan_id": "L11"}),
+        ("get_loan", {"loan_id": "L12"}),
+        ("renew_loan", {"loan_id": "L12"}),
+    ]
+    skill, window = whole(recorded("two", "Renew L11 and L12", did), 3)
+
+    assert replayed(replay, (skill[0], skill[2]), window) == Broken(
+        2, "renew_loan of step 3 gives another result afterwards"
+    )
+
+
+def test_an_error_that_the_original_had_not_breaks_a_skill(replay: CommandReplay) -> None:
+    skill, window = whole(renewal("ada"), 3)
+    wrong = replace(skill[2], args=(("loan_id", Const('"L99"')),))
+
+    assert replayed(replay, (*skill[:2], wrong), window) == Broken(2, "get_loan fails: there is no 'L99'")
+
+
+def test_a_reading_that_nothing_needs_may_be_left_out(replay: CommandReplay) -> None:
+    skill, window = whole(renewal("ada"), 5)
+    card = replace(skill[3], args=tuple((k, Const('["L11a", "L11b"]') if k == "copies" else v)
+                                        for k, v in skill[3].args))  # fmt: skip
+
+    assert replayed(replay, (*skill[:2], card, skill[4]), window) is None
+
+
+def test_pages_foreign_domains_and_windows_that_fail_here_are_not_taken(replay: CommandReplay) -> None:
+    _, window = whole(renewal("ada"), 3)
+    steps = list(window.steps)
+    steps[2] = replace(steps[2], action=replace(steps[2].action, args={"loan_id": "L99"}))
+
+    assert replay.takes(window)
+    assert not replay.takes(whole(mails(), 3)[1])
+    assert not replay.takes(replace(window, trajectory_id="foreign", domain="cinema"))
+    assert not replay.takes(replace(window, trajectory_id="failing", steps=steps))
+
+
+def test_what_speaks_to_people_is_left_out_where_there_are_none(tmp_path: Path) -> None:
+    with LineProcess(lending("alone"), tmp_path) as process:
+        replay = CommandReplay(CommandEnvironment(process))
+
+        assert [replayed(replay, *each) for each in SKILLS] == [None] * len(SKILLS)
+
+
+def test_an_environment_that_forgets_no_run_is_unusable(tmp_path: Path) -> None:
+    skill, window = next(each for each in SKILLS if each[1].start == 4 - 1)
+
+    with (
+        LineProcess(lending("forget"), tmp_path) as process,
+        pytest.raises(EnvironmentUnusable, match="other answers to the same actions of renewal-ada-0"),
+    ):
+        first = CommandReplay(CommandEnvironment(process))
+        replayed(first, skill, replace(window, start=window.start + 1, length=1))

@@ -19,6 +19,7 @@ from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 SECONDS, MOST_BYTES = 30.0, 8 << 20  # of one answer
 _PIECE = 1 << 16  # bytes read at once
 _WORDS = 300  # bytes of the last error output that a message shows
+_SHOWN = 80  # bytes of an answer that a message shows
 _END = 1.0  # seconds in which a process may end in order
 
 
@@ -90,6 +91,11 @@ class LineProcess:
                 stream.close()
         self._home.cleanup()
 
+    @property
+    def output(self) -> int:
+        """The descriptor of its standard output, to be waited for."""
+        return self._out
+
     def ask(self, line: str) -> str:
         """Return the answer to a line; after an error the process is ended.
 
@@ -118,7 +124,8 @@ class LineProcess:
                     raise EnvironmentStopped(
                         self.command, "time", f"gave no answer within {self._seconds:g} s"
                     )
-                for key, _ in ready:
+                # What it says is read first: it must not speak before it is asked.
+                for key, _ in sorted(ready, key=lambda each: each[0].fd == self._in):
                     asked = self._progress(key.fd, asked, got, events)
         return self._line(got)
 
@@ -141,6 +148,9 @@ class LineProcess:
                 events.unregister(stream)
         elif not piece:
             raise self._ended()
+        elif asked:
+            said = piece[:_SHOWN].decode(errors="replace").strip()
+            raise EnvironmentUnusable(self.command, "answer", f"wrote {said!r} before it was asked")
         else:
             got += piece
             if len(got) > self._most_bytes:

@@ -68,7 +68,8 @@ def main() -> None:
         elif asked["op"] == "digest":
             answer = {"digest": json.dumps(world.renewed, sort_keys=True)}
         else:
-            misbehave(mischief)
+            if misbehave(mischief):
+                continue
             answer = stepped(world, asked["action"], alone=mischief == "alone")
         print(json.dumps(answer), flush=True)  # noqa: T201
 
@@ -83,22 +84,24 @@ def stepped(world: Lending, action: dict[str, Any], *, alone: bool) -> dict[str,
         return {"observation": "", "error": f"there is no {error}"}
 
 
-def misbehave(mischief: object) -> None:
-    """Do what the process was started to do."""
+def misbehave(mischief: object) -> bool:
+    """Do what the process was started to do, and tell whether that stands for an answer."""
     if mischief == "die":
         sys.exit("the library burned down")
     if mischief == "hang":
         time.sleep(600)
+    while mischief == "flood":
+        sys.stdout.write("x" * 65536)
     said = {
         "nonsense": "Welcome!",
         "no-object": "[1]",
         "two-lines": "{}\n{}",
         "no-text": '{"observation": 1}',
     }
-    if isinstance(mischief, str) and mischief in said:
-        print(said[mischief], flush=True)  # noqa: T201
-    while mischief == "flood":
-        sys.stdout.write("x" * 65536)
+    if not isinstance(mischief, str) or mischief not in said:
+        return False
+    print(said[mischief], flush=True)  # noqa: T201
+    return True
 
 
 if __name__ == "__main__":

@@ -23,15 +23,7 @@ SKILLS = [*windows_of(renewal("ada")), *windows_of(renewal("cleo", 1))]
 
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandReplay]:
-    import shlex
-    import sys
-
-    from tests.support.paths import PROJECT
-
-    script = PROJECT / "tests" / "support" / "induce" / "lending.py"
-    with LineProcess(
-        shlex.join([sys.executable, str(script)]), tmp_path_factory.mktemp("lending")
-    ) as process:
+    with LineProcess(lending(), tmp_path_factory.mktemp("lending")) as process:
         yield CommandReplay(CommandEnvironment(process))
 
 
@@ -120,12 +112,11 @@ def test_what_speaks_to_people_is_left_out_where_there_are_none(tmp_path: Path) 
         assert [replayed(replay, *each) for each in SKILLS] == [None] * len(SKILLS)
 
 
-def test_an_environment_that_forgets_no_run_is_unusable(tmp_path: Path) -> None:
-    skill, window = next(each for each in SKILLS if each[1].start == 4 - 1)
+def test_an_environment_that_a_reset_does_not_reset_is_unusable(tmp_path: Path) -> None:
+    skill, window = whole(renewal("ada"), 2)
+    after_the_change = replace(window, start=4, length=1)
 
-    with (
-        LineProcess(lending("forget"), tmp_path) as process,
-        pytest.raises(EnvironmentUnusable, match="other answers to the same actions of renewal-ada-0"),
-    ):
-        first = CommandReplay(CommandEnvironment(process))
-        replayed(first, skill, replace(window, start=window.start + 1, length=1))
+    with LineProcess(lending("forget"), tmp_path) as process:
+        replay = CommandReplay(CommandEnvironment(process))
+        with pytest.raises(EnvironmentUnusable, match="other answers to the same actions of renewal-ada-0"):
+            replay.replay(skill, after_the_change, {})

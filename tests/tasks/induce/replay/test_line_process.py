@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import sys
 import time
@@ -70,11 +71,11 @@ def test_a_shell_is_never_started(tmp_path: Path) -> None:
     [
         ("import sys; sys.exit('no licence')", EnvironmentStopped, "ended", "exit code 1.*no licence"),
         ("import time; time.sleep(60)", EnvironmentStopped, "time", "no answer within 0.5 s"),
-        ("import sys, time\nwhile True: print(end='.', flush=True); time.sleep(0.05)", EnvironmentStopped,
+        ("import time; input()\nwhile True: print(end='.', flush=True); time.sleep(0.05)", EnvironmentStopped,
          "time", "no answer within"),
-        ("while True: print(end='x' * 65536)", EnvironmentUnusable, "size", "more than 100,000 bytes"),
+        ("input()\nwhile True: print(end='x' * 65536)", EnvironmentUnusable, "size", "more than 100,000 bytes"),
         ("input(); print('a\\nb'); input()", EnvironmentUnusable, "answer", "more than one line"),
-        ("import os; os.write(1, bytes([255, 10])); input(); input()", EnvironmentUnusable, "answer", "UTF-8"),
+        ("import os; input(); os.write(1, b'\\xff\\n'); input()", EnvironmentUnusable, "answer", "UTF-8"),
     ],
     ids=["died", "hangs", "trickles", "floods", "two-lines", "no-text"],
 )  # fmt: skip
@@ -124,3 +125,12 @@ def test_a_command_that_is_none_is_refused(tmp_path: Path) -> None:
         LineProcess("  ", tmp_path)
     with pytest.raises(WrongInput, match="no such folder"):
         LineProcess("python", tmp_path / "nowhere")
+
+
+def test_a_line_that_nothing_asked_for_is_no_answer(tmp_path: Path) -> None:
+    script = "print(1, flush=True); input(); print(2, flush=True); input()"
+
+    with LineProcess(python(script), tmp_path) as process:
+        select.select([process.output], [], [])
+        with pytest.raises(EnvironmentUnusable, match="wrote '1' before it was asked"):
+            process.ask("hello")

@@ -1,3 +1,5 @@
+# ruff: noqa: S311 - seeded draws
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""Faults put into skills by recurrence: how many each way of verifying refuses, and how many sound skills pass.
+"""Faults put into skills by recurrence: how many each replay refuses, and how many sound skills pass.
 
     python tests/benchmarks/skill_faults.py TRAJECTORIES [--command CMD --cwd DIR] [--faults 200] [--tasks 2]
 
@@ -43,12 +43,11 @@ Changes = Callable[[Body, Body, Call, SourceWindow], bool]
 
 def read(path: Path) -> Iterator[Trajectory]:
     """Yield the successful trajectories of a file."""
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        for line in lines:
-            trajectory = trajectory_of(json.loads(line))
-            if trajectory.success:
-                yield trajectory
+    held = path.read_bytes()
+    for line in (gzip.decompress(held) if path.suffix == ".gz" else held).splitlines():
+        trajectory = trajectory_of(json.loads(line))
+        if trajectory.success:
+            yield trajectory
 
 
 def skills_of(path: Path, least: int) -> Skills:
@@ -156,7 +155,7 @@ def in_command(tools: Skills, faults: int, environment: CommandEnvironment) -> N
 
     print("command, tools")
     sound(tools, replay)
-    taken = {body: [each for each in own if replay.takes(each)] for body, own in tools.items()}
+    taken = {body: [each for each in own if replay.takes(body, each)] for body, own in tools.items()}
     n, of = sum(map(len, taken.values())), sum(map(len, tools.values()))
     print(f"command, tools: takes {n} of {of} sources; faults that change a result or the digest")
     measure({body: own for body, own in taken.items() if own}, faults, replay, changes_a_result)

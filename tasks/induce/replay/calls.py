@@ -43,18 +43,19 @@ def call_at(body: Body, window: SourceWindow) -> Call | Broken:
 def _partners(body: Body, window: SourceWindow) -> Iterator[tuple[int, SkillAction, int]]:
     """Yield a skill's actions with their numbers and the places at which they were recorded.
 
-    A skill of another length has other actions; each is that step of its name which comes next.
+    A skill of another length has other actions; each is the next step of its name, if there is one.
     """
     if len(body) == window.length:
         for number, action in enumerate(body):
             yield number, action, window.start + number
         return
-    left = iter(enumerate(window.inside, window.start))
+    first, end = window.start, window.start + window.length
     for number, action in enumerate(body):
-        place = next((place for place, step in left if step.action.name == action.name), None)
-        if place is None:
-            return
-        yield number, action, place
+        named = (place for place in range(first, end) if window.steps[place].action.name == action.name)
+        place = next(named, None)
+        if place is not None:
+            first = place + 1
+            yield number, action, place
 
 
 def _pointed(step: CleanStep, window: SourceWindow) -> Element | None:

@@ -8,14 +8,15 @@ would be missing from the rewritten trajectory alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from storage.errors import EnvironmentUnusable
+from tasks.induce.bindings.values import at_path
 from tasks.induce.replay.arguments import arguments_at
 from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
 from tasks.induce.replay.window import Broken, Call, SourceWindow
-from tasks.induce.skills.actions import Body
+from tasks.induce.skills.actions import Body, Result
 from tasks.induce.trajectories.cleaning import CleanStep
 from tasks.induce.trajectories.record import Action
 
@@ -39,11 +40,12 @@ class CommandReplay:
         self._known: dict[str, bool] = {}
         self._mute: set[str] = set()
 
-    def takes(self, window: SourceWindow) -> bool:
-        """Tell whether a window can be replayed here.
+    def takes(self, body: Body, window: SourceWindow) -> bool:
+        """Tell whether a skill can be replayed in a window here.
 
         It can if it is one of tools, the environment knows the domain, and it does the window's own actions
-        without an error: where those fail, nothing is told about a skill that does the same.
+        without an error, with all in the results that the skill reads in the recorded ones. Where that is
+        not so, a skill that does the same proves nothing.
         """
         if window.length < 1 or any(step.outline is not None for step in window.steps):
             return False
@@ -52,7 +54,8 @@ class CommandReplay:
         if not self._known[window.domain]:
             return False
         own = self._original(window).answers[window.start : window.start + window.length]
-        return all(answer is not None and answer.error is None for answer in own)
+        done = all(answer is not None and answer.error is None for answer in own)
+        return done and not _cannot_read(body, window, own)
 
     def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
         """Return the action by which a rewritten trajectory differs; None if it does the same.
@@ -64,11 +67,12 @@ class CommandReplay:
         if self._first_other(window.steps[: window.start], original.answers) is not None:
             detail = f"gives other answers to the same actions of {window.trajectory_id} after a reset"
             raise EnvironmentUnusable(self._environment.command, "repeat", detail)
-        last = self._do(body, call, original.answers[window.start : end])
-        if isinstance(last, Broken):
-            return last
-        if last != original.answers[end - 1]:
-            return Broken(len(body) - 1, f"{body[-1].name} gives another result than the window")
+        answers = self._do(body, call)
+        if isinstance(answers, Broken):
+            return answers
+        unlike = _unlike(body, answers, window, original.answers[window.start : end])
+        if unlike is not None:
+            return unlike
         later = self._first_other(window.steps[end:], original.answers[end:])
         if later is not None:
             return Broken(len(body), f"{later.action.name} of step {later.t} gives another result afterwards")
@@ -106,19 +110,44 @@ class CommandReplay:
                 return step
         return None
 
-    def _do(self, body: Body, call: Call, known: Iterable[LiveAnswer | None]) -> LiveAnswer | Broken | None:
-        """Do a skill's actions, and return what the last one gave."""
-        usual = {answer.error for answer in known if answer is not None}
-        results: list[object] = []
-        answer: LiveAnswer | None = None
+    def _do(self, body: Body, call: Call) -> list[LiveAnswer] | Broken:
+        """Do a skill's actions, and return what they gave."""
+        answers: list[LiveAnswer] = []
         for place, action in enumerate(body):
             if Action(action.name, {}).speaks:
                 return Broken(place, f"{action.name} speaks to a person")
+            results = [answer.result(done.name) for done, answer in zip(body, answers, strict=False)]
             given = arguments_at(body, place, call, results, None)
             if isinstance(given, Broken):
                 return given
             answer = self._environment.step(Action(action.name, given))
-            if answer.error is not None and answer.error not in usual:
+            if answer.error is not None:
                 return Broken(place, f"{action.name} fails: {answer.error}")
-            results.append(answer.result(action.name))
-        return answer
+            answers.append(answer)
+        return answers
+
+
+def _unlike(
+    body: Body, answers: Sequence[LiveAnswer], window: SourceWindow, known: Sequence[LiveAnswer | None]
+) -> Broken | None:
+    """Return what an agent has seen after a window and not after a skill that gave these answers.
+
+    What the agent does later rests on all that it has seen; of what it saw twice once is enough.
+    """
+    for step, answer in zip(window.inside, known, strict=True):
+        if answer not in answers:
+            return Broken(len(body), f"what {step.action.name} of step {step.t} gave is not given")
+    if answers[-1] != known[-1]:
+        return Broken(len(body) - 1, f"{body[-1].name} gives another result than the window's end")
+    return None
+
+
+def _cannot_read(body: Body, window: SourceWindow, known: Sequence[LiveAnswer | None]) -> bool:
+    """Tell whether a skill reads what the recorded actions gave, and the same actions here do not."""
+    for _, source in (each for action in body for each in action.args):
+        if isinstance(source, Result) and 0 <= source.action < len(known):
+            step, answer = window.inside[source.action], known[source.action]
+            here = answer.result(step.action.name) if answer is not None else None
+            if at_path(step.result, source.path) is not None and at_path(here, source.path) is None:
+                return True
+    return False

@@ -22,9 +22,9 @@ class RecordedReplay:
 
     name = "recorded"
 
-    def takes(self, window: SourceWindow) -> bool:
-        """Tell whether a window can be replayed: each can."""
-        return window.length > 0
+    def takes(self, body: Body, window: SourceWindow) -> bool:
+        """Tell whether a skill can be replayed in a window: each can."""
+        return len(body) > 0 and window.length > 0
 
     def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
         """Return the first action that differs from the recording; None if a skill does a window again."""

@@ -30,8 +30,8 @@ class Replay(Protocol):
         """What a verdict calls it."""
         ...
 
-    def takes(self, window: SourceWindow) -> bool:
-        """Tell whether it can replay a window."""
+    def takes(self, body: Body, window: SourceWindow) -> bool:
+        """Tell whether it can replay a skill in a window."""
         ...
 
     def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
@@ -75,7 +75,7 @@ def verify(body: Body, windows: Iterable[SourceWindow], replay: Replay) -> Repla
         if isinstance(call, Broken):
             unknown = unknown or (call, window.source)
             continue
-        chosen = replay if replay.takes(window) else recorded
+        chosen = replay if replay.takes(body, window) else recorded
         broken = chosen.replay(body, window, call)
         if broken is not None:
             return ReplayVerdict((), tuple(sources), broken, window.source)

@@ -42,7 +42,7 @@ def _value(source: Source, call: Call, results: Sequence[Any]) -> object:
 def outcome(
     body: Body, call: Call, window: SourceWindow, environment: CommandEnvironment
 ) -> tuple[list[object], str] | None:
-    """Return what was seen from the end of a window on, and the digest; None if the skill cannot go on."""
+    """Return what was seen from the start of a window on, and the digest; None if the skill cannot go on."""
     environment.reset(window.domain)
     for step in window.steps[: window.start]:
         environment.step(step.action)
@@ -54,7 +54,7 @@ def outcome(
             return None
         answer = environment.step(Action(name, args))
         results.append(answer.result(name))
-        seen = [answer]
+        seen.append(answer)
     later = window.steps[window.start + window.length :]
     seen += [environment.step(step.action) for step in later]
     return seen, environment.digest()

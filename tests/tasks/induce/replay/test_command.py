@@ -14,7 +14,7 @@ from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment
 from tasks.induce.replay.line_process import LineProcess
 from tasks.induce.replay.window import Broken, SourceWindow
-from tasks.induce.skills.actions import Body, Const, Result
+from tasks.induce.skills.actions import Body, Const, Result, SkillAction
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, recorded, renewal, whole, windows_of
 
@@ -56,12 +56,20 @@ def test_a_change_of_another_record_shows_in_what_is_left(replay: CommandReplay)
     )
 
 
-def test_another_last_result_breaks_a_skill(replay: CommandReplay) -> None:
+def test_a_result_that_the_skill_does_not_give_breaks_it(replay: CommandReplay) -> None:
     skill, window = whole(renewal("ada"), 3)
     wrong = replace(skill[2], args=(("loan_id", Result(1, ("loans", 1))),))
 
     assert replayed(replay, (*skill[:2], wrong), window) == Broken(
-        2, "get_loan gives another result than the window"
+        3, "what get_loan of step 2 gave is not given"
+    )
+
+
+def test_a_skill_that_ends_otherwise_than_the_window_is_broken(replay: CommandReplay) -> None:
+    skill, window = whole(renewal("ada"), 3)
+
+    assert replayed(replay, (*skill, skill[1]), window) == Broken(
+        3, "get_member gives another result than the window's end"
     )
 
 
@@ -74,9 +82,9 @@ def test_another_later_result_breaks_a_skill(replay: CommandReplay) -> None:
     ]
     skill, window = whole(recorded("two", "Renew L11 and L12", did), 3)
 
-    assert replayed(replay, (skill[0], skill[2]), window) == Broken(
-        2, "renew_loan of step 3 gives another result afterwards"
-    )
+    assert replayed(
+        replay, (*skill[:2], replace(skill[1], args=(("loan_id", Const('"L11"')),)), skill[2]), window
+    ) == Broken(4, "renew_loan of step 3 gives another result afterwards")
 
 
 def test_an_error_that_the_original_had_not_breaks_a_skill(replay: CommandReplay) -> None:
@@ -86,23 +94,36 @@ def test_an_error_that_the_original_had_not_breaks_a_skill(replay: CommandReplay
     assert replayed(replay, (*skill[:2], wrong), window) == Broken(2, "get_loan fails: there is no 'L99'")
 
 
-def test_a_reading_that_nothing_needs_may_be_left_out(replay: CommandReplay) -> None:
-    skill, window = whole(renewal("ada"), 5)
-    card = replace(skill[3], args=tuple((k, Const('["L11a", "L11b"]') if k == "copies" else v)
-                                        for k, v in skill[3].args))  # fmt: skip
+def test_a_reading_may_be_left_out_where_it_was_done_before(replay: CommandReplay) -> None:
+    did = [("get_loan", {"loan_id": loan}) for loan in ("L11", "L12", "L11")]
+    _, window = whole(recorded("again", "What of L11 and L12?", did), 3)
+    body = tuple(
+        SkillAction("get_loan", None, None, (("loan_id", Const(f'"{loan}"')),)) for loan in ("L12", "L11")
+    )
 
-    assert replayed(replay, (*skill[:2], card, skill[4]), window) is None
+    assert replayed(replay, body, window) is None
+    assert replayed(replay, body[1:], window) == Broken(1, "what get_loan of step 1 gave is not given")
+
+
+def test_what_the_recorded_results_alone_hold_is_not_replayed_here(replay: CommandReplay) -> None:
+    skill, window = whole(renewal("ada"), 4)
+    steps = list(window.steps)
+    steps[2] = replace(steps[2], result={**steps[2].result, "due": "tomorrow"})
+    due = replace(skill[3], args=(*skill[3].args[:2], ("desk", Result(2, ("due",))), skill[3].args[3]))
+
+    assert not replay.takes((*skill[:3], due), replace(window, steps=steps))
+    assert replay.takes(skill, replace(window, steps=steps))
 
 
 def test_pages_foreign_domains_and_windows_that_fail_here_are_not_taken(replay: CommandReplay) -> None:
-    _, window = whole(renewal("ada"), 3)
+    body, window = whole(renewal("ada"), 3)
     steps = list(window.steps)
     steps[2] = replace(steps[2], action=replace(steps[2].action, args={"loan_id": "L99"}))
 
-    assert replay.takes(window)
-    assert not replay.takes(whole(mails(), 3)[1])
-    assert not replay.takes(replace(window, trajectory_id="foreign", domain="cinema"))
-    assert not replay.takes(replace(window, trajectory_id="failing", steps=steps))
+    assert replay.takes(body, window)
+    assert not replay.takes(*whole(mails(), 3))
+    assert not replay.takes(body, replace(window, trajectory_id="foreign", domain="cinema"))
+    assert not replay.takes(body, replace(window, trajectory_id="failing", steps=steps))
 
 
 def test_what_speaks_to_people_is_left_out_where_there_are_none(tmp_path: Path) -> None:

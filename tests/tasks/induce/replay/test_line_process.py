@@ -73,7 +73,7 @@ def test_a_shell_is_never_started(tmp_path: Path) -> None:
         ("import time; time.sleep(60)", EnvironmentStopped, "time", "no answer within 0.5 s"),
         ("import time; input()\nwhile True: print(end='.', flush=True); time.sleep(0.05)", EnvironmentStopped,
          "time", "no answer within"),
-        ("input()\nwhile True: print(end='x' * 65536)", EnvironmentUnusable, "size", "more than 100,000 bytes"),
+        ("input()\nwhile True: print(end='x' * 65536)", EnvironmentUnusable, "size", "more than 100,000"),
         ("input(); print('a\\nb'); input()", EnvironmentUnusable, "answer", "more than one line"),
         ("import os; input(); os.write(1, b'\\xff\\n'); input()", EnvironmentUnusable, "answer", "UTF-8"),
     ],

@@ -74,7 +74,7 @@ def test_a_command_verifies_tools_and_leaves_pages_to_the_recording(tmp_path: Pa
 
     assert (tools.how, len(tools.sources)) == (("command",), 3)
     assert (pages.how, len(pages.sources)) == (("recorded",), 1)
-    assert dropped.broken == Broken(2, "get_loan gives another result than the window")
+    assert dropped.broken == Broken(3, "what get_loan of step 2 gave is not given")
 
 
 def test_a_spec_that_is_no_replay_is_refused(tmp_path: Path) -> None:

@@ -113,3 +113,32 @@ class NothingReadable(TerminalError):
     def __init__(self, reports: list[dict[str, object]]) -> None:
         super().__init__("; ".join(str(report["message"]) for report in reports))
         self.reports = reports
+
+
+class EnvironmentUnusable(TerminalError):
+    """The command in which trajectories are replayed cannot be used: its answers are not what was asked for.
+
+    Args:
+        command: The command, as the operator wrote it.
+        reason: A short stable code: `start`, `answer`, `size`, `repeat`.
+        detail: What was found and what to do.
+    """
+
+    def __init__(self, command: str, reason: str, detail: str) -> None:
+        super().__init__(f"{command}: {detail}")
+        self.command = command
+        self.reason = reason
+        self.detail = detail
+
+
+class EnvironmentStopped(TransientError):
+    """The command in which trajectories are replayed ended (`ended`) or did not answer in time (`time`).
+
+    Arguments are those of EnvironmentUnusable.
+    """
+
+    def __init__(self, command: str, reason: str, detail: str) -> None:
+        super().__init__(f"{command}: {detail}")
+        self.command = command
+        self.reason = reason
+        self.detail = detail

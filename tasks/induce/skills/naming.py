@@ -25,7 +25,7 @@ def _named(action: SkillAction, used: Counter[str]) -> SkillAction:
     own: list[tuple[str, Source]] = []
     for name, source in action.args:
         if isinstance(source, Arg):
-            called = _parameter(action, name)
+            called = parameter_name(action, name)
             used[called] += 1
             own.append((name, Arg(called if used[called] == 1 else f"{called}_{used[called]}")))
         else:
@@ -33,7 +33,7 @@ def _named(action: SkillAction, used: Counter[str]) -> SkillAction:
     return SkillAction(action.name, action.role, action.target, tuple(own))
 
 
-def _parameter(action: SkillAction, name: str) -> str:
+def parameter_name(action: SkillAction, name: str) -> str:
     """Return what an argument is called: by what the action is on, where that is an element."""
     if action.role is None or not (label := _slug(action.target or "")):
         return identifier(name)

@@ -105,7 +105,11 @@ def _result(name: str, after: str) -> Any:  # noqa: ANN401
     head = f"{name} returned: "
     if not after.startswith(head):
         return None
-    text = after.removeprefix(head)
+    return parsed(after.removeprefix(head))
+
+
+def parsed(text: str) -> Any:  # noqa: ANN401
+    """Return what a tool's text says: an object or a list of JSON, else the text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -36,6 +36,12 @@ class PageOutline:
         """Tell whether the page has an element of a role and label with that ordinal."""
         return self.counts.get((role, label), 0) > ordinal
 
+    def find(self, role: str, label: str, ordinal: int) -> Element | None:
+        """Return the element of a role and label with that ordinal; None if the page has none."""
+        wanted = (role, label, ordinal)
+        alike = (each for each in self.elements.values() if (each.role, each.label, each.ordinal) == wanted)
+        return next(alike, None)
+
 
 def folded(name: str) -> str:
     """Return a name in lower case, other than letters and digits as one blank, without a count at the end."""

@@ -1,0 +1,153 @@
+"""Replay in the environment of a command: a window's actions are replaced by what a skill does instead.
+
+After SGDR, section 4.1 (https://arxiv.org/abs/2606.04391): the original and the rewritten trajectory must see
+the same after the window and leave the environment the same. Both are made of the steps that cleaning kept: a
+step that failed, or that repeats the one before, is no part of what is learned, and one inside the window
+would be missing from the rewritten trajectory alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from storage.errors import EnvironmentUnusable
+from tasks.induce.bindings.values import at_path
+from tasks.induce.replay.arguments import arguments_at
+from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
+from tasks.induce.replay.window import Broken, Call, SourceWindow
+from tasks.induce.skills.actions import Body, Result
+from tasks.induce.trajectories.cleaning import CleanStep
+from tasks.induce.trajectories.record import Action
+
+
+@dataclass(frozen=True, slots=True)
+class _Original:
+    """What each kept step of a trajectory gave here, None where it was not sent, and the state it left."""
+
+    answers: tuple[LiveAnswer | None, ...]
+    digest: str
+
+
+class CommandReplay:
+    """Replays skills in an environment; the actions of an original trajectory are done there once."""
+
+    name = "command"
+
+    def __init__(self, environment: CommandEnvironment) -> None:
+        self._environment = environment
+        self._originals: dict[str, _Original] = {}
+        self._known: dict[str, bool] = {}
+        self._mute: set[str] = set()
+
+    def takes(self, body: Body, window: SourceWindow) -> bool:
+        """Tell whether a skill can be replayed in a window here.
+
+        It can if it is one of tools, the environment knows the domain, and it does the window's own actions
+        without an error, with all in the results that the skill reads in the recorded ones. Where that is
+        not so, a skill that does the same proves nothing.
+        """
+        if window.length < 1 or any(step.outline is not None for step in window.steps):
+            return False
+        if window.domain not in self._known:
+            self._known[window.domain] = self._environment.reset(window.domain).error is None
+        if not self._known[window.domain]:
+            return False
+        own = self._original(window).answers[window.start : window.start + window.length]
+        done = all(answer is not None and answer.error is None for answer in own)
+        return done and not _cannot_read(body, window, own)
+
+    def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
+        """Return the action by which a rewritten trajectory differs; None if it does the same.
+
+        A difference that is seen only after the skill has the number that follows its last action.
+        """
+        original, end = self._original(window), window.start + window.length
+        self._environment.reset(window.domain)
+        if self._first_other(window.steps[: window.start], original.answers) is not None:
+            detail = f"gives other answers to the same actions of {window.trajectory_id} after a reset"
+            raise EnvironmentUnusable(self._environment.command, "repeat", detail)
+        answers = self._do(body, call)
+        if isinstance(answers, Broken):
+            return answers
+        unlike = _unlike(body, answers, window, original.answers[window.start : end])
+        if unlike is not None:
+            return unlike
+        later = self._first_other(window.steps[end:], original.answers[end:])
+        if later is not None:
+            return Broken(len(body), f"{later.action.name} of step {later.t} gives another result afterwards")
+        if self._environment.digest() != original.digest:
+            return Broken(len(body), "the environment is left in another state")
+        return None
+
+    def _original(self, window: SourceWindow) -> _Original:
+        known = self._originals.get(window.trajectory_id)
+        if known is None:
+            self._environment.reset(window.domain)
+            answers = tuple(self._sent(step) for step in window.steps)
+            known = self._originals[window.trajectory_id] = _Original(answers, self._environment.digest())
+        return known
+
+    def _sent(self, step: CleanStep) -> LiveAnswer | None:
+        """Return what a step gives; None for one that speaks to people where the environment has none.
+
+        An environment that refuses such an action once is not asked for it again.
+        """
+        if step.action.name in self._mute:
+            return None
+        answer = self._environment.step(step.action)
+        if step.action.speaks and answer.error is not None:
+            self._mute.add(step.action.name)
+            return None
+        return answer
+
+    def _first_other(
+        self, steps: Iterable[CleanStep], answers: Iterable[LiveAnswer | None]
+    ) -> CleanStep | None:
+        """Do steps, and return the first that gives another answer than it gave in the original."""
+        for step, known in zip(steps, answers, strict=False):
+            if known is not None and self._environment.step(step.action) != known:
+                return step
+        return None
+
+    def _do(self, body: Body, call: Call) -> list[LiveAnswer] | Broken:
+        """Do a skill's actions, and return what they gave."""
+        answers: list[LiveAnswer] = []
+        for place, action in enumerate(body):
+            if Action(action.name, {}).speaks:
+                return Broken(place, f"{action.name} speaks to a person")
+            results = [answer.result(done.name) for done, answer in zip(body, answers, strict=False)]
+            given = arguments_at(body, place, call, results, None)
+            if isinstance(given, Broken):
+                return given
+            answer = self._environment.step(Action(action.name, given))
+            if answer.error is not None:
+                return Broken(place, f"{action.name} fails: {answer.error}")
+            answers.append(answer)
+        return answers
+
+
+def _unlike(
+    body: Body, answers: Sequence[LiveAnswer], window: SourceWindow, known: Sequence[LiveAnswer | None]
+) -> Broken | None:
+    """Return what an agent has seen after a window and not after a skill that gave these answers.
+
+    What the agent does later rests on all that it has seen; of what it saw twice once is enough.
+    """
+    for step, answer in zip(window.inside, known, strict=True):
+        if answer not in answers:
+            return Broken(len(body), f"what {step.action.name} of step {step.t} gave is not given")
+    if answers[-1] != known[-1]:
+        return Broken(len(body) - 1, f"{body[-1].name} gives another result than the window's end")
+    return None
+
+
+def _cannot_read(body: Body, window: SourceWindow, known: Sequence[LiveAnswer | None]) -> bool:
+    """Tell whether a skill reads what the recorded actions gave, and the same actions here do not."""
+    for _, source in (each for action in body for each in action.args):
+        if isinstance(source, Result) and 0 <= source.action < len(known):
+            step, answer = window.inside[source.action], known[source.action]
+            here = answer.result(step.action.name) if answer is not None else None
+            if at_path(step.result, source.path) is not None and at_path(here, source.path) is None:
+                return True
+    return False

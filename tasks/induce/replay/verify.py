@@ -1,0 +1,119 @@
+"""Verify an induced skill: replay it in all its source windows before it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from storage.errors import WrongInput
+from tasks.induce.replay.calls import call_at, crossed
+from tasks.induce.replay.command import CommandReplay
+from tasks.induce.replay.environment import CommandEnvironment
+from tasks.induce.replay.line_process import SECONDS, LineProcess
+from tasks.induce.replay.recorded import RecordedReplay
+from tasks.induce.replay.window import Broken, Call, SourceWindow
+from tasks.induce.skills.actions import Body
+from tasks.induce.trajectories.cleaning import CleanStep
+
+Source = tuple[str, int]
+_COMMAND = "command:"
+
+
+class Replay(Protocol):
+    """A way to do a window again with a skill in place of its actions."""
+
+    @property
+    def name(self) -> str:
+        """What a verdict calls it."""
+        ...
+
+    def takes(self, body: Body, window: SourceWindow) -> bool:
+        """Tell whether it can replay a skill in a window."""
+        ...
+
+    def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
+        """Return what is broken, None if the window is done again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayVerdict:
+    """What replaying a skill showed.
+
+    `how` names the replays that it passed, `sources` are those that verified it, `broken` is what it did
+    wrong, at the source `where`; that is None where the skill is wrong by itself.
+    """
+
+    how: tuple[str, ...]
+    sources: tuple[Source, ...]
+    broken: Broken | None = None
+    where: Source | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether the skill may be kept."""
+        return self.broken is None
+
+
+def verify(body: Body, windows: Iterable[SourceWindow], replay: Replay) -> ReplayVerdict:
+    """Return how and by which sources a skill is verified, or why it is dropped.
+
+    One source in which it does something else drops it: it would do so in other places too. A source whose
+    caller could not know a value proves nothing; at least one must be left. Windows that a replay does not
+    take are replayed over their recorded states.
+    """
+    wrong = crossed(body)
+    if wrong is not None:
+        return ReplayVerdict((), (), wrong)
+    recorded, how, sources = RecordedReplay(), set[str](), list[Source]()
+    unknown: tuple[Broken, Source] | None = None
+    for window in windows:
+        call = call_at(body, window)
+        if isinstance(call, Broken):
+            unknown = unknown or (call, window.source)
+            continue
+        chosen = replay if replay.takes(body, window) else recorded
+        broken = chosen.replay(body, window, call)
+        if broken is not None:
+            return ReplayVerdict((), tuple(sources), broken, window.source)
+        how.add(chosen.name)
+        sources.append(window.source)
+    if sources:
+        return ReplayVerdict(tuple(sorted(how)), tuple(sources))
+    return ReplayVerdict((), (), *(unknown or (Broken(0, "there is no source to replay it in"), None)))
+
+
+def window_at(
+    trajectory_id: str, domain: str, task: str, steps: Sequence[CleanStep], t: int, length: int
+) -> SourceWindow | None:
+    """Return the window of a trajectory that begins at the step numbered `t`; None if that was not kept."""
+    start = next((place for place, step in enumerate(steps) if step.t == t), None)
+    if start is None or start + length > len(steps):
+        return None
+    return SourceWindow(trajectory_id, domain, task, steps, start, length)
+
+
+@contextlib.contextmanager
+def opened(how: str, folder: Path, seconds: float = SECONDS) -> Iterator[Replay]:
+    """Open a replay by its spec: `recorded`, or `command:CMD` with the folder it runs in.
+
+    Args:
+        how: The spec.
+        folder: The working directory of a command; not read for `recorded`.
+        seconds: The longest time of one answer of a command.
+
+    Raises:
+        WrongInput: The spec is neither, or the command line cannot be read.
+        EnvironmentUnusable: The command cannot be started.
+    """
+    if how == RecordedReplay.name:
+        yield RecordedReplay()
+    elif how.startswith(_COMMAND):
+        with LineProcess(how.removeprefix(_COMMAND), folder, seconds) as process:
+            yield CommandReplay(CommandEnvironment(process))
+    else:
+        msg = f"{how!r} is no way to verify skills: say recorded, or command:CMD"
+        raise WrongInput(msg)

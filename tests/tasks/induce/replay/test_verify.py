@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.induce.replay.recorded import RecordedReplay
+from tasks.induce.replay.verify import ReplayVerdict, opened, verify, window_at
+from tasks.induce.replay.window import Broken
+from tasks.induce.skills.actions import Arg, Result
+from tasks.induce.trajectories.cleaning import cleaned
+from tests.support.induce.lending import lending
+from tests.support.induce.recordings import mails, renewal, whole
+
+RENEWALS = [whole(renewal(name, loan=0), 4) for name in ("ada", "ben", "cleo")]
+
+
+def test_a_skill_is_verified_by_all_its_sources() -> None:
+    body = RENEWALS[0][0]
+
+    verdict = verify(body, [window for _, window in RENEWALS], RecordedReplay())
+
+    sources = (("renewal-ada-0", 0), ("renewal-ben-0", 0), ("renewal-cleo-0", 0))
+    assert verdict == ReplayVerdict(("recorded",), sources)
+    assert verdict.verified
+
+
+def test_one_source_in_which_it_does_something_else_drops_a_skill() -> None:
+    body = RENEWALS[0][0]
+    other = whole(renewal("ben", loan=1), 4)[1]
+
+    verdict = verify(body, [RENEWALS[0][1], other], RecordedReplay())
+
+    assert not verdict.verified
+    assert verdict.where == ("renewal-ben-1", 0)
+    assert verdict.broken == Broken(2, 'loan_id of get_loan is "L21", and was "L22"')
+
+
+def test_a_source_whose_caller_could_not_know_a_value_proves_nothing() -> None:
+    body, window = RENEWALS[0]
+    early = (body[0], replace(body[1], args=(("member_id", Arg("member")),)), *body[2:])
+    told = replace(window, task=f"{window.task} I am m_ada.")
+    unknown = Broken(1, "member_id of get_member is not known when the skill is called")
+
+    assert verify(early, [window, told], RecordedReplay()).sources == (told.source,)
+    assert verify(early, [window], RecordedReplay()) == ReplayVerdict((), (), unknown, window.source)
+
+
+def test_a_skill_without_sources_is_dropped() -> None:
+    assert verify(RENEWALS[0][0], [], RecordedReplay()).broken == Broken(
+        0, "there is no source to replay it in"
+    )
+
+
+def test_crossed_parameters_drop_a_skill_wherever_it_is_from() -> None:
+    body, window = RENEWALS[0]
+    args = {**dict(body[3].args), "desk": Arg("loan_id"), "loan_id": Arg("desk")}
+
+    verdict = verify((*body[:3], replace(body[3], args=tuple(args.items()))), [window], RecordedReplay())
+
+    assert verdict.broken == Broken(3, "desk and loan_id of renew_loan are given each other's parameters")
+    assert verdict.where is None
+
+
+def test_a_command_verifies_tools_and_leaves_pages_to_the_recording(tmp_path: Path) -> None:
+    with opened(f"command:{lending()}", tmp_path) as replay:
+        tools = verify(RENEWALS[0][0], [window for _, window in RENEWALS], replay)
+        body, window = whole(mails(), 5)
+        pages = verify(body, [window], replay)
+        wrong = replace(RENEWALS[0][0][2], args=(("loan_id", Result(1, ("loans", 1))),))
+        dropped = verify((*RENEWALS[0][0][:2], wrong), [whole(renewal("ben"), 3)[1]], replay)
+
+    assert (tools.how, len(tools.sources)) == (("command",), 3)
+    assert (pages.how, len(pages.sources)) == (("recorded",), 1)
+    assert dropped.broken == Broken(3, "what get_loan of step 2 gave is not given")
+
+
+def test_a_spec_that_is_no_replay_is_refused(tmp_path: Path) -> None:
+    with opened("recorded", tmp_path) as replay:
+        assert replay.name == "recorded"
+    with pytest.raises(WrongInput, match="'browser' is no way to verify skills"), opened("browser", tmp_path):
+        pass
+
+
+def test_a_window_begins_at_the_step_that_bears_its_number() -> None:
+    trajectory = renewal("ada")
+    steps, _ = cleaned(trajectory)
+    held = (trajectory.trajectory_id, trajectory.domain, trajectory.task, steps)
+
+    window = window_at(*held, 2, 2)
+
+    assert window is not None
+    assert (window.start, window.source) == (2, ("renewal-ada-0", 2))
+    assert window_at(*held, 5, 2) is None
+    assert window_at(*held, 17, 2) is None

@@ -8,7 +8,7 @@ from typing import Any
 from tasks.induce.bindings.values import at_path
 from tasks.induce.replay.window import Broken, Call
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, Source
-from tasks.induce.trajectories.outline import Element, Outline
+from tasks.induce.trajectories.outline import Element, PageOutline
 
 
 class _Unresolved(Exception):
@@ -16,7 +16,7 @@ class _Unresolved(Exception):
 
 
 def arguments_at(
-    body: Body, place: int, call: Call, results: Sequence[Any], page: Outline | None
+    body: Body, place: int, call: Call, results: Sequence[Any], page: PageOutline | None
 ) -> dict[str, Any] | Broken:
     """Return the arguments of the action at a place, elements by their ids on the page.
 
@@ -35,7 +35,12 @@ def arguments_at(
 
 
 def _given(
-    action: SkillAction, name: str, source: Source, call: Call, results: Sequence[Any], page: Outline | None
+    action: SkillAction,
+    name: str,
+    source: Source,
+    call: Call,
+    results: Sequence[Any],
+    page: PageOutline | None,
 ) -> Any:  # noqa: ANN401
     match source:
         case Const():
@@ -65,7 +70,7 @@ def _read(
     return found
 
 
-def _again(action: SkillAction, element: Element, page: Outline | None) -> str:
+def _again(action: SkillAction, element: Element, page: PageOutline | None) -> str:
     """Return the id of an element that the caller gave on the page as it is now."""
     if action.role is not None and (action.role, action.target) != (element.role, element.label):
         msg = f"{action.name} is on {action.role} {action.target!r}, not on {element.role} {element.label!r}"
@@ -73,7 +78,7 @@ def _again(action: SkillAction, element: Element, page: Outline | None) -> str:
     return _id_of(element.role, element.label, element.ordinal, page)
 
 
-def _id_of(role: str | None, label: str | None, ordinal: int, page: Outline | None) -> str:
+def _id_of(role: str | None, label: str | None, ordinal: int, page: PageOutline | None) -> str:
     element = page.find(role, label, ordinal) if page is not None and role and label is not None else None
     if element is None:
         msg = f"the page has no {role} {label!r} with the ordinal {ordinal}"

@@ -61,7 +61,7 @@ def _heads(task: str, steps: Sequence[CleanStep], start: int, place: int) -> lis
     page = steps[start].outline
     if element is None or page is None:
         return []
-    if not page.shows(element.role, element.label, element.ordinal):
+    if not page.holds(element):
         return [(element.role, element.label, Find(element.ordinal))]
     if element.role not in NARROW and names(task, element.label):
         return [(None, None, Arg(ELEMENT))]

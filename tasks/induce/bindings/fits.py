@@ -47,11 +47,7 @@ def _comes(source: Source, name: str, task: str, steps: Sequence[CleanStep], sta
     match source:
         case Arg() if name == ELEMENT and step.outline is not None:
             page, element = steps[start].outline, step.element
-            return (
-                page is not None
-                and element is not None
-                and page.shows(element.role, element.label, element.ordinal)
-            )
+            return page is not None and element is not None and page.holds(element)
         case Arg():
             return is_known(value, task, steps, start, place)
         case Const():

@@ -36,6 +36,10 @@ class PageOutline:
         """Tell whether the page has an element of a role and label with that ordinal."""
         return self.counts.get((role, label), 0) > ordinal
 
+    def holds(self, element: Element) -> bool:
+        """Tell whether the page has an element of the role, label and ordinal of one."""
+        return self.shows(element.role, element.label, element.ordinal)
+
     def find(self, role: str, label: str, ordinal: int) -> Element | None:
         """Return the element of a role and label with that ordinal; None if the page has none."""
         wanted = (role, label, ordinal)

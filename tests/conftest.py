@@ -19,6 +19,8 @@ from tests.support.s3_server import BUCKET, s3_server
 
 # No test is about a machine that loses its power, and waiting for the disk takes a fifth of their time.
 os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
+# As many workers run as there are cores: threads of one would spin where another works.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 _EXPORT = """
 import sys
 from pathlib import Path

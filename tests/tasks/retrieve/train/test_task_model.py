@@ -28,11 +28,7 @@ def network(known: list[WrittenRequest]) -> StepNetwork:
     rows = {server: place for place, server in enumerate(servers)}
     vectors = np.eye(len(rows), 384, dtype=np.float32)
     recipe = Recipe(rank=8, epochs=20, batch=8, rate=4e-3, hidden=0.0, dropout=0.0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # two that share a core with other tests wait for each other
-    trained = train_network(lessons(known, rows), vectors, recipe)
-    torch.set_num_threads(threads)
-    return trained
+    return train_network(lessons(known, rows), vectors, recipe)
 
 
 def test_what_was_trained_knows_its_requests_as_the_packaged_form_reads_them(

@@ -21,7 +21,9 @@ from tasks.induce.skills.actions import (
     Result,
     SkillAction,
     Source,
+    checked,
     const,
+    is_name,
 )  # fmt: skip
 from tasks.induce.skills.naming import parameters
 from tasks.induce.trajectories.cleaning import ELEMENT
@@ -56,7 +58,7 @@ def _argument(name: str, source: Arg | Const | Result) -> str:
 
 def is_sayable(name: str) -> bool:
     """Tell whether code can say an argument of an action of that name."""
-    return name.isidentifier() and name != _ON and not name.endswith(_FROM)
+    return is_name(name) and name != _ON and not name.endswith(_FROM)
 
 
 def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Body]:
@@ -81,7 +83,7 @@ def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Bo
     if not LEAST <= len(function.body) <= MOST:
         msg = f"{function.name}: a skill has {LEAST} to {MOST} calls, not {len(function.body)}"
         raise WrongInput(msg)
-    body = tuple(_action(function.name, line, given, allowed) for line in function.body)
+    body = checked(tuple(_action(function.name, line, given, allowed) for line in function.body))
     if unused := given - set(parameters(body)):
         msg = f"{function.name}: parameters that no call is given: {', '.join(sorted(unused))}"
         raise WrongInput(msg)
@@ -105,13 +107,16 @@ def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] |
         msg = f"{name}, line {line.lineno}: {call.func.id} is no action of the domain"
         raise WrongInput(msg)
     held = {each.arg or "**": each.value for each in call.keywords}
+    if len(held) < len(call.keywords):
+        msg = f"{name}, line {line.lineno}: an argument is given twice"
+        raise WrongInput(msg)
     on = _value(held.pop(_ON), name) if _ON in held else [None, None]
     if not isinstance(on, list) or len(on) not in (_FOUND - 1, _FOUND):
         msg = f"{name}, line {line.lineno}: what it is on is [role, label] or [role, label, ordinal]"
         raise WrongInput(msg)
     args = [_source(key, value, given, name) for key, value in held.items()]
     if len(on) == _FOUND:
-        args.append((ELEMENT, Find(int(on[2]))))
+        args.append((ELEMENT, Find(on[2])))
     return SkillAction(call.func.id, on[0], on[1], tuple(sorted(args, key=lambda each: each[0])))
 
 
@@ -122,8 +127,11 @@ def _source(key: str, value: ast.expr, given: set[str], name: str) -> tuple[str,
             raise WrongInput(msg)
         return key, Arg(value.id)
     held = _value(value, name)
-    if key.endswith(_FROM) and isinstance(held, list) and held and isinstance(held[0], int):
+    if key.endswith(_FROM) and isinstance(held, list) and held:
         return key.removesuffix(_FROM), Result(held[0], tuple(held[1:]))
+    if not is_sayable(key):
+        msg = f"{name}, line {value.lineno}: {key} is no argument, or is not said as [CALL, KEY, ...]"
+        raise WrongInput(msg)
     return key, Const(const(held))
 
 
@@ -131,5 +139,5 @@ def _value(value: ast.expr, name: str) -> object:
     try:
         return ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        msg = f"{name}: arguments of calls are parameters or values, not {ast.unparse(value)[:60]!r}"
+        msg = f"{name}, line {value.lineno}: arguments of calls are parameters or values"
         raise WrongInput(msg) from error

@@ -18,8 +18,8 @@ from tasks.induce.skills.actions import (
     SkillAction,
     Source,
     is_name,
+    is_sayable,
 )
-from tasks.induce.skills.code import is_sayable
 from tasks.induce.skills.naming import with_names
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
 

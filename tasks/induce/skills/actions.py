@@ -13,6 +13,7 @@ from storage.errors import WrongInput
 from tasks.induce.trajectories.cleaning import ELEMENT
 
 KEY = "@key"  # at the end of a path: the key of the entry before it
+ON, FROM = "on", "_from"  # what code has for itself: an argument, and how names of arguments may end
 Path = tuple[str | int, ...]
 LEAST, MOST = 2, 5  # actions of a skill
 
@@ -118,7 +119,7 @@ def body_of(rows: Sequence[Mapping[str, Any]]) -> Body:
         body = tuple(
             SkillAction(
                 row["name"], row["role"], row["target"],
-                tuple((name, _source(row["args"][name])) for name in sorted(row["args"])),
+                tuple((name, _source(held)) for name, held in sorted(row["args"].items(), key=_name)),
             )
             for row in rows
         )  # fmt: skip
@@ -126,6 +127,10 @@ def body_of(rows: Sequence[Mapping[str, Any]]) -> Body:
         msg = f"actions of a skill are not as they must be: {error!r}"
         raise WrongInput(msg) from error
     return checked(body)
+
+
+def _name(held: tuple[str, object]) -> str:
+    return held[0]
 
 
 def _source(held: Mapping[str, Any]) -> Source:
@@ -164,6 +169,11 @@ def is_name(text: object) -> bool:
     )
 
 
+def is_sayable(name: object) -> bool:
+    """Tell whether code can say an argument of an action of that name."""
+    return is_name(name) and name != ON and not str(name).endswith(FROM)
+
+
 def checked(body: Body) -> Body:
     """Return the actions of a skill, of which code can say all.
 
@@ -180,7 +190,7 @@ def checked(body: Body) -> Body:
             msg = f"action {place}: {action.name} is given an argument twice"
             raise WrongInput(msg)
         for name, source in action.args:
-            if not is_name(name) or not _is_in_range(
+            if not is_sayable(name) or not _is_in_range(
                 source, place, on_element=on_element and name == ELEMENT
             ):
                 msg = f"action {place}: {action.name} cannot have {str(name)[:60]!r} from {source!r:.120}"

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 from storage.errors import WrongInput
 from tasks.induce.skills.actions import (
+    FROM,
     LEAST,
     MOST,
+    ON,
     Arg,
     Body,
     Const,
@@ -23,12 +25,10 @@ from tasks.induce.skills.actions import (
     Source,
     checked,
     const,
-    is_name,
 )  # fmt: skip
 from tasks.induce.skills.naming import parameters
 from tasks.induce.trajectories.cleaning import ELEMENT
 
-_FROM, _ON = "_from", "on"
 _FOUND = 3  # entries of `on` where the element is found
 
 
@@ -42,7 +42,7 @@ def _call(action: SkillAction) -> str:
     own = [_argument(name, source) for name, source in action.args if not isinstance(source, Find)]
     if action.role is not None:
         found = [source.ordinal for _, source in action.args if isinstance(source, Find)]
-        own.append(f"{_ON}={[action.role, action.target, *found]!r}")
+        own.append(f"{ON}={[action.role, action.target, *found]!r}")
     return f"{action.name}({', '.join(own)})"
 
 
@@ -53,12 +53,7 @@ def _argument(name: str, source: Arg | Const | Result) -> str:
         case Const():
             return f"{name}={source.value!r}"
         case Result(number, path):
-            return f"{name}{_FROM}={[number, *path]!r}"
-
-
-def is_sayable(name: str) -> bool:
-    """Tell whether code can say an argument of an action of that name."""
-    return is_name(name) and name != _ON and not name.endswith(_FROM)
+            return f"{name}{FROM}={[number, *path]!r}"
 
 
 def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Body]:
@@ -110,7 +105,7 @@ def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] |
     if len(held) < len(call.keywords):
         msg = f"{name}, line {line.lineno}: an argument is given twice"
         raise WrongInput(msg)
-    on = _value(held.pop(_ON), name) if _ON in held else [None, None]
+    on = _value(held.pop(ON), name) if ON in held else [None, None]
     if not isinstance(on, list) or len(on) not in (_FOUND - 1, _FOUND):
         msg = f"{name}, line {line.lineno}: what it is on is [role, label] or [role, label, ordinal]"
         raise WrongInput(msg)
@@ -127,11 +122,8 @@ def _source(key: str, value: ast.expr, given: set[str], name: str) -> tuple[str,
             raise WrongInput(msg)
         return key, Arg(value.id)
     held = _value(value, name)
-    if key.endswith(_FROM) and isinstance(held, list) and held:
-        return key.removesuffix(_FROM), Result(held[0], tuple(held[1:]))
-    if not is_sayable(key):
-        msg = f"{name}, line {value.lineno}: {key} is no argument, or is not said as [CALL, KEY, ...]"
-        raise WrongInput(msg)
+    if key.endswith(FROM) and isinstance(held, list) and held:
+        return key.removesuffix(FROM), Result(held[0], tuple(held[1:]))
     return key, Const(const(held))
 
 

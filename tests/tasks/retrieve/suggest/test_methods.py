@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ SKILLS = {
 TEXTS = {TASK: (1, 0, 0, 0), STATE: (0, 1, 0, 0), START: (0, 0, 0, 1)}
 
 
-def library(vectors: dict[str, tuple[float, ...]], task_ids: Sequence[str] = ()) -> Offered:
+def library(vectors: Mapping[str, tuple[float, ...]], task_ids: Sequence[str] = ()) -> Offered:
     """Return a skill of each name, described by it alone, with a vector written by hand."""
 
     def encode(texts: Sequence[str]) -> Vectors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from tasks.induce.recurrence import moments, situation_of, situations
 from tasks.induce.skills.actions import Arg, Find
@@ -109,6 +109,7 @@ def test_a_trajectory_without_steps_has_no_moments() -> None:
     assert moments(web_run("nothing", [])) == []
 
 
+@settings(deadline=None)
 @given(TOOL_RUNS | web_runs())
 def test_a_situation_knows_nothing_of_what_is_done_there_or_later(run: Trajectory) -> None:
     met = situations(run, cleaned(run)[0])
@@ -122,6 +123,7 @@ def test_a_situation_knows_nothing_of_what_is_done_there_or_later(run: Trajector
             assert situations(cut, cleaned(cut)[0])[place] == met[place]
 
 
+@settings(deadline=None)
 @given(TOOL_RUNS | web_runs())
 def test_moments_stand_at_the_steps_that_are_kept_and_speak_to_nobody(run: Trajectory) -> None:
     found = moments(run)

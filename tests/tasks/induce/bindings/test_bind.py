@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.bindings.bind import bodies, is_general, names, windows
@@ -165,6 +165,7 @@ def test_a_record_of_many_fields_has_few_skills_at_once() -> None:
     assert len(of(run, 0, 3)) == 24
 
 
+@settings(deadline=None)
 @given(st.one_of(TOOL_RUNS, web_runs()), st.sampled_from(["window", "action", "trajectory"]))
 def test_each_skill_of_a_window_does_that_window(run: Trajectory, granularity: str) -> None:
     steps = kept(run)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.bindings.values import at_path, is_known, leaves, paths_to, same, stands_in
 from tasks.induce.skills.actions import KEY
-from tests.support.induction import JSON, kept, tool_run
+from tests.support.induction import JSON, Call, kept, tool_run
 
 BERTHS = {"north": {"berths": [{"code": "B7", "free": True}, {"code": "B9", "free": False}]}, "fee": 40}
 
@@ -72,6 +72,24 @@ def test_paths_lead_to_a_value_by_keys_and_by_places(value: object, paths: list[
     assert bool(paths_to(value, BERTHS)) is bool(paths)
 
 
+def test_what_was_read_when_the_window_begins_stays_known_when_it_is_read_again() -> None:
+    calls: list[Call] = [
+        ("find_berth", {}, "B7 is free"),
+        ("look", {}, "B7 is long"),
+        ("hold", {"code": "B7"}, "ok"),
+    ]
+    steps = kept(tool_run("Moor the Petrel.", calls))
+
+    assert is_known("B7", "", steps, 1, 2)
+    assert not is_known("B7", "", steps, 0, 2)
+
+
+def test_null_stands_nowhere() -> None:
+    assert paths_to(None, {"berth": None}) == []
+    assert paths_to(None, None) == []
+    assert at_path({"berth": None}, ("berth",)) is None
+
+
 def test_an_empty_path_is_all_that_was_given() -> None:
     assert paths_to("sent", "sent") == [()]
     assert at_path("sent", ()) == "sent"
@@ -116,6 +134,7 @@ def test_what_lies_deeper_than_eight_entries_is_not_sought() -> None:
     assert paths_to("deep", given[0]) == [(0,) * 8]  # type: ignore[index]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_each_path_to_a_value_leads_to_that_value(data: st.DataObject) -> None:
     held = data.draw(JSON)

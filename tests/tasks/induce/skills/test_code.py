@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
@@ -43,6 +43,7 @@ def test_code_says_what_is_read_off_an_earlier_result() -> None:
     )
 
 
+@settings(deadline=None)
 @given(any_body())
 def test_code_gives_back_exactly_its_actions(body: Body) -> None:
     name = function_name(body)
@@ -197,6 +198,7 @@ _PIECES = [
 _PIECES += ["**", "{", "}", ":", "None", "True", "1e9", "1j", ".", "lambda", "\\", "\n", "element", "@", "#"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join) | st.text(max_size=20), st.integers(0, 3))
 def test_hostile_code_is_refused_or_gives_actions(piece: str, place: int) -> None:
     code = [piece, f"def f(x):\n    a({piece})\n    b(x=x)\n", f"def f(x):\n    {piece}\n    b(x=x)\n"]

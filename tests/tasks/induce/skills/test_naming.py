@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, const, is_name
@@ -42,6 +42,7 @@ def test_other_sources_stay_as_they_are() -> None:
     assert with_names(body) == body
 
 
+@settings(deadline=None)
 @given(any_body(least=1))
 def test_each_argument_has_a_name_of_its_own(body: Body) -> None:
     named = with_names(body)
@@ -59,6 +60,7 @@ def test_parameters_come_in_the_order_in_which_they_are_needed() -> None:
     assert parameters(body) == ["y", "x", "w"]
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_an_identifier_of_a_name(text: str) -> None:
     name = identifier(text)

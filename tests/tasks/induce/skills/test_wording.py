@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, const
@@ -41,6 +41,7 @@ def test_what_is_left_open_or_has_no_name_is_said_so() -> None:
     )
 
 
+@settings(deadline=None)
 @given(any_body(least=1), st.text(max_size=10))
 def test_any_skill_has_a_description(body: Body, where: str) -> None:
     assert described(body, where).endswith(".")
@@ -75,6 +76,7 @@ def test_elements_without_a_name_are_not_said() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.text(max_size=20), st.text(max_size=20))
 def test_any_state_is_summed_up_in_few_words(observation: str, url: str, title: str) -> None:
     for seen in (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.recurrence import Moment, Situation, moments
@@ -132,6 +132,7 @@ def offers_by_what_they_do(order: Sequence[int], asked: Moment) -> list[tuple[fl
     ]
 
 
+@settings(deadline=None)
 @given(st.permutations(range(len(RUNS))), st.sampled_from(ASKED))
 def test_the_order_of_trajectories_does_not_change_what_is_offered(order: list[int], asked: Moment) -> None:
     found = offers_by_what_they_do(range(len(RUNS)), asked)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.recurrence import Moment, Situation, Target, moments
@@ -155,6 +155,7 @@ def test_a_page_shows_what_the_caller_must_give() -> None:
     assert shows_all((), outline_of(HOME))
 
 
+@settings(deadline=None)
 @given(st.permutations(range(5)))
 def test_a_moment_is_as_like_a_situation_in_whatever_order_trajectories_came(order: list[int]) -> None:
     encode = WordEncoder().encode

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.recurrence import Moment, Situation, moments
@@ -149,6 +149,7 @@ ENCODE = WordEncoder().encode
 BOATS = ["Petrel", "Auk", "Tern", "Gannet"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), st.sampled_from("abcd"), st.integers(1, 6))
 def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: str, k: int) -> None:
     offered = Offered(ENCODE)

@@ -6,8 +6,20 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from tasks.induce.bindings.values import is_known, paths_to, word_run
-from tasks.induce.skills.actions import LEAST, MOST, Arg, Body, Find, Path, Result, SkillAction, Source
-from tasks.induce.skills.code import is_sayable
+from tasks.induce.skills.actions import (
+    KEY,
+    LEAST,
+    MOST,
+    Arg,
+    Body,
+    Find,
+    Path,
+    Result,
+    SkillAction,
+    Source,
+    is_name,
+    is_sayable,
+)
 from tasks.induce.skills.naming import with_names
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
 
@@ -54,8 +66,11 @@ def _heads(task: str, steps: Sequence[CleanStep], start: int, place: int) -> lis
     """Return how an action says what it is on: by role and label, or left open where the task names it.
 
     What a task names differs from task to task: by its label the skill would serve that one alone.
+    There is no way where code cannot say the action's name.
     """
     step, element = steps[place], steps[place].element
+    if not is_name(step.action.name):
+        return []
     if step.outline is None or ELEMENT not in step.action.args:
         return [(None, None, None)]
     page = steps[start].outline
@@ -90,7 +105,8 @@ def _args(
         found: list[Source] = [Arg(name)] if is_known(value, task, steps, start, place) else []
         found += _results(value, steps, start, place)
         choices.append([(name, source) for source in found])
-    return list(itertools.product(*choices))
+    # A record with 30 fields, each of two sources, has a thousand million combinations.
+    return list(itertools.islice(itertools.product(*choices), _MOST_BODIES))
 
 
 def _results(value: object, steps: Sequence[CleanStep], start: int, place: int) -> list[Source]:
@@ -108,6 +124,6 @@ def is_general(path: Path) -> bool:
     """Tell whether a path holds no data: keys with digits or `@` in them are ids of one record."""
     keys = [key for key in path if isinstance(key, str)]
     return all(
-        key == "@key" or (len(key) < _MOST_DATA and "@" not in key and not any(map(str.isdigit, key)))
+        key == KEY or (len(key) < _MOST_DATA and "@" not in key and not any(map(str.isdigit, key)))
         for key in keys
     )

@@ -28,7 +28,8 @@ def begins(action: SkillAction, task: str, step: CleanStep) -> bool:
         return False
     element = step.element
     if element is None:
-        return action.role is None
+        is_gone = step.outline is not None and ELEMENT in step.action.args
+        return action.role is None and not is_gone
     if action.role is None:
         return element.role not in NARROW and names(task, element.label)
     return (element.role, element.label) == (action.role, action.target)
@@ -53,6 +54,8 @@ def _comes(source: Source, name: str, task: str, steps: Sequence[CleanStep], sta
         case Const():
             return bool(source.value == value)
         case Result(number, path):
+            if not 0 <= number < place - start:
+                return False
             given = at_path(steps[start + number].result, path)
             return given is not None and same(given, value)
         case Find(ordinal):

@@ -60,8 +60,13 @@ def is_known(value: object, task: str, steps: Sequence[CleanStep], start: int, p
 
 
 def paths_to(value: object, given: object) -> list[Path]:
-    """Return the paths at which a value stands in what a tool gave, in order; an empty path is all of it."""
+    """Return the paths at which a value stands in what a tool gave, in order; an empty path is all of it.
+
+    Null stands nowhere: it is what `at_path` gives where nothing stands.
+    """
     found: list[Path] = []
+    if value is None:
+        return found
     for path, held in _walk(given, ()):
         if same(held, value):
             found.append(path)
@@ -80,7 +85,8 @@ def _walk(given: object, path: Path) -> Iterator[tuple[Path, object]]:
             yield from _walk(each, (*path, place))
     elif isinstance(given, dict):
         for place, (key, each) in enumerate(given.items()):
-            yield from _walk(each, (*path, key))
+            if key != KEY:  # at the end of a path it says another thing
+                yield from _walk(each, (*path, key))
             if isinstance(each, dict | list):  # what is told by a place fits other keys too
                 yield from _walk(each, (*path, place))
             yield (*path, place, KEY), key

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import keyword
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from storage.errors import WrongInput
+from tasks.induce.trajectories.cleaning import ELEMENT
 
 KEY = "@key"  # at the end of a path: the key of the entry before it
+ON, FROM = "on", "_from"  # what code has for itself: an argument, and how names of arguments may end
 Path = tuple[str | int, ...]
 LEAST, MOST = 2, 5  # actions of a skill
 
@@ -23,7 +27,7 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """It is always the same; `told` is the value as JSON."""
+    """It is always the same; `told` is the value as `const` gives it."""
 
     told: str
 
@@ -109,19 +113,24 @@ def body_of(rows: Sequence[Mapping[str, Any]]) -> Body:
     """Return the actions of what `told` gave.
 
     Raises:
-        WrongInput: A row lacks a field, or a source is not known.
+        WrongInput: A row lacks a field, or is not what code can say (`checked`).
     """
     try:
-        return tuple(
+        body = tuple(
             SkillAction(
                 row["name"], row["role"], row["target"],
-                tuple(sorted((name, _source(held)) for name, held in row["args"].items())),
+                tuple((name, _source(held)) for name, held in sorted(row["args"].items(), key=_name)),
             )
             for row in rows
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"actions of a skill are not as they must be: {error!r}"
         raise WrongInput(msg) from error
+    return checked(body)
+
+
+def _name(held: tuple[str, object]) -> str:
+    return held[0]
 
 
 def _source(held: Mapping[str, Any]) -> Source:
@@ -130,10 +139,80 @@ def _source(held: Mapping[str, Any]) -> Source:
     if "const" in held:
         return Const(const(held["const"]))
     if "result" in held:
-        return Result(int(held["result"]), tuple(held["path"]))
-    return Find(int(held["find"]))
+        return Result(held["result"], tuple(held["path"]))
+    return Find(held["find"])
 
 
 def const(value: object) -> str:
-    """Return a value as `Const` holds it."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    """Return a value as `Const` holds it: as JSON, keys in order.
+
+    Raises:
+        WrongInput: JSON has no such value, as NaN, bytes or a set.
+    """
+    try:
+        # Keys that are numbers become texts, and only then have their order.
+        held = json.loads(json.dumps(value, allow_nan=False))
+        return json.dumps(held, sort_keys=True, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"a value of a skill must be one of JSON: {error}"
+        raise WrongInput(msg) from error
+
+
+def is_name(text: object) -> bool:
+    """Tell whether code can say a text as a name, and the parser gives back the same one."""
+    return (
+        isinstance(text, str)
+        and text.isidentifier()
+        and not keyword.iskeyword(text)
+        and text != "__debug__"
+        and unicodedata.normalize("NFKC", text) == text
+    )
+
+
+def is_sayable(name: object) -> bool:
+    """Tell whether code can say an argument of an action of that name."""
+    return is_name(name) and name != ON and not str(name).endswith(FROM)
+
+
+def checked(body: Body) -> Body:
+    """Return the actions of a skill, of which code can say all.
+
+    Raises:
+        WrongInput: A name is none of Python; a role stands without a label; a source is out of its range:
+            a result of no earlier action of the skill, an element found where no role says which.
+    """
+    for place, action in enumerate(body):
+        on_element = isinstance(action.role, str) and isinstance(action.target, str)
+        if not is_name(action.name) or (not on_element and (action.role, action.target) != (None, None)):
+            msg = f"action {place}: an action has a name, and is on a role and a label, or on neither"
+            raise WrongInput(msg)
+        if len({name for name, _ in action.args}) < len(action.args):
+            msg = f"action {place}: {action.name} is given an argument twice"
+            raise WrongInput(msg)
+        for name, source in action.args:
+            if not is_sayable(name) or not _is_in_range(
+                source, place, on_element=on_element and name == ELEMENT
+            ):
+                msg = f"action {place}: {action.name} cannot have {str(name)[:60]!r} from {source!r:.120}"
+                raise WrongInput(msg)
+    return body
+
+
+def _is_in_range(source: Source, place: int, *, on_element: bool) -> bool:
+    match source:
+        case Arg(name):
+            return is_name(name)
+        case Const():
+            return True
+        case Result(number, path):
+            return (
+                _is_number(number)
+                and number < place
+                and all(isinstance(key, str) or _is_number(key) for key in path)
+            )
+        case Find(ordinal):
+            return on_element and _is_number(ordinal)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

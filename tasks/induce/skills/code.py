@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 from storage.errors import WrongInput
 from tasks.induce.skills.actions import (
+    FROM,
     LEAST,
     MOST,
+    ON,
     Arg,
     Body,
     Const,
@@ -21,12 +23,12 @@ from tasks.induce.skills.actions import (
     Result,
     SkillAction,
     Source,
+    checked,
     const,
 )  # fmt: skip
 from tasks.induce.skills.naming import parameters
 from tasks.induce.trajectories.cleaning import ELEMENT
 
-_FROM, _ON = "_from", "on"
 _FOUND = 3  # entries of `on` where the element is found
 
 
@@ -40,7 +42,7 @@ def _call(action: SkillAction) -> str:
     own = [_argument(name, source) for name, source in action.args if not isinstance(source, Find)]
     if action.role is not None:
         found = [source.ordinal for _, source in action.args if isinstance(source, Find)]
-        own.append(f"{_ON}={[action.role, action.target, *found]!r}")
+        own.append(f"{ON}={[action.role, action.target, *found]!r}")
     return f"{action.name}({', '.join(own)})"
 
 
@@ -51,12 +53,7 @@ def _argument(name: str, source: Arg | Const | Result) -> str:
         case Const():
             return f"{name}={source.value!r}"
         case Result(number, path):
-            return f"{name}{_FROM}={[number, *path]!r}"
-
-
-def is_sayable(name: str) -> bool:
-    """Tell whether code can say an argument of an action of that name."""
-    return name.isidentifier() and name != _ON and not name.endswith(_FROM)
+            return f"{name}{FROM}={[number, *path]!r}"
 
 
 def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Body]:
@@ -81,7 +78,7 @@ def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Bo
     if not LEAST <= len(function.body) <= MOST:
         msg = f"{function.name}: a skill has {LEAST} to {MOST} calls, not {len(function.body)}"
         raise WrongInput(msg)
-    body = tuple(_action(function.name, line, given, allowed) for line in function.body)
+    body = checked(tuple(_action(function.name, line, given, allowed) for line in function.body))
     if unused := given - set(parameters(body)):
         msg = f"{function.name}: parameters that no call is given: {', '.join(sorted(unused))}"
         raise WrongInput(msg)
@@ -105,13 +102,16 @@ def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] |
         msg = f"{name}, line {line.lineno}: {call.func.id} is no action of the domain"
         raise WrongInput(msg)
     held = {each.arg or "**": each.value for each in call.keywords}
-    on = _value(held.pop(_ON), name) if _ON in held else [None, None]
+    if len(held) < len(call.keywords):
+        msg = f"{name}, line {line.lineno}: an argument is given twice"
+        raise WrongInput(msg)
+    on = _value(held.pop(ON), name) if ON in held else [None, None]
     if not isinstance(on, list) or len(on) not in (_FOUND - 1, _FOUND):
         msg = f"{name}, line {line.lineno}: what it is on is [role, label] or [role, label, ordinal]"
         raise WrongInput(msg)
     args = [_source(key, value, given, name) for key, value in held.items()]
     if len(on) == _FOUND:
-        args.append((ELEMENT, Find(int(on[2]))))
+        args.append((ELEMENT, Find(on[2])))
     return SkillAction(call.func.id, on[0], on[1], tuple(sorted(args, key=lambda each: each[0])))
 
 
@@ -122,8 +122,8 @@ def _source(key: str, value: ast.expr, given: set[str], name: str) -> tuple[str,
             raise WrongInput(msg)
         return key, Arg(value.id)
     held = _value(value, name)
-    if key.endswith(_FROM) and isinstance(held, list) and held and isinstance(held[0], int):
-        return key.removesuffix(_FROM), Result(held[0], tuple(held[1:]))
+    if key.endswith(FROM) and isinstance(held, list) and held:
+        return key.removesuffix(FROM), Result(held[0], tuple(held[1:]))
     return key, Const(const(held))
 
 
@@ -131,5 +131,5 @@ def _value(value: ast.expr, name: str) -> object:
     try:
         return ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        msg = f"{name}: arguments of calls are parameters or values, not {ast.unparse(value)[:60]!r}"
+        msg = f"{name}, line {value.lineno}: arguments of calls are parameters or values"
         raise WrongInput(msg) from error

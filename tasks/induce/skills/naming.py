@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import keyword
 import re
-from collections import Counter
 
 from tasks.induce.skills.actions import Arg, Body, SkillAction, Source, told
 
@@ -17,17 +17,19 @@ _MOST_NAME = 60  # characters
 
 def with_names(body: Body) -> Body:
     """Return a skill's actions with a name of its own for each argument that the caller gives."""
-    used: Counter[str] = Counter()
+    used: set[str] = set()
     return tuple(_named(action, used) for action in body)
 
 
-def _named(action: SkillAction, used: Counter[str]) -> SkillAction:
+def _named(action: SkillAction, used: set[str]) -> SkillAction:
     own: list[tuple[str, Source]] = []
     for name, source in action.args:
         if isinstance(source, Arg):
             called = parameter_name(action, name)
-            used[called] += 1
-            own.append((name, Arg(called if used[called] == 1 else f"{called}_{used[called]}")))
+            numbered = (f"{called}_{number}" for number in itertools.count(2))
+            free = next(each for each in itertools.chain([called], numbered) if each not in used)
+            used.add(free)
+            own.append((name, Arg(free)))
         else:
             own.append((name, source))
     return SkillAction(action.name, action.role, action.target, tuple(own))
@@ -59,7 +61,7 @@ def parameters(body: Body) -> list[str]:
 def skill_id_of(domain: str, body: Body) -> str:
     """Return the id of a skill: its domain and a digest of its actions."""
     held = json.dumps(told(body), sort_keys=True, ensure_ascii=False)
-    return f"{domain}/{hashlib.sha256(held.encode()).hexdigest()[:16]}"
+    return f"{domain}/{hashlib.sha256(held.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 def function_name(body: Body) -> str:

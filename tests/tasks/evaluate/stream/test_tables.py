@@ -1,0 +1,94 @@
+"""The report on a stream as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.evaluate.stream.tables import NOTE, stream_markdown
+
+from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
+from tasks.evaluate.stream.summary import summarise
+from tasks.evaluate.stream.variants import GRANULARITIES, variants
+
+
+def found(*names: str) -> dict[str, Any]:
+    """Return what the command returns: the n-th method is usable at n of 10 steps of each of two domains."""
+    runs = {
+        name: [
+            Decision(f"r{t}", f"t{t % 5}", domain, t, 2 * (t < n), t < n, True, t >= n)
+            for domain in ("greenhouse", "harbour") for t in range(10)
+        ]
+        for n, name in enumerate(names)
+    }  # fmt: skip
+    granularity = [
+        {"granularity": each, "method": "default", **{m: mean(runs[names[1]], m) for m in MEASURES}}
+        for each in reversed(GRANULARITIES)
+    ]
+    return {
+        "trajectories": {"read": 7, "successful": 6, "repeated": 0, "unread": {}}, "steps": 20,
+        "methods": summarise(runs, names[0]), "granularity": granularity,
+    }  # fmt: skip
+
+
+def tables(text: str) -> dict[str, list[list[str]]]:
+    """Return the rows of the table under each heading, without its head."""
+    parts = [part.splitlines() for part in text.split("\n## ")[1:]]
+    return {
+        lines[0]: [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[4:] if line]
+        for lines in parts
+    }
+
+
+def test_each_method_has_a_row_with_its_measures_and_what_it_is_compared_with() -> None:
+    rows = tables(stream_markdown(found("default", "sgdr")))["Methods"]
+
+    assert [row[:5] for row in rows] == [
+        ["default", "0.000", "0.000", "1.000", "1.000"], ["sgdr", "0.100", "0.100", "0.900", "1.000"]
+    ]  # fmt: skip
+    assert rows[0][6:] == ["", ""]
+    assert rows[1][6] == "-0.100"
+    low, _, high = rows[1][5].partition(" to ")
+    assert 0 <= float(low) <= 0.1 <= float(high)
+
+
+def test_domains_are_columns() -> None:
+    text = stream_markdown(found("default", "sgdr"))
+
+    assert "| Method | greenhouse | harbour |" in text
+    assert tables(text)["By domain: usable@5"][1] == ["sgdr", "0.100", "0.100"]
+
+
+def test_the_variants_stand_in_the_layout_of_the_papers_tables() -> None:
+    held = tables(stream_markdown(found("default", *variants())))
+
+    assert [row[0] for row in held["Table 2: task and state"]] == ["0", "0.3", "0.5", "0.7", "1"]
+    assert [row[1] for row in held["Table 2: task and state"]] == [
+        "0.100",
+        "0.200",
+        "0.300",
+        "0.400",
+        "0.500",
+    ]
+    assert [row[0] for row in held["Table 3: MMR"]] == ["no MMR", "0.5", "0.7", "0.9"]
+    said = "34.6 / 35.9 / 32.3"
+    assert [row[3] for row in held["Table 2: task and state"]] == [
+        *["not stated"] * 2,
+        said,
+        *["not stated"] * 2,
+    ]
+    assert [row[3] for row in held["Table 3: MMR"]] == ["not stated", "not stated", said, "not stated"]
+
+
+def test_granularities_come_in_the_order_of_the_paper() -> None:
+    held = tables(stream_markdown(found("default", "sgdr")))
+
+    assert [row[:2] for row in held["Table 4: granularity"]] == [[each, "default"] for each in GRANULARITIES]
+
+
+def test_variants_that_were_not_measured_have_no_row_and_the_note_says_what_the_figures_are() -> None:
+    text = stream_markdown(found("default", "sgdr alpha 0"))
+
+    assert [row[0] for row in tables(text)["Table 2: task and state"]] == ["0"]
+    assert tables(text)["Table 3: MMR"] == []
+    assert NOTE in text
+    assert "7 trajectories, 20 steps" in text

@@ -1,0 +1,214 @@
+"""Code of a skill, and the way back; nothing of it is executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import WrongInput
+from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, const, is_sayable, told
+from tasks.induce.skills.code import actions_of, code_of
+from tasks.induce.skills.naming import function_name, skill_id_of
+from tests.support.induction import any_body, call, press
+
+BODY: Body = (
+    press("link", "beds", Arg("beds_link")),
+    press("button", "add bed", Find(0)),
+    SkillAction("fill", "textbox", "name", (("element", Find(0)), ("text", Arg("name_text")))),
+)
+
+
+def test_code_says_each_action_as_a_call() -> None:
+    assert code_of("add_bed", BODY) == (
+        "def add_bed(beds_link, name_text):\n"
+        "    click(element=beds_link, on=['link', 'beds'])\n"
+        "    click(on=['button', 'add bed', 0])\n"
+        "    fill(text=name_text, on=['textbox', 'name', 0])\n"
+    )
+
+
+def test_code_says_what_is_read_off_an_earlier_result() -> None:
+    body = (
+        call("find_berth", boat=Const(const("Petrel"))),
+        call("hold_berth", code=Result(0, ("berth", "code"))),
+    )
+
+    assert code_of("moor", body) == (
+        "def moor():\n    find_berth(boat='Petrel')\n    hold_berth(code_from=[0, 'berth', 'code'])\n"
+    )
+
+
+@settings(deadline=None)
+@given(any_body())
+def test_code_gives_back_exactly_its_actions(body: Body) -> None:
+    name = function_name(body)
+
+    code = code_of(name, body)
+
+    assert actions_of(code) == (name, body)
+    assert actions_of(code, [action.name for action in body]) == (name, body)
+    assert code_of(*actions_of(code)) == code
+
+
+@pytest.mark.parametrize(
+    ("name", "is_said"),
+    [
+        *(("code", True), ("from_", True), ("match", True), ("on", False), ("date_from", False)),
+        *(("from", False), ("None", False), ("a b", False), ("", False), ("ﬁ", False), ("_from", False)),
+    ],
+)
+def test_names_of_arguments_that_code_has_for_itself_are_not_said(name: str, is_said: bool) -> None:
+    assert is_sayable(name) is is_said
+
+
+def in_call(given: str) -> str:
+    return f"def f(x):\n    a({given})\n    b(x=x)\n"
+
+
+WRONG_ARGUMENTS = [
+    "1", "*x", "**x", "**{'x': 1}", "x=y", "x=a()", "x=x.y", "x=x[0]", "x=[x]", "x=f'{x}'", "x=lambda: 1",
+    "x=1 if x else 2", "x=[y for y in x]", "x=b'x'", "x={1, 2}", "x=set()", "x=1j", "x=1 + 2j", "x=...",
+    "x={(1, 2): 3}", "x={**x}", "x=1e999", "x=x, x=x", "on=x", "on=[]", "on=['link']",
+    "on=['link', 'a', 'b']",
+    "on=['link', 'a', -1]", "on=['link', 'a', 1.5]", "on=['link', 'a', True]", "on=['link', 'a', 0, 0]",
+    "on=['link', None]", "on=[None, 'a']", "on=[['link'], 'a']", "on=[1, 2]",
+    "element=1, on=['link', 'a', 0]",
+    "x_from=[0, 'k']", "x_from=[-1]", "x_from=[1]", "x_from=[True]", "x_from=['k']", "x_from=[]",
+    "x_from='s'",
+    "x_from=x", "_from=[0]", "(x := 1)", "x=(yield)", "x=await_()", "x=__import__('os')", "x=print",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", WRONG_ARGUMENTS)
+def test_an_argument_that_is_neither_parameter_nor_value_is_refused(given: str) -> None:
+    with pytest.raises(WrongInput):
+        actions_of(in_call(given))
+
+
+@pytest.mark.parametrize(
+    "path", ["[0, [1]]", "[0, {}]", "[0, None]", "[0, -1]", "[0, 1.5]", "[1]", "[5, 'k']"]
+)
+def test_a_result_is_read_by_texts_and_places_of_an_earlier_call(path: str) -> None:
+    with pytest.raises(WrongInput):
+        actions_of(f"def f():\n    a()\n    b(x_from={path})\n")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "", "x", "f()", "\0", "def f(): pass", "def f():\n    a()\n", "def f():\n" + "    a()\n" * 6,
+        "def f(x):\n    a()\n    b()\n", "def f(x, y=1):\n    a(x=x)\n    b(x=y)\n",
+        "def f(*x):\n    a()\n    b()\n", "def f(*, x):\n    a(x=x)\n    b()\n",
+        "def f(x, /):\n    a(x=x)\n    b()\n", "def f(**x):\n    a()\n    b()\n",
+        "@a\ndef f():\n    a()\n    b()\n",
+        "async def f():\n    a()\n    b()\n",
+        "class f:\n    a()\n    b()\n",
+        "def f():\n    'says'\n    a()\n",
+        "def f():\n    a()\n    return b()\n",
+        "def f():\n    a()\n    x = b()\n",
+        "def f():\n    a()\n    b.c()\n",
+        "def f():\n    a()\n    b()()\n",
+        "def f():\n    a()\n    import os\n",
+        "def f():\n    a()\n    b()\ndef g():\n    a()\n    b()\n", "import os\ndef f():\n    a()\n    b()\n",
+        "def f():\n    if a():\n        b()\n    c()\n",
+        "def f():\n    a()\n    b(\n",
+        "def f():\n  a()\n b()\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_function_of_two_to_five_bare_calls_is_refused(code: str) -> None:
+    with pytest.raises(WrongInput):
+        actions_of(code)
+
+
+DEEP: dict[str, Callable[[int], str]] = {
+    "sums": lambda n: "+".join("1" * n),
+    "signs": lambda n: "-" * n + "1",
+    "lists": lambda n: "[" * n + "]" * n,
+    "attributes": lambda n: "x" + ".a" * n,
+    "calls": lambda n: "x" + "()" * n,
+    "digits": lambda n: "1" * n,
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+@pytest.mark.parametrize("n", [190, 450, 900, 5_000])
+def test_depth_and_length_break_nothing(kind: str, n: int) -> None:
+    try:
+        name, body = actions_of(in_call(f"x={DEEP[kind](n)}"))
+    except WrongInput:
+        return
+    assert (name, actions_of(code_of(name, body))) == ("f", (name, body))
+
+
+def test_actions_that_the_domain_does_not_have_are_refused() -> None:
+    code = "def f():\n    open_gate()\n    __import__(name='os')\n"
+
+    assert actions_of(code)[0] == "f"
+    with pytest.raises(WrongInput, match="__import__ is no action"):
+        actions_of(code, ["open_gate", "close_gate"])
+
+
+def test_nothing_of_the_code_is_executed(tmp_path: Path) -> None:
+    mark = tmp_path / "executed"
+    touch = f"__import__('pathlib').Path({str(mark)!r}).touch()"
+    codes = [
+        touch,
+        f"def f(x={touch}):\n    a(x=x)\n    b()\n",
+        f"def f(x: {touch}) -> {touch}:\n    a(x=x)\n    b()\n",
+        f"@{touch}\ndef f():\n    a()\n    b()\n",
+        f"def f():\n    {touch}\n    {touch}\n",
+        f"def f():\n    a(x={touch})\n    b(on=[{touch}, 'a'])\n",
+        f"def f():\n    a(x_from=[{touch}])\n    b()\n",
+        f"def f():\n    a(x=f'{{{touch}}}')\n    b()\n",
+    ]
+
+    for code in codes:
+        try:
+            actions_of(code)
+        except WrongInput:
+            continue
+
+    assert not mark.exists()
+
+
+_PIECES = [
+    "def f(",
+    "x",
+    "):",
+    "\n    ",
+    "a",
+    "(",
+    ")",
+    "=",
+    ",",
+    "on",
+    "_from",
+    "[",
+    "]",
+    "'s'",
+    "0",
+    "-",
+    "*",
+]
+_PIECES += ["**", "{", "}", ":", "None", "True", "1e9", "1j", ".", "lambda", "\\", "\n", "element", "@", "#"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join) | st.text(max_size=20), st.integers(0, 3))
+def test_hostile_code_is_refused_or_gives_actions(piece: str, place: int) -> None:
+    code = [piece, f"def f(x):\n    a({piece})\n    b(x=x)\n", f"def f(x):\n    {piece}\n    b(x=x)\n"]
+    code.append(f"def f({piece}):\n    a(x=1)\n    b()\n")
+    try:
+        name, body = actions_of(code[place])
+    except WrongInput:
+        return
+    assert actions_of(code_of(name, body)) == (name, body)
+    assert hash(body) == hash(actions_of(code[place])[1])
+    assert skill_id_of("d", body)
+    assert [row["name"] for row in told(body)] == [action.name for action in body]
+    assert isinstance(ast.parse(code_of(name, body)).body[0], ast.FunctionDef)

@@ -7,7 +7,7 @@ are packaged; the weights that they change are those of the default encoder, wha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,7 +62,7 @@ class AdaptedEncoder:
         self._tokenizer = whole_tokenizer(folder)
         held = _Weights(folder / WEIGHTS)
         names = [name for name in held.tensors if name.startswith(_IN_GRAPH)]
-        weights = {_OF_BASE + name: _value(held.read(name) + _added(name, adapters)) for name in names}
+        weights = {_OF_BASE + name: value for name, value in _added_up(held, names, adapters)}
         place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
         self._places: Vectors = held.read(place) + held.read(kind)[0]
         self._words = held.mapped("embeddings.word_embeddings.weight")
@@ -113,6 +113,22 @@ def _base_folder() -> Path:
     return Path(folder)
 
 
+def _added_up(
+    held: _Weights, names: Sequence[str], adapters: Mapping[str, Any]
+) -> Iterator[tuple[str, onnxruntime.OrtValue]]:
+    """Yield weights with what is added to them; matrices lie in one block, which goes back as a whole."""
+    sizes = [int(np.prod(held.tensors[name]["shape"])) for name in names]
+    block, at = np.empty(sum(sizes), dtype=np.float32), 0
+    for name, size in zip(names, sizes, strict=True):
+        value = held.read(name)
+        value += _added(name, adapters)
+        if value.ndim > 1:
+            block[at : at + size] = value.reshape(-1)
+            value = block[at : at + size].reshape(value.shape)
+            at += size
+        yield name, onnxruntime.OrtValue.ortvalue_from_numpy(value)
+
+
 def _added(name: str, adapters: Mapping[str, Any]) -> Vectors | float:
     """Return what its adapter adds to a weight, as it lies in the file; 0 if it has none."""
     adapter = name.removeprefix("encoder.layer.").removesuffix(".weight")
@@ -120,10 +136,6 @@ def _added(name: str, adapters: Mapping[str, Any]) -> Vectors | float:
         return 0.0
     a, b = (np.asarray(adapters[f"{adapter}.{side}"], dtype=np.float32) for side in "ab")
     return np.asarray(SCALE * (b @ a), dtype=np.float32)
-
-
-def _value(array: Any) -> onnxruntime.OrtValue:  # noqa: ANN401
-    return onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, dtype=np.float32))
 
 
 def _session(names: list[str], values: list[onnxruntime.OrtValue]) -> onnxruntime.InferenceSession:

@@ -1,8 +1,9 @@
-"""Tokenizers of models: one a process for files that are the same, which neither cuts nor pads."""
+"""Tokenizers of models: one a process for files that say the same, which neither cuts nor pads."""
 
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -10,12 +11,12 @@ from tokenizers import Tokenizer
 
 def whole_tokenizer(folder: Path) -> Tokenizer:
     """Return the tokenizer of a model's folder; it is shared, so nobody may set it otherwise."""
-    return _of_content((folder / "tokenizer.json").read_text("utf-8"))
+    said = json.loads((folder / "tokenizer.json").read_bytes())
+    # An export writes these in its own way, and neither is wanted.
+    said |= {"truncation": None, "padding": None}
+    return _of_content(json.dumps(said, sort_keys=True, ensure_ascii=False))
 
 
 @functools.lru_cache(maxsize=2)
 def _of_content(content: str) -> Tokenizer:
-    tokenizer = Tokenizer.from_str(content)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    return Tokenizer.from_str(content)

@@ -28,12 +28,6 @@ FOLDED = 3  # rows that are looked at for one rank, because copies take none
 _BY_TEXT = np.array([{"words": 1.0, "sought": NEAR}.get(name, 0.0) for name in FEATURES])
 
 
-# Cosine of what a step seeks and a row, read off a bench: of the steps found in its 60 requests one in a
-# hundred has a best row under .2 among 1,348 servers; the best of 60 drawn by chance that do not serve it has
-# .21 at the median.
-_UNLIKE = 0.15
-
-
 @dataclass(frozen=True, slots=True)
 class ServedStep:
     """The candidates of a step, best first; `confidence` of the first; whether nothing served fits."""
@@ -60,7 +54,7 @@ class CandidateFinder:
         ranker = StepRanker(self.searcher.facts, self.matcher, None if self.options.context else _BY_TEXT)
         rankings = dict(zip(told, ranker.rank(task, [steps[k] for k in told]), strict=True))
         in_order = [rankings[k] for k in range(len(steps))]
-        sure = [self._sure(step, ranking) for step, ranking in zip(steps, in_order, strict=True)]
+        sure = [self._sure(ranking) for ranking in in_order]
         gaps = [one < fitted()["gap"]["least"] for one in sure]
         found = self._rows(in_order)
         if self.reranker is not None:
@@ -69,22 +63,15 @@ class CandidateFinder:
                 rows if gap else _reranked(self.reranker, task, step.text, rows) for step, rows, gap in given
             ]
         chosen = self._selected(steps, plan, found, gaps)
-        each = zip(steps, in_order, chosen, gaps, strict=True)
         return [
-            ServedStep(rows, self._sure(step, ranking, rows[0][0]["doc_id"] if rows else None), gap)
-            for step, ranking, rows, gap in each
+            ServedStep(rows, self._sure(ranking, rows[0][0]["doc_id"] if rows else None), gap)
+            for ranking, rows, gap in zip(in_order, chosen, gaps, strict=True)
         ]
 
-    def _sure(self, step: DraftStep, ranking: StepRanking, doc_id: str | None = None) -> float:
+    def _sure(self, ranking: StepRanking, doc_id: str | None = None) -> float:
         """Return the confidence of a row of a ranking, by its id; of the first without one."""
-        if not ranking.rows:
-            return 0.0
-        at = self.searcher.ids(ranking.rows).index(doc_id) if doc_id else 0
-        named = ranking.features[at, FEATURES.index("named")]
-        # In a small index the best row stands far out, however little it is like what is sought.
-        if self.matcher.learnt and not named and self.matcher.cosine(step, ranking.rows[at]) < _UNLIKE:
-            return 0.0
-        return confidence(ranking, self.matcher.rows, at)
+        at = self.searcher.ids(ranking.rows).index(doc_id) if doc_id and ranking.rows else 0
+        return confidence(ranking, at)
 
     def _rows(self, rankings: Sequence[StepRanking]) -> list[list[Found]]:
         """Return the best rows of rankings, copies folded, all read at once."""

@@ -33,11 +33,15 @@ Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class StepRanking:
-    """The rows that fit a step, best first, with their scores and features, shape `(rows, features)`."""
+    """The rows that fit a step, best first, with their scores and features, shape `(rows, features)`.
+
+    `cosines` are those of what the step seeks and each row, which no other row changes, shape `(rows,)`.
+    """
 
     rows: tuple[int, ...]
     scores: Scores
     features: Scores
+    cosines: Scores
 
     def shares(self) -> Scores:
         """Return the probability of each row that it serves the step, given that one of them does."""
@@ -82,7 +86,8 @@ class StepRanker:
                 *self._named(facts, terms[k], every, elsewhere),
             ]
             columns += [_shares(facts), np.log1p([fact.n_tokens for fact in facts])]
-            rankings.append(self._ranking(rows, np.stack(columns, axis=1).astype(np.float64)))
+            cosines = (router.vectors[rows] @ own[k].sought).astype(np.float64)
+            rankings.append(self._ranking(rows, np.stack(columns, axis=1).astype(np.float64), cosines))
         return rankings
 
     def _pool(self, own: Matches, led: WordScores) -> list[int]:
@@ -90,10 +95,10 @@ class StepRanker:
         best = [self._matcher.best_of(scores, _FURTHER).tolist() for scores in further]
         return list(dict.fromkeys([*own.rows.tolist(), *best[0], *best[1]]))
 
-    def _ranking(self, rows: Sequence[int], features: Scores) -> StepRanking:
+    def _ranking(self, rows: Sequence[int], features: Scores, cosines: Scores) -> StepRanking:
         scores = features @ self._weights
         order = np.argsort(-scores, kind="stable")
-        return StepRanking(tuple(rows[i] for i in order), scores[order], features[order])
+        return StepRanking(tuple(rows[i] for i in order), scores[order], features[order], cosines[order])
 
     def _named(self, facts: Sequence[RowFacts], *among: set[int]) -> list[Scores]:
         """Return for each set of terms the share of each row's name that is among them, weighed by rarity."""

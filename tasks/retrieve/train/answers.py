@@ -37,15 +37,14 @@ _KEPT = 0.6  # share of the steps whose servers a small index holds
 class FoundStep:
     """A step as it was found, with the rows that fit it: features, and which serve what it was found for.
 
-    `served`: it is a needed one, and the index holds what serves it; `gone`: that was taken out. `size`
-    is the number of rows of the index.
+    `served`: it is a needed one, and the index holds what serves it; `gone`: that was taken out.
     """
 
     features: Numbers
+    cosines: Numbers
     right: npt.NDArray[np.bool_]
     served: bool
     gone: bool
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,8 @@ class _Asked:
     def _found_step(self, pool: RowPool, ranking: StepRanking, servers: frozenset[str]) -> FoundStep:
         served = any(server in pool.places for server in servers)
         right = pool.right(ranking, servers)
-        return FoundStep(ranking.features, right, served, bool(servers) and not served, pool.router.rows)
+        gone = bool(servers) and not served
+        return FoundStep(ranking.features, ranking.cosines, right, served, gone)
 
     def without(self, pool: RowPool, at: int) -> FoundStep:
         """Return a found step over a pool without what serves it."""
@@ -117,7 +117,7 @@ class _Asked:
         allowed[[pool.places[d] for d in self.wanted[at] if d in pool.places]] = False
         ranking = self.rank(pool, self.steps, allowed)[at]
         nothing = np.zeros(len(ranking.rows), dtype=bool)
-        return FoundStep(ranking.features, nothing, served=False, gone=True, size=pool.router.rows)
+        return FoundStep(ranking.features, ranking.cosines, nothing, served=False, gone=True)
 
 
 class Answerer:
@@ -210,7 +210,9 @@ def chances(answers: Sequence[HeldAnswers], ranking: Numbers) -> list[ChancePart
         for step in answer.found:
             scores = step.features @ ranking
             order = np.argsort(-scores, kind="stable")
-            ranked = StepRanking(tuple(order.tolist()), scores[order], step.features[order])
-            features = confidence_features(ranked, step.size)
+            ranked = StepRanking(
+                tuple(order.tolist()), scores[order], step.features[order], step.cosines[order]
+            )
+            features = confidence_features(ranked)
             parts.append(ChancePart(features, bool(step.right[order[0]]), step.served, step.gone))
     return parts

@@ -38,8 +38,7 @@ FOLDS = 3
 _ORDERS = 2  # in which the network learns; held-out answers are those of one order
 _ASKED = 300  # requests of each fold; what is fitted has a dozen weights
 _PENALTY = 0.001
-# Of steps whose servers are served, so many may be taken for gaps.
-_FALSE_GAPS = 0.03
+_LOST = 0.02  # share of the steps whose first row is right that may be taken for gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +118,8 @@ def fit(answers: Sequence[HeldAnswers]) -> Weights:
     parts = chances(answers, ranking)
     features, right = np.stack([p.features for p in parts]), np.array([p.right for p in parts])
     sure = fit_chance(features, right, _PENALTY)
-    served = features[[p.served for p in parts]] @ sure
-    return Weights(feedback, ranking, sure, float(1 / (1 + np.exp(-np.quantile(served, _FALSE_GAPS)))))
+    least = float(1 / (1 + np.exp(-np.quantile(features[right] @ sure, _LOST))))
+    return Weights(feedback, ranking, sure, least)
 
 
 def report(found: HeldOut) -> dict[str, float]:

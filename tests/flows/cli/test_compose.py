@@ -120,7 +120,7 @@ def test_pages_are_printed_under_their_steps_as_text_of_others(root: str, ask: A
     plan = json.loads(ask("compose", TASK, "--pages", "0.5", "--root", root, "--json").stdout)
     said = ask("compose", TASK, "--pages", "0.5", "--root", root).stdout
 
-    (page,) = [s["page"] for s in plan["steps"] if s["doc_id"] == "local/market/bread"]
+    page = plan["steps"][0]["page"]
     assert set(page) == {"context", "tokens", "document_tokens", "nodes"}
     assert "    third-party text of local/market/bread from file:///market/bread" in said
     assert all(f"    │ {line}\n" in said for line in page["context"].splitlines() if line)

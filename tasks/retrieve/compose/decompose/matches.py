@@ -67,7 +67,6 @@ class Matcher:
         most: int = MOST,
     ) -> None:
         self.router, self.most, self._allowed, self._tell = router, most, allowed, tell
-        self.learnt = seek is not None
         self._seek = seek or (lambda steps: router.encode([step.text for step in steps]))
         self._known: dict[DraftStep, Matches] = {}
 
@@ -75,10 +74,6 @@ class Matcher:
     def rows(self) -> int:
         """The number of rows of the index."""
         return self.router.rows
-
-    def cosine(self, step: DraftStep, row: int) -> float:
-        """Return the cosine between what a step seeks and a row, which no other row changes."""
-        return float(self.router.vectors[row] @ self.find([step])[0].sought)
 
     def find(self, steps: Sequence[DraftStep]) -> list[Matches]:
         """Return the matches of steps; rows of equal score by place."""

@@ -16,7 +16,7 @@ from tasks.induce.recurrence import moments
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
-from tasks.retrieve.suggest.methods import METHODS, Asked
+from tasks.retrieve.suggest.methods import METHODS, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induction import TOOL_RUNS, add_bed, mooring, tool_run, web_runs
 from tests.support.models.word_models import WordEncoder
@@ -24,12 +24,12 @@ from tests.support.models.word_models import WordEncoder
 PETREL, AUK = mooring("h1", "a"), mooring("h2", "b", "Auk", "C3", 55)
 
 
-def all_there_is(offered: Offered, asked: Asked, k: int) -> list[int]:
+def all_there_is(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
     support = offered.support(asked.task_id)
     return [skill for skill in range(len(offered.skills)) if support[skill]]
 
 
-def nothing(offered: Offered, asked: Asked, k: int) -> list[int]:
+def nothing(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
     return []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,7 @@ def test_rows_that_may_not_be_found_are_in_no_ranking(searcher: Searcher) -> Non
     empty, _ = StepRanker(searcher.facts, Matcher(searcher.router, None, nothing)).rank(TASK, STEPS)
 
     assert "local/market/bread" not in searcher.ids(bread.rows)
-    assert (empty.rows, confidence(empty, 5)) == ((), 0.0)
+    assert (empty.rows, confidence(empty)) == ((), 0.0)
 
 
 def test_names_are_told_by_their_own_words_alone() -> None:
@@ -54,11 +56,12 @@ def test_names_are_told_by_their_own_words_alone() -> None:
 
 def ranked(scores: list[float], fit: float) -> StepRanking:
     features = np.full((len(scores), len(FEATURES)), fit)
-    return StepRanking(tuple(range(len(scores))), np.array(scores), features)
+    return StepRanking(tuple(range(len(scores))), np.array(scores), features, np.full(len(scores), 0.5))
 
 
 def test_one_is_surer_of_a_row_that_fits_better_and_stands_apart() -> None:
     alike, apart = ranked([2.0, 1.9, 1.8], 1.0), ranked([6.0, 1.9, 1.8], 1.0)
 
-    assert 0 < confidence(alike, 1000) < confidence(apart, 1000) < 1
-    assert confidence(ranked([2.0, 1.9], 0.1), 1000) < confidence(ranked([2.0, 1.9], 3.0), 1000)
+    assert 0 < confidence(alike) < confidence(apart) < 1
+    assert confidence(replace(apart, cosines=-apart.cosines)) < confidence(apart)
+    assert confidence(ranked([2.0, 1.9], 0.1)) < confidence(ranked([2.0, 1.9], 3.0))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.recurrence import Moment, Situation, moments
 from tasks.models.protocols import Vectors
-from tasks.retrieve.suggest.methods import METHODS, Asked, SgdrSetting, popular, sgdr
+from tasks.retrieve.suggest.methods import METHODS, SgdrSetting, SkillQuestion, popular, sgdr
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induction import call, mooring
 from tests.support.models.word_models import WordEncoder
@@ -47,8 +47,8 @@ def library(vectors: Mapping[str, tuple[float, ...]], task_ids: Sequence[str] = 
     return offered
 
 
-def asked(task_id: str = "", state: str = STATE) -> Asked:
-    return Asked(NOTHING, np.array(TEXTS[TASK], dtype=np.float32), state, START, task_id)
+def asked(task_id: str = "", state: str = STATE) -> SkillQuestion:
+    return SkillQuestion(NOTHING, np.array(TEXTS[TASK], dtype=np.float32), state, START, task_id)
 
 
 def order(setting: SgdrSetting, k: int = 8, task_id: str = "") -> list[str]:
@@ -131,7 +131,7 @@ def test_the_skills_that_most_tasks_share_come_first() -> None:
 def test_chance_draws_the_same_at_the_same_step() -> None:
     offered = library(SKILLS)
     draw = METHODS["random"]
-    steps = [Asked(NOTHING, asked().task, STATE, START, "a task", step) for step in range(6)]
+    steps = [SkillQuestion(NOTHING, asked().task, STATE, START, "a task", step) for step in range(6)]
 
     found = [draw(offered, step, 5) for step in steps]
 
@@ -159,7 +159,7 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
         known = [*moments(run), moment_of(task_id)]
         offered.learn(known, ENCODE([run.task])[0])
     met = moments(mooring("h9", own, "Skua"))[0].situation
-    step = Asked(met, ENCODE([met.task])[0], "after find berth", "after a message of the user", own)
+    step = SkillQuestion(met, ENCODE([met.task])[0], "after find berth", "after a message of the user", own)
 
     for name, method in METHODS.items():
         found = method(offered, step, k)

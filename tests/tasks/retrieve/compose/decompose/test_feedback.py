@@ -7,6 +7,7 @@ import pytest
 
 from tasks.retrieve.compose.decompose.draft import Draft
 from tasks.retrieve.compose.decompose.feedback import FEATURES, chosen_count, draft_features
+from tasks.retrieve.compose.decompose.fitted import fitted
 from tasks.retrieve.compose.decompose.matches import Matcher
 from tasks.retrieve.compose.decompose.steps import DraftStep
 from tests.support.roots.skill_root import SkillRoot
@@ -43,18 +44,26 @@ def test_without_hints_the_likeliest_is_taken(matcher: Matcher) -> None:
     assert chosen_count({1: draft(0.4, "a"), 2: draft(0.6, "a", "b")}, (), matcher) == 2
 
 
-def test_what_one_row_serves_is_taken_together_and_what_two_serve_is_not(matcher: Matcher) -> None:
+def test_hints_speak_for_two_steps_where_two_rows_serve_them_more_than_where_one_does(
+    matcher: Matcher,
+) -> None:
     hints = matcher.hints(
         draft(1.0, "bake wheat bread with yeast", "repair the puncture of a bicycle").steps, 4
     )
-    one_row = {
-        1: draft(0.48, "bake wheat bread with yeast in the oven"),
-        2: draft(0.52, "wheat bread with yeast", "bake bread in the oven"),
-    }
-    two_rows = {
-        1: draft(0.52, "bake wheat bread with yeast, repair the puncture of a bicycle"),
-        2: draft(0.48, "bake wheat bread with yeast", "repair the puncture of a bicycle"),
-    }
+    weights = np.array([fitted()["feedback"][name] for name in FEATURES])
 
-    assert chosen_count(one_row, hints, matcher) == 1
-    assert chosen_count(two_rows, hints, matcher) == 2
+    def spoken(one: Draft, two: Draft) -> float:
+        """Return how much more the hints speak for the draft of two steps."""
+        return float((draft_features(two, hints, matcher) - draft_features(one, hints, matcher)) @ weights)
+
+    by_one_row = spoken(
+        draft(0.5, "bake wheat bread with yeast in the oven"),
+        draft(0.5, "wheat bread with yeast", "bake bread in the oven"),
+    )
+    by_two_rows = spoken(
+        draft(0.5, "bake wheat bread with yeast, repair the puncture of a bicycle"),
+        draft(0.5, "bake wheat bread with yeast", "repair the puncture of a bicycle"),
+    )
+
+    assert by_one_row < 0
+    assert by_two_rows > by_one_row + 0.5

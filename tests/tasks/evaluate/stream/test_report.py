@@ -1,12 +1,14 @@
-"""The report on a stream as Markdown."""
+"""The report on a stream: its tables as Markdown, and its picture."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from tasks.evaluate.stream.tables import NOTE, stream_markdown
+import pytest
 
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
+from tasks.evaluate.stream.report import NOTE, draw_stream, stream_markdown
 from tasks.evaluate.stream.summary import summarise
 from tasks.evaluate.stream.variants import GRANULARITIES, variants
 
@@ -92,3 +94,34 @@ def test_variants_that_were_not_measured_have_no_row_and_the_note_says_what_the_
     assert tables(text)["Table 3: MMR"] == []
     assert NOTE in text
     assert "7 trajectories, 20 steps" in text
+
+
+ROWS = [
+    {"method": f"method {n}", "along": [(1, 0.0), (25, 0.1 * n), (50, 0.05 * n)]} for n in range(9)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("suffix", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_a_picture_is_drawn_into_a_file_of_its_kind(tmp_path: Path, suffix: str, head: bytes) -> None:
+    path = tmp_path / f"stream.{suffix}"
+
+    draw_stream(ROWS, path)
+
+    assert path.read_bytes().startswith(head)
+
+
+def test_a_stream_of_one_step_has_a_picture_too(tmp_path: Path) -> None:
+    draw_stream([{"method": "default", "along": [(1, 1.0)]}], tmp_path / "stream.png")
+
+    assert (tmp_path / "stream.png").stat().st_size > 1_000
+
+
+def test_each_method_is_named_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # words stay words
+
+    draw_stream(ROWS, tmp_path / "stream.svg")
+
+    drawn = (tmp_path / "stream.svg").read_text("utf-8")
+    assert [row["method"] for row in ROWS if str(row["method"]) not in drawn] == []
+    assert "usable@5" in drawn

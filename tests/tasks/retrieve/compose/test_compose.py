@@ -51,7 +51,6 @@ def test_what_nothing_serves_is_a_gap_instead_of_the_least_bad(index: ServedInde
     bare = [step for step in plan["steps"] if "DNS" in step["text"]]
     baked = [step for step in plan["steps"] if "bread" in step["text"]]
 
-    print([(s["text"], s["confidence"], s["gap"], s["candidates"][0]["doc_id"]) for s in plan["steps"]])
     assert [(step["gap"], step["doc_id"]) for step in bare] == [(True, None)]
     assert [(step["gap"], step["doc_id"]) for step in baked] == [(False, "local/market/bread")]
     assert all(step["candidates"] for step in plan["steps"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.evaluate.paging.tables import table
 from tasks.evaluate.stream.decisions import MEASURES
-from tasks.evaluate.stream.variants import ALPHAS, GRANULARITIES, RELEVANCE_WEIGHTS, alpha_name, mmr_name
+from tasks.evaluate.stream.variants import ALPHAS, GRANULARITIES, RELEVANCE_WEIGHTS
 
 # Success rates in % on Shopping, Reddit and Map, and over all five domains, where a sentence states them.
 _PAPER_ALPHA = {0.5: "34.6 / 35.9 / 32.3"}
@@ -28,7 +28,7 @@ def stream_markdown(found: Mapping[str, Any]) -> str:
     said = (
         f"{found['trajectories']['read']} trajectories, {found['steps']} steps at which skills were offered."
     )
-    parts = ["# Skills offered along a stream", said, NOTE, "## Methods", _methods(rows.values())]
+    parts = ["# Skills offered along a stream", said, NOTE, "## Methods", _methods(list(rows.values()))]
     parts += ["## By domain: usable@5", _domains(list(rows.values()))]
     parts += ["## Table 2: task and state", *_table(rows, "alpha", _alphas())]
     parts += ["## Table 3: MMR", *_table(rows, "relevance weight", _weights())]
@@ -36,8 +36,8 @@ def stream_markdown(found: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _methods(rows: Any) -> str:  # noqa: ANN401
-    head = ("Method", *MEASURES, "95% CI of usable@5", "default less it", "adjusted p")
+def _methods(rows: Sequence[Mapping[str, Any]]) -> str:
+    head = ("Method", *MEASURES, "95% CI of usable@5", f"{rows[0]['method']} less it", "adjusted p")
     return table(head, [_cells(row) for row in rows])
 
 
@@ -55,14 +55,14 @@ def _domains(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _alphas() -> Iterator[tuple[str, str, str]]:
-    for alpha in ALPHAS:
-        yield f"{alpha:g}", alpha_name(alpha), _PAPER_ALPHA.get(alpha, _NOT_STATED)
+    for alpha, name in ALPHAS.items():
+        yield f"{alpha:g}", name, _PAPER_ALPHA.get(alpha, _NOT_STATED)
 
 
 def _weights() -> Iterator[tuple[str, str, str]]:
-    for weight in RELEVANCE_WEIGHTS:
+    for weight, name in RELEVANCE_WEIGHTS.items():
         label = "no MMR" if weight is None else f"{weight:g}"
-        yield label, mmr_name(weight), _PAPER_ALPHA[0.5] if weight == 0.7 else _NOT_STATED
+        yield label, name, _PAPER_ALPHA[0.5] if weight == 0.7 else _NOT_STATED
 
 
 def _table(

@@ -10,7 +10,7 @@ from tasks.induce.recurrence import moments, situation_of, situations
 from tasks.induce.skills.actions import Arg, Find
 from tasks.induce.trajectories.cleaning import cleaned, is_web
 from tasks.induce.trajectories.record import Action, Step, Trajectory
-from tests.support.induction import (
+from tests.support.induce.runs import (
     BEDS,
     FORM,
     HOME,

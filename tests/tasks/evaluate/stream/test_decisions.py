@@ -7,7 +7,7 @@ import numpy as np
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean, reachable
 from tasks.induce.recurrence import moments
 from tasks.retrieve.suggest.offered import Offered
-from tests.support.induction import kept, mooring
+from tests.support.induce.runs import kept, mooring
 from tests.support.models.word_models import WordEncoder
 
 

@@ -88,7 +88,7 @@ def test_granularities_come_in_the_order_of_the_paper() -> None:
 
 
 def test_variants_that_were_not_measured_have_no_row_and_the_note_says_what_the_figures_are() -> None:
-    text = stream_markdown(found("default", "sgdr alpha 0"))
+    text = stream_markdown(found("default", "state"))
 
     assert [row[0] for row in tables(text)["Table 2: task and state"]] == ["0"]
     assert tables(text)["Table 3: MMR"] == []

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from tasks.evaluate.stream.variants import ALPHAS, RELEVANCE_WEIGHTS, alpha_name, mmr_name, variants
+from tasks.evaluate.stream.variants import ALPHAS, RELEVANCE_WEIGHTS, variants
 from tasks.evaluate.stream.walk import Stream
-from tests.support.induction import mooring
+from tasks.retrieve.suggest.methods import METHODS
+from tests.support.induce.runs import mooring
 from tests.support.models.word_models import WordEncoder
 
 
-def test_each_row_of_the_tables_is_a_method_with_a_name_of_its_own() -> None:
-    assert list(variants()) == [
-        "sgdr alpha 0", "sgdr alpha 0.3", "sgdr alpha 0.5", "sgdr alpha 0.7", "sgdr alpha 1",
-        "sgdr without MMR", "sgdr MMR 0.5", "sgdr MMR 0.7", "sgdr MMR 0.9",
-    ]  # fmt: skip
-    assert {*map(alpha_name, ALPHAS), *map(mmr_name, RELEVANCE_WEIGHTS)} == set(variants())
+def test_each_row_of_the_tables_is_a_method_and_none_is_measured_under_two_names() -> None:
+    assert {*ALPHAS.values(), *RELEVANCE_WEIGHTS.values()} == set(variants())
+    assert {"sgdr", "task", "state"} == set(variants()) & set(METHODS)
 
 
 def test_each_variant_can_be_walked() -> None:

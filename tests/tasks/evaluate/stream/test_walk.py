@@ -18,7 +18,7 @@ from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tasks.retrieve.suggest.methods import METHODS, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered
-from tests.support.induction import TOOL_RUNS, add_bed, mooring, tool_run, web_runs
+from tests.support.induce.runs import TOOL_RUNS, add_bed, mooring, tool_run, web_runs
 from tests.support.models.word_models import WordEncoder
 
 PETREL, AUK = mooring("h1", "a"), mooring("h2", "b", "Auk", "C3", 55)

@@ -12,7 +12,7 @@ from tasks.induce.bindings.bind import bodies, is_general, names, windows
 from tasks.induce.bindings.fits import misfit
 from tasks.induce.skills.actions import Arg, Body, Find, Result, checked
 from tasks.induce.trajectories.record import Trajectory
-from tests.support.induction import (
+from tests.support.induce.runs import (
     BEDS,
     FORM,
     HOME,

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.induce.bindings.fits import begins, misfit
 from tasks.induce.skills.actions import Arg, Const, Find, Path, Result, SkillAction, const
-from tests.support.induction import BEDS, FORM, HOME, add_bed, call, kept, mooring, page, press, web_run
+from tests.support.induce.runs import BEDS, FORM, HOME, add_bed, call, kept, mooring, page, press, web_run
 
 MOOR = mooring("h1", "a")
 FIND, HOLD = call("find_berth", boat=Arg("boat")), call("hold_berth", code=Result(0, ("berth", "code")))

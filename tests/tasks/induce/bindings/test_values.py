@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.bindings.values import at_path, is_known, leaves, paths_to, same, stands_in
 from tasks.induce.skills.actions import KEY
-from tests.support.induction import JSON, Call, kept, tool_run
+from tests.support.induce.runs import JSON, Call, kept, tool_run
 
 BERTHS = {"north": {"berths": [{"code": "B7", "free": True}, {"code": "B9", "free": False}]}, "fee": 40}
 

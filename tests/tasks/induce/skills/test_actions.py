@@ -23,7 +23,7 @@ from tasks.induce.skills.actions import (
     is_name,
     told,
 )
-from tests.support.induction import JSON, any_body, call, press
+from tests.support.induce.runs import JSON, any_body, call, press
 
 BODY: Body = (
     press("link", "beds"),

@@ -14,7 +14,7 @@ from storage.errors import WrongInput
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, const, is_sayable, told
 from tasks.induce.skills.code import actions_of, code_of
 from tasks.induce.skills.naming import function_name, skill_id_of
-from tests.support.induction import any_body, call, press
+from tests.support.induce.runs import any_body, call, press
 
 BODY: Body = (
     press("link", "beds", Arg("beds_link")),

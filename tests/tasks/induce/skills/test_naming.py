@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, const, is_name
 from tasks.induce.skills.naming import function_name, identifier, parameters, skill_id_of, with_names
-from tests.support.induction import any_body, call, press
+from tests.support.induce.runs import any_body, call, press
 
 
 def given_names(body: Body) -> list[str]:

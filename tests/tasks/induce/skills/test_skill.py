@@ -8,7 +8,7 @@ from tasks.induce.skills.actions import Arg, Const, Find, Result, Source, body_o
 from tasks.induce.skills.code import actions_of
 from tasks.induce.skills.naming import skill_id_of
 from tasks.induce.skills.skill import InducedSkill
-from tests.support.induction import call, press
+from tests.support.induce.runs import call, press
 
 
 def skill(source: Source) -> InducedSkill:

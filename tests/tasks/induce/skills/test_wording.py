@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, const
 from tasks.induce.skills.wording import MOST_WORDS, described, page_of, summed_up
-from tests.support.induction import BEDS, FORM, any_body, call, page, press
+from tests.support.induce.runs import BEDS, FORM, any_body, call, page, press
 
 BERTHS = "find_berth returned: " + json.dumps({"berth": {"code": "B7"}, "fee": 40})
 

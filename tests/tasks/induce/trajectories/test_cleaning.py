@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned, is_web
 from tasks.induce.trajectories.record import trajectory_of
-from tests.support.trajectories import PAGE, row, step
+from tests.support.induce.rows import PAGE, row, step
 
 OPENED = PAGE.replace("Seeds", "Close")
 

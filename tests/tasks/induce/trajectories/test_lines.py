@@ -13,7 +13,7 @@ from storage.errors import WrongInput
 from tasks.induce.trajectories import lines
 from tasks.induce.trajectories.lines import read_values
 from tasks.induce.trajectories.unread import Unread
-from tests.support.trajectories import lines_of, written
+from tests.support.induce.rows import lines_of, written
 
 
 def file(folder: Path, content: bytes) -> Path:

@@ -20,7 +20,7 @@ from storage.errors import WrongInput
 from tasks.induce.trajectories.parquet import read_rows
 from tasks.induce.trajectories.record import digest_of
 from tasks.induce.trajectories.unread import Unread, checked
-from tests.support.trajectories import row, step
+from tests.support.induce.rows import row, step
 
 NAMES, TEXTS = st.text(min_size=1, max_size=4), st.text(max_size=4)
 

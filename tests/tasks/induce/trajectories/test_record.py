@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from tasks.induce.trajectories.record import digest_of, trajectory_of, without_nulls
-from tests.support.trajectories import row, step
+from tests.support.induce.rows import row, step
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

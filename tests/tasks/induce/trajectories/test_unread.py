@@ -15,7 +15,7 @@ from tasks.induce.trajectories.unread import (
     object_of,
     unread,
 )
-from tests.support.trajectories import PAGE, row, step
+from tests.support.induce.rows import PAGE, row, step
 
 
 def nested(depth: int) -> object:

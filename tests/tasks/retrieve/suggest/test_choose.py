@@ -15,7 +15,7 @@ from tasks.induce.trajectories.outline import outline_of
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.choose import WEIGHTS, choose
 from tasks.retrieve.suggest.memory import FEATURES, Memory
-from tests.support.induction import BEDS, FORM, HOME, add_bed, call, mooring, press
+from tests.support.induce.runs import BEDS, FORM, HOME, add_bed, call, mooring, press
 from tests.support.models.word_models import WordEncoder
 
 A: Body = (call("a"), call("b"))

@@ -14,7 +14,7 @@ from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
 from tasks.induce.trajectories.outline import outline_of
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.memory import FEATURES, Memory, shows_all, stems
-from tests.support.induction import BEDS, HOME, add_bed, call, mooring, press
+from tests.support.induce.runs import BEDS, HOME, add_bed, call, mooring, press
 from tests.support.models.word_models import WordEncoder
 
 TAKE: Target = ("take_fee", None, None)

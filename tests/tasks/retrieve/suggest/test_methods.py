@@ -13,7 +13,7 @@ from tasks.induce.recurrence import Moment, Situation, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import METHODS, SgdrSetting, SkillQuestion, popular, sgdr
 from tasks.retrieve.suggest.offered import Offered
-from tests.support.induction import call, mooring
+from tests.support.induce.runs import call, mooring
 from tests.support.models.word_models import WordEncoder
 
 NOTHING = Situation("", frozenset(), (), None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tasks.induce.recurrence import moments
 from tasks.retrieve.suggest.offered import Offered
-from tests.support.induction import add_bed, mooring
+from tests.support.induce.runs import add_bed, mooring
 from tests.support.models.word_models import WordEncoder
 
 

@@ -1,0 +1,122 @@
+"""`skillery evaluate stream`: which skills are offered at each step of recorded runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Ask
+from tests.support.induce.runs import add_bed, mooring
+from tests.support.roots.skill_root import Export
+
+BEDS = ("Fern corner", "Rose row", "Lily pond", "Herb steps")
+RUNS = [
+    run
+    for number, (bed, boat) in enumerate(zip(BEDS, ("Petrel", "Auk", "Gannet", "Tern"), strict=True))
+    for run in (
+        add_bed(f"g{number}", f"bed-{number}", bed),
+        mooring(f"h{number}", f"boat-{number}", boat, f"B{number}"),
+    )
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path, minilm_export: Export) -> str:
+    models = tmp_path / "root" / "models"
+    models.mkdir(parents=True)
+    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
+    return str(tmp_path / "root")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> str:
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in RUNS), "utf-8")
+    return str(path)
+
+
+def test_a_run_that_was_seen_before_in_other_tasks_is_offered_as_a_skill(
+    root: str, runs: str, ask: Ask
+) -> None:
+    done = ask(
+        "evaluate", "stream", runs, "--root", root, "--method", "default", "--method", "random", "--json"
+    )
+    found = json.loads(done.stdout)
+    default, random = found["methods"]
+
+    assert found["trajectories"] == {"read": 8, "successful": 8, "repeated": 0, "unread": {}}
+    assert (default["steps"], found["steps"]) == (36, 36)
+    # The first run of each domain has nothing to be offered; of the others the last steps are too short.
+    assert default["usable@5"] == default["reachable"] == pytest.approx(3 * (4 + 2) / 36)
+    assert default["decisions"] < 1
+    assert default["against"] is None
+    assert random["against"]["difference"] >= 0
+    assert set(default["by_domain"]) == {"greenhouse", "harbour"}
+
+
+def test_what_the_first_method_offers_is_written_for_each_step(
+    root: str, runs: str, ask: Ask, tmp_path: Path
+) -> None:
+    out = tmp_path / "steps.jsonl"
+    done = ask("evaluate", "stream", runs, "--root", root, "--out", str(out))
+    rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+
+    assert done.code == 0, done.stderr
+    assert [(row["trajectory_id"], row["t"]) for row in rows] == [
+        (run.trajectory_id, step.t) for run in RUNS for step in run.steps
+    ]
+    assert rows[0]["suggested"] == []
+    last = next(row for row in rows if (row["trajectory_id"], row["t"]) == ("h3", 0))
+    assert {"find_berth"} <= {skill["actions"][0]["name"] for skill in last["suggested"]}
+    assert "8 trajectories, 8 of them successful, 36 steps" in done.stdout
+
+
+def test_a_report_has_all_methods_and_the_paper_s_tables(
+    root: str, runs: str, ask: Ask, tmp_path: Path
+) -> None:
+    folder = tmp_path / "report"
+    done = ask("evaluate", "stream", runs, "--root", root, "--report", str(folder), "--json")
+    told = (folder / "stream.md").read_text("utf-8")
+
+    assert done.code == 0, done.stderr
+    assert {"default", "sgdr", "sgdr alpha 0.3", "sgdr without MMR"} <= {
+        row["method"] for row in json.loads(done.stdout)["methods"]
+    }
+    assert all(f"## Table {number}" in told for number in (2, 3, 4))
+    assert json.loads((folder / "stream.json").read_text("utf-8"))["steps"] == 36
+
+
+def test_verdicts_that_are_turned_teach_the_wrong_runs(root: str, runs: str, ask: Ask) -> None:
+    arguments = ["evaluate", "stream", runs, "--root", root, "--json"]
+    whole = json.loads(ask(*arguments).stdout)["methods"][0]
+    turned = json.loads(ask(*arguments, "--turned", "0.6").stdout)["methods"][0]
+
+    assert turned["usable@5"] < whole["usable@5"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--method", "best"], "--method best is not known: name one of default, sgdr"),
+        (["--turned", "1"], "--turned 1.0 must be at least 0 and below 1"),
+        (["--out", "/nowhere/steps.jsonl"], "cannot be written"),
+    ],
+)
+def test_wrong_use_is_told_in_a_line(root: str, runs: str, ask: Ask, arguments: list[str], said: str) -> None:
+    done = ask("evaluate", "stream", runs, "--root", root, *arguments)
+
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_without_a_run_to_measure_is_told(root: str, ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"trajectory_id": "x"}\n', "utf-8")
+
+    done = ask("evaluate", "stream", str(path), "--root", root)
+
+    assert (done.code, "nothing to measure" in done.stderr) == (2, True)

@@ -12,6 +12,7 @@ from flows.cli import print_run as printing
 from flows.cli.compose import compose
 from flows.cli.exits import DEBUG_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
+from flows.cli.learned import induce, library, suggest
 from flows.cli.make import bench_app, train_app
 from flows.cli.measure import evaluate_app
 from flows.cli.operate import COMMANDS
@@ -50,6 +51,9 @@ app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
 app.add_typer(train_app, name="train", rich_help_panel=MEASURE)
 
 app.command(rich_help_panel=ASK)(compose)
+app.command(rich_help_panel=ASK)(suggest)
+app.command(rich_help_panel=ASK)(library)
+app.command(rich_help_panel=FILL)(induce)
 
 _OR_BATCH = ", or --batch and --out"
 

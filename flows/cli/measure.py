@@ -17,6 +17,7 @@ from flows.cli.options import (
     JsonOption,
     RerankOption,
     RootOption,
+    TrajectoriesArgument,
     TrajectoryForm,
     given_or_wrong,
     print_json,
@@ -235,9 +236,7 @@ def evaluate_look_alikes(
 
 @evaluate_app.command("stream")
 def evaluate_stream(
-    trajectories: Annotated[
-        list[Path], typer.Argument(metavar="TRAJECTORIES...", help="JSON lines, Parquet, or folders of them.")
-    ],
+    trajectories: TrajectoriesArgument,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -261,7 +260,10 @@ def evaluate_stream(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure which skills are offered at each step, before its trajectory is learned from."""
+    """Measure which skills are offered at each step, before its trajectory is learned from.
+
+    TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
+    """
     from flows.commands.induction.stream import StreamWishes, stream_bench  # noqa: PLC0415
 
     settings = load_settings()

@@ -70,6 +70,10 @@ FromOption = Annotated[
 FormatOption = Annotated[
     TrajectoryForm, typer.Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")
 ]
+TrajectoriesArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[
     Path | None,

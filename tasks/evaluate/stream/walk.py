@@ -98,7 +98,7 @@ class _Steps:
         for place, asked in self.questions:
             if place not in deciding and not is_first:
                 continue
-            skills = [offered.skills[skill] for skill in method(offered, asked, self.stream.k)]
+            skills = [offered.skills[offer.skill] for offer in method(offered, asked, self.stream.k)]
             if is_first and self.stream.suggested is not None:
                 self.stream.suggested(self.trajectory, self.trajectory.steps[place], skills)
             if place in deciding and self.trajectory.success:

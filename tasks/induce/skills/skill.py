@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.induce.skills.actions import Arg, Body, Const, told
@@ -13,8 +13,8 @@ from tasks.induce.skills.code import code_of
 class InducedSkill:
     """A skill of a domain.
 
-    `tasks` are those whose trajectories did it, `sources` the trajectories and steps at which they did, and
-    `inducer` is what found it.
+    `tasks` are those whose trajectories did it, `sources` the trajectories and steps at which they did;
+    `verified` names the replays that it passed, in `verified_sources` of its sources; `inducer` found it.
     """
 
     skill_id: str
@@ -24,7 +24,13 @@ class InducedSkill:
     body: Body
     tasks: tuple[str, ...]
     sources: tuple[tuple[str, int], ...]
+    verified: tuple[str, ...] = ()
+    verified_sources: int = 0
     inducer: str = "recurrence"
+
+    def with_verdict(self, how: tuple[str, ...], sources: int) -> InducedSkill:
+        """Return it as verified."""
+        return replace(self, verified=how, verified_sources=sources)
 
     @property
     def support(self) -> int:
@@ -48,5 +54,7 @@ class InducedSkill:
             "skill_id": self.skill_id, "domain": self.domain, "name": self.name,
             "description": self.description, "code": self.code, "actions": told(self.body),
             "callable": self.callable, "support": self.support, "inducer": self.inducer,
+            "verified": {"how": list(self.verified), "sources": self.verified_sources},
+            "tasks": list(self.tasks),
             "sources": [{"trajectory_id": one, "t": t} for one, t in self.sources],
         }  # fmt: skip

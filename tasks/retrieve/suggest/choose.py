@@ -9,7 +9,7 @@ more, as they save decisions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,14 @@ _SAVED = 0.05  # what an action saved counts, where 1 is that one of the skills 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A skill that is offered: its number in the memory, and what it adds to the chance that one fits."""
+    """A skill that is offered: its number in the memory, and its score, with the parts that it is made of.
+
+    Of `choose` the score is what the skill adds to the chance that one fits.
+    """
 
     skill: int
     score: float
+    parts: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 def choose(

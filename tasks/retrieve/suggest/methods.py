@@ -10,7 +10,7 @@ import numpy as np
 from tasks.induce.recurrence import Situation
 from tasks.models.protocols import Vectors
 from tasks.retrieve.baselines.mmr import mmr_order
-from tasks.retrieve.suggest.choose import choose
+from tasks.retrieve.suggest.choose import Offer, choose
 from tasks.retrieve.suggest.offered import Offered
 
 
@@ -43,50 +43,56 @@ class SgdrSetting:
         return max(3 * k, 20)
 
 
-Method = Callable[[Offered, SkillQuestion, int], list[int]]
+Method = Callable[[Offered, SkillQuestion, int], list[Offer]]
 
 
-def default(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
+def default(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
     """Return the skills that most likely do what is to be done next (`choose`)."""
     own = offered.memory.of_task(asked.task_id)
-    return [offer.skill for offer in choose(offered.memory, asked.situation, asked.task, k, left_out=own)]
+    return choose(offered.memory, asked.situation, asked.task, k, left_out=own)
 
 
 def sgdr(setting: SgdrSetting) -> Method:
     """Return SGDR's method: the M best by equation 1, reranked by equation 2."""
 
-    def suggest(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
+    def suggest(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
         support = np.array(offered.support(asked.task_id))
         held = np.flatnonzero(support > 0)
         if not len(held):
             return []
         vectors = offered.vectors()[held]
         (state,) = offered.encoded([asked.start if setting.static else asked.state])
-        scores = setting.alpha * (vectors @ asked.task) + (1 - setting.alpha) * (vectors @ state)
+        of_task, of_state = vectors @ asked.task, vectors @ state
+        scores = setting.alpha * of_task + (1 - setting.alpha) * of_state
+
+        def offer(place: int, score: float) -> Offer:
+            parts = {"task": float(of_task[place]), "state": float(of_state[place])}
+            return Offer(int(held[place]), score, parts)
+
         best = np.argsort(-scores, kind="stable")[: setting.candidates(k)]
         if setting.relevance_weight is None:
-            return [int(held[place]) for place in best[:k]]
+            return [offer(place, float(scores[place])) for place in best[:k].tolist()]
         order = mmr_order(
             scores[best].astype(np.float64), vectors[best].astype(np.float64),
             relevance_weight=setting.relevance_weight, stop_below=None,
         )  # fmt: skip
-        return [int(held[best[place]]) for (place, _), _ in zip(order, range(k), strict=False)]
+        return [offer(int(best[place]), value) for (place, value), _ in zip(order, range(k), strict=False)]
 
     return suggest
 
 
-def popular(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
+def popular(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
     """Return the skills that most tasks share."""
     support = np.array(offered.support(asked.task_id))
     best = np.argsort(-support, kind="stable")[:k]
-    return [int(skill) for skill in best if support[skill] > 0]
+    return [Offer(int(skill), float(support[skill])) for skill in best if support[skill] > 0]
 
 
-def random(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
+def random(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
     """Return skills drawn by chance, the same for the same step."""
     held = np.flatnonzero(np.array(offered.support(asked.task_id)) > 0)
     seed = [42, asked.step, *asked.task_id.encode()]
-    return [int(skill) for skill in np.random.default_rng(seed).permutation(held)[:k]]
+    return [Offer(int(skill), 0.0) for skill in np.random.default_rng(seed).permutation(held)[:k]]
 
 
 METHODS: dict[str, Method] = {

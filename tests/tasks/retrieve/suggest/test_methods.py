@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.recurrence import Moment, Situation, moments
 from tasks.models.protocols import Vectors
+from tasks.retrieve.suggest.choose import Offer
 from tasks.retrieve.suggest.methods import METHODS, SgdrSetting, SkillQuestion, popular, sgdr
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induce.runs import call, mooring
@@ -53,7 +54,7 @@ def asked(task_id: str = "", state: str = STATE) -> SkillQuestion:
 
 def order(setting: SgdrSetting, k: int = 8, task_id: str = "") -> list[str]:
     names = list(SKILLS)
-    return [names[skill] for skill in sgdr(setting)(library(SKILLS), asked(task_id), k)]
+    return [names[offer.skill] for offer in sgdr(setting)(library(SKILLS), asked(task_id), k)]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_only_the_candidates_are_reranked() -> None:
     names = [body[0].name for body in offered.skills]
 
     def found(k: int) -> list[str]:
-        return [names[skill] for skill in sgdr(SgdrSetting(relevance_weight=0.5))(offered, asked(), k)]
+        return [names[offer.skill] for offer in sgdr(SgdrSetting(relevance_weight=0.5))(offered, asked(), k)]
 
     assert "other" not in found(6)
     assert found(7)[1] == "other"
@@ -106,7 +107,7 @@ def test_the_static_method_asks_with_the_state_at_the_start() -> None:
     static = sgdr(SgdrSetting(alpha=0.0, relevance_weight=None, static=True))
     offered = library(SKILLS)
 
-    found = [list(SKILLS)[skill] for skill in static(offered, asked(), 3)]
+    found = [list(SKILLS)[offer.skill] for offer in static(offered, asked(), 3)]
 
     assert found == ["eight", "four", "two"]  # the last of the four numbers
     assert static(offered, asked(state=TASK), 3) == static(offered, asked(), 3)
@@ -123,9 +124,13 @@ def test_the_skills_that_most_tasks_share_come_first() -> None:
              [(5, "b"), (5, "c"), (2, "b"), (7, "a"), (7, "a")]]  # fmt: skip
     offered.learn(again, asked().task)
 
-    assert popular(offered, asked(), 4) == [5, 2, 0, 1]  # two runs of one task are one task
-    assert popular(offered, asked("a"), 4) == [5, 2]
-    assert popular(offered, asked("b"), 2) == [5, 0]
+    assert skills(popular(offered, asked(), 4)) == [5, 2, 0, 1]  # two runs of one task are one task
+    assert skills(popular(offered, asked("a"), 4)) == [5, 2]
+    assert skills(popular(offered, asked("b"), 2)) == [5, 0]
+
+
+def skills(offers: Sequence[Offer]) -> list[int]:
+    return [offer.skill for offer in offers]
 
 
 def test_chance_draws_the_same_at_the_same_step() -> None:
@@ -133,9 +138,9 @@ def test_chance_draws_the_same_at_the_same_step() -> None:
     draw = METHODS["random"]
     steps = [SkillQuestion(NOTHING, asked().task, STATE, START, "a task", step) for step in range(6)]
 
-    found = [draw(offered, step, 5) for step in steps]
+    found = [skills(draw(offered, step, 5)) for step in steps]
 
-    assert found == [draw(offered, step, 5) for step in steps]
+    assert found == [skills(draw(offered, step, 5)) for step in steps]
     assert len(set(map(tuple, found))) > 1
     assert all(len(set(drawn)) == 5 for drawn in found)
 
@@ -164,7 +169,7 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
     for name, method in METHODS.items():
         found = method(offered, step, k)
         assert len(set(found)) == len(found) <= k, name
-        assert all(offered.support(own)[skill] > 0 for skill in found), name
+        assert all(offered.support(own)[offer.skill] > 0 for offer in found), name
         assert bool(found) is any(task != own for task in tasks), name
 
 

@@ -1,0 +1,200 @@
+"""The commands around learned skills: `skillery induce`, `suggest` and `library`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli.options import (
+    BatchOption,
+    FormatOption,
+    JsonOption,
+    OutOption,
+    RootOption,
+    TrajectoriesArgument,
+    TrajectoryForm,
+    given_or_wrong,
+    print_json,
+    root_of,
+)
+from flows.commands.console import counts, say, say_text, table
+from flows.settings import load_settings
+
+_LISTED = 40  # skills that a list shows; --out and --json have all
+DomainOption = Annotated[
+    str | None,
+    typer.Option("--domain", metavar="NAME", help="Of the skills; may be left out where it is one."),
+]
+
+
+class SuggestForm(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
+    """How suggested skills are printed."""
+
+    table = "table"
+    prompt = "prompt"
+
+
+def induce(
+    trajectories: TrajectoriesArgument,
+    form: FormatOption = TrajectoryForm.trajectories,
+    domain: Annotated[
+        str, typer.Option("--domain", metavar="NAME", help="Of chats that name none.")
+    ] = "chat",
+    verify: Annotated[
+        str,
+        typer.Option(
+            "--verify", metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines."
+        ),
+    ] = "recorded",
+    folder: Annotated[
+        Path, typer.Option("--verify-in", metavar="FOLDER", help="Where the command of --verify runs.")
+    ] = Path(),
+    support: Annotated[
+        int, typer.Option("--support", metavar="N", min=1, help="Keep what so many tasks did, at least.")
+    ] = 1,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn skills from recorded runs of agents: cut them out, verify them by replay, keep them.
+
+    TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
+    """
+    from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
+    from flows.commands.induction.suggest import kept_encoder  # noqa: PLC0415
+
+    wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support)
+    settings = load_settings()
+    where = root_of(settings, root)
+    found = induce(where, kept_encoder(where, settings).encode, wishes)
+    print_json(found) if as_json else _print_induced(found)
+    nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
+    raise typer.Exit(1 if nothing else 0)
+
+
+def suggest(
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="TEXT", help="What the agent was asked.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="S.json", help="{observation, url?, title?, previous?: [action]}"),
+    ] = None,
+    domain: DomainOption = None,
+    k: Annotated[int, typer.Option("-k", metavar="NUMBER", help="At most so many skills.")] = 5,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", metavar="NAME", help="default, sgdr, task, state, static, popular or random."
+        ),
+    ] = "default",
+    alpha: Annotated[
+        float, typer.Option("--alpha", help="Of sgdr: weight of the task beside the state.")
+    ] = 0.5,
+    relevance_weight: Annotated[
+        float, typer.Option("--relevance-weight", help="Of sgdr: 1 ranks by relevance alone, 0 avoids likes.")
+    ] = 0.7,
+    shape: Annotated[
+        SuggestForm, typer.Option("--format", help="A table, or a block for an agent's prompt.")
+    ] = SuggestForm.table,
+    batch: BatchOption = None,
+    out: OutOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Suggest learned skills for one step of a task, by the task and by what the agent sees."""
+    from flows.commands.induction.suggest import (  # noqa: PLC0415
+        Suggester,
+        SuggestWishes,
+        prompt_of,
+        read_state,
+        suggest_batch,
+    )
+
+    settings = load_settings()
+    suggester = Suggester(root_of(settings, root), settings)
+    wishes = SuggestWishes(k, method, alpha, relevance_weight)
+    if batch is not None or out is not None:
+        raise typer.Exit(1 if suggest_batch(suggester, batch, out, wishes) else 0)
+    given = read_state(Path(given_or_wrong(str(state) if state else None, "--state")))
+    found = suggester.suggest(given_or_wrong(task, "--task"), domain, given, wishes)
+    if as_json:
+        print_json(found)
+    elif shape is SuggestForm.prompt:
+        say_text(prompt_of(found["results"]).rstrip("\n"))
+    else:
+        _print_suggested(found)
+
+
+def library(
+    skill_id: Annotated[str | None, typer.Argument(metavar="SKILL_ID", help="Show this one.")] = None,
+    domain: DomainOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="L.jsonl", help="Write all skills, a JSON line each.")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FOLDER", help="Write a folder with a SKILL.md for each."),
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List, show and export the skills that were learned from runs of agents."""
+    from flows.commands.induction.library import learned, shown  # noqa: PLC0415
+
+    where = root_of(load_settings(), root)
+    if skill_id is not None:
+        skill = shown(where, skill_id)
+        print_json(skill) if as_json else _print_skill(skill)
+        return
+    found = learned(where, domain, out, export)
+    print_json(found) if as_json else _print_library(found)
+
+
+def _print_induced(found: dict[str, Any]) -> None:
+    """Print what came of inducing skills."""
+    read, skills = found["trajectories"], found["skills"]
+    known = f"{read['new']} new, {read['unchanged']} known, {read['waiting']} not judged"
+    say(f"{read['read']} runs read: {known}")
+    if read["failed"]:
+        say(f"not read: {counts(read['failed'])}", style="red")
+    say(f"{found['windows']} windows; skills: {counts(skills)}")
+    if found["dropped"]:
+        say(f"left out: {counts(found['dropped'])}")
+    for one in found["domains"]:
+        say(f"{one['domain']}: {one['skills']} skills", indent=2)
+    say(f"{found['seconds']} s; ask with: skillery suggest --task TEXT --state S.json")
+
+
+def _print_suggested(found: dict[str, Any]) -> None:
+    """Print suggested skills, best first."""
+    if not found["results"]:
+        say(f"no skill of {found['domain']} fits this step")
+    for row in found["results"]:
+        say(f"{row['rank']:2}. {row['description']}")
+        how = ", ".join(row["verified"]["how"]) or "nothing"
+        say(f"{row['skill_id']}, done in {row['support']} tasks, verified by {how}", indent=4)
+        say_text("\n".join(f"    {line}" for line in row["code"].splitlines()))
+    say(f"{found['took_ms']} ms")
+
+
+def _print_library(found: dict[str, Any]) -> None:
+    """Print the learned skills of each domain."""
+    rows = found["skills"][:_LISTED]
+    cells = [[row["skill_id"], row["support"], row["callable"], row["description"]] for row in rows]
+    table(f"{len(found['skills'])} learned skills", ["skill_id", "tasks", "callable", "description"], cells)
+    if len(found["skills"]) > len(rows):
+        say(f"{len(found['skills']) - len(rows)} more: --out L.jsonl writes all")
+    for file in found["written"]:
+        say(f"written: {file}")
+
+
+def _print_skill(skill: dict[str, Any]) -> None:
+    """Print one learned skill."""
+    say(skill["description"])
+    say_text(skill["code"].rstrip("\n"))
+    how = ", ".join(skill["verified"]["how"]) or "nothing"
+    say(f"{skill['skill_id']}: done in {skill['support']} tasks; verified by {how}")
+    say(f"callable: {skill['callable']}; found by {skill['inducer']}")

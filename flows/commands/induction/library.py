@@ -1,0 +1,82 @@
+"""Lists, shows and exports the library of learned skills, for the command."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from flows.commands.console import folder_at
+from storage.errors import WrongInput
+from storage.jsonl import write_lines
+from storage.root import Root
+from tasks.induce.library.held import HeldLibraries
+from tasks.induce.skills.skill import InducedSkill
+
+
+def learned(root: Root, domain: str | None, out: Path | None, export: Path | None) -> dict[str, Any]:
+    """Return `{skills, written}`, and write what is asked for.
+
+    Raises:
+        WrongInput: The domain has no library, nothing was learned, or a file cannot be written.
+    """
+    held = HeldLibraries(root)
+    domains = [domain] if domain is not None else held.domains()
+    if not domains:
+        msg = "nothing was learned here yet: `skillery induce TRAJECTORIES` does"
+        raise WrongInput(msg)
+    skills = [skill for one in domains for skill in held.skills(one)]
+    rows, written = [skill.told() for skill in skills], list[str]()
+    if out is not None:
+        write_lines(out, rows)
+        written.append(str(out))
+    if export is not None:
+        folder_at(export, "--export")
+        _export(skills, export)
+        written.append(str(export))
+    return {"skills": rows, "written": written}
+
+
+def shown(root: Root, skill_id: str) -> dict[str, Any]:
+    """Return one skill by its id, or by an end of it that no other has.
+
+    Raises:
+        WrongInput: There is none; the nearest ids are named.
+    """
+    held = HeldLibraries(root)
+    every = {skill.skill_id: skill for one in held.domains() for skill in held.skills(one)}
+    found = [one for one in every if one == skill_id or one.endswith(skill_id)]
+    if len(found) != 1:
+        near = found[:5] or difflib.get_close_matches(skill_id, every, 3)
+        said = "is not the id of one skill" if found else "is no learned skill"
+        msg = f"{skill_id!r} {said}; near: {', '.join(near) or 'none'}"
+        raise WrongInput(msg)
+    return every[found[0]].told()
+
+
+def _export(skills: Iterable[InducedSkill], folder: Path) -> None:
+    """Write a folder with a SKILL.md for each skill, as `run --source dir:` reads them."""
+    for skill in skills:
+        domain, _, digest = skill.skill_id.rpartition("/")
+        own = folder / _plain(domain) / f"{_plain(skill.name)[:40]}-{digest[:8]}"
+        own.mkdir(parents=True, exist_ok=True)
+        (own / "SKILL.md").write_text(_markdown(skill, own.name), "utf-8")
+
+
+def _plain(text: str) -> str:
+    return (
+        "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in text.lower()).split()) or "skill"
+    )
+
+
+def _markdown(skill: InducedSkill, name: str) -> str:
+    says = skill.description.replace("\\", " ").replace('"', "'")
+    how = ", ".join(skill.verified) or "nothing"
+    return (
+        f'---\nname: {name}\ndescription: "{says}"\n---\n\n# {skill.name.replace("_", " ")}\n\n'
+        f"Learned from {skill.support} tasks of {skill.domain}; verified by {how}.\n\n"
+        f"## Steps\n\n```python\n{skill.code}```\n\n"
+        "Arguments are given by the caller. `on` names role and label of what an action is on, with a number"
+        " the n-th of those alike; `..._from` reads a value off the result of an earlier call.\n"
+    )

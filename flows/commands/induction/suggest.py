@@ -1,0 +1,212 @@
+"""Suggests learned skills for one step, for the command. Nothing here loads Prefect or torch."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flows.settings import Settings
+from storage.errors import WrongInput
+from storage.jsonl import read_lines, write_lines
+from storage.root import Root
+from tasks.induce.library.held import HeldLibraries
+from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.recurrence import Target, moments, situation_of
+from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.skills.wording import summed_up
+from tasks.induce.trajectories.outline import outline_of
+from tasks.models.cached_encoder import KeptEncoder
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.onnx_export import exported_encoder
+from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
+from tasks.retrieve.suggest.offered import Offered
+
+_MOST = 100  # skills that are offered at once
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestWishes:
+    """Which skills to suggest: SGDR's numbers are read by the method `sgdr` alone."""
+
+    k: int = 5
+    method: str = "default"
+    alpha: float = 0.5
+    relevance_weight: float = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDomain:
+    """The skills of a domain, by number and by body, with what they were learned from."""
+
+    name: str
+    skills: Mapping[Any, InducedSkill]
+    offered: Offered
+
+
+def kept_encoder(root: Root, settings: Settings) -> KeptEncoder:
+    """Return the encoder of the settings over the vectors that a root keeps."""
+    models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
+    return KeptEncoder(OnnxEncoder(models, threads=settings.query_threads), root)
+
+
+class Suggester:
+    """Answers which skills to offer, out of what a root has learned; each domain is read once."""
+
+    def __init__(self, root: Root, settings: Settings) -> None:
+        self._encoder = kept_encoder(root, settings)
+        self._root, self._held = root, HeldLibraries(root)
+        self._known: dict[str, KnownDomain] = {}
+
+    def suggest(
+        self, task: str, domain: str | None, state: Mapping[str, Any], wishes: SuggestWishes
+    ) -> dict[str, Any]:
+        """Return `{task, domain, state, results, took_ms}` for one step.
+
+        Raises:
+            WrongInput: The task is blank, a field of the state or a number cannot be used, or the domain has
+                no skills.
+        """
+        began, method = time.monotonic(), _method(wishes)
+        if not task.strip():
+            msg = "the task is blank: say what the agent was asked to do"
+            raise WrongInput(msg)
+        observation, url, title, before = _read(state)
+        known = self._domain(self._name(domain))
+        summary = summed_up(observation, url, title)
+        (vector,) = self._encoder.encode([task])
+        situation = situation_of(task, observation, url, title, before)
+        offers = method(known.offered, SkillQuestion(situation, vector, summary, summary), wishes.k)
+        results = [
+            _result(rank, known.skills[known.offered.skills[offer.skill]], offer.score, offer.parts)
+            for rank, offer in enumerate(offers, 1)
+        ]
+        return {
+            "task": task, "domain": known.name, "state": summary, "results": results,
+            "took_ms": round(1000 * (time.monotonic() - began), 1),
+        }  # fmt: skip
+
+    def _name(self, given: str | None) -> str:
+        domains = self._held.domains()
+        if given in domains:
+            return str(given)
+        if given is None and len(domains) == 1:
+            return domains[0]
+        near = difflib.get_close_matches(given or "", domains, 1)
+        said = f"--domain {given!r} has no skills" if given else "--domain is missing"
+        known = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(domains) or 'none'}"
+        msg = f"{said}{known}"
+        raise WrongInput(msg)
+
+    def _domain(self, name: str) -> KnownDomain:
+        if name not in self._known:
+            skills = {skill.body: skill for skill in self._held.skills(name)}
+            offered = Offered(self._encoder.encode)
+            given = [one for one in KeptTrajectories(self._root).of(name) if one.success]
+            vectors = self._encoder.encode([one.task for one in given])
+            for one, vector in zip(given, vectors, strict=True):
+                own = [
+                    replace(each, bodies=tuple(body for body in each.bodies if body in skills))
+                    for each in moments(one)
+                ]
+                offered.learn(own, vector)
+            self._known[name] = KnownDomain(name, skills, offered)
+        return self._known[name]
+
+
+def suggest_batch(suggester: Suggester, batch: Path | None, out: Path | None, wishes: SuggestWishes) -> int:
+    """Answer lines `{query_id, task, domain, state}`; return how many failed, each with an `error`."""
+    if batch is None or out is None:
+        msg = "--batch Q.jsonl and --out R.jsonl go together"
+        raise WrongInput(msg)
+    answers: list[dict[str, Any]] = []
+    for number, (_, line) in enumerate(read_lines(batch, "{query_id, task, domain, state}"), 1):
+        answer: dict[str, Any] = {"query_id": line.get("query_id", number)}
+        try:
+            state = line.get("state")
+            given = state if isinstance(state, dict) else {}
+            answer |= suggester.suggest(str(line.get("task") or ""), line.get("domain"), given, wishes)
+        except WrongInput as error:
+            answer["error"] = str(error)
+        answers.append(answer)
+    write_lines(out, answers)
+    return sum("error" in answer for answer in answers)
+
+
+def _method(wishes: SuggestWishes) -> Method:
+    if not 1 <= wishes.k <= _MOST:
+        msg = f"-k {wishes.k} must be from 1 to {_MOST}"
+        raise WrongInput(msg)
+    for option, value in (("--alpha", wishes.alpha), ("--relevance-weight", wishes.relevance_weight)):
+        if not 0 <= value <= 1:
+            msg = f"{option} {value} must be from 0 to 1"
+            raise WrongInput(msg)
+    if wishes.method not in METHODS:
+        msg = f"--method {wishes.method} is not known: name one of {', '.join(METHODS)}"
+        raise WrongInput(msg)
+    if wishes.method == "sgdr":
+        return sgdr(SgdrSetting(wishes.alpha, wishes.relevance_weight))
+    return METHODS[wishes.method]
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Return the state in a JSON file; raises `WrongInput` if it holds none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        msg = f"--state {path} cannot be read as JSON ({error})"
+        raise WrongInput(msg) from error
+    if not isinstance(found, dict):
+        msg = f"--state {path} must hold an object {{observation, url?, title?, previous?}}"
+        raise WrongInput(msg)
+    return found
+
+
+def _read(state: Mapping[str, Any]) -> tuple[str, str, str, list[Target]]:
+    observation, previous = state.get("observation"), state.get("previous") or []
+    if not isinstance(observation, str):
+        msg = "the state needs `observation`, a text: the page's outline, or what came last"
+        raise WrongInput(msg)
+    if not isinstance(previous, list) or not all(isinstance(one, Mapping) for one in previous):
+        msg = "`previous` of the state must be a list of actions {name, args, role?, target?}"
+        raise WrongInput(msg)
+    before = [_target(one, observation) for one in previous]
+    return observation, str(state.get("url") or ""), str(state.get("title") or ""), before
+
+
+def _target(action: Mapping[str, Any], observation: str) -> Target:
+    """Return what an earlier action was on: as it says, else by its element, if the page still has it."""
+    name, args = action.get("name"), action.get("args") or {}
+    if not isinstance(name, str) or not isinstance(args, Mapping):
+        msg = "an action of `previous` has a name and args"
+        raise WrongInput(msg)
+    if isinstance(action.get("role"), str):
+        return name, action["role"], str(action.get("target") or "")
+    element = outline_of(observation).elements.get(str(args.get("element")))
+    return (name, element.role, element.label) if element else (name, None, None)
+
+
+def _result(rank: int, skill: InducedSkill, score: float, parts: Mapping[str, float]) -> dict[str, Any]:
+    told = skill.told()
+    names = (
+        "skill_id", "name", "description", "code", "actions", "callable", "support", "verified", "sources",
+    )  # fmt: skip
+    shown = {name: told[name] for name in names}
+    return {"rank": rank, **shown, "score": round(score, 4), "parts": dict(parts)}
+
+
+def prompt_of(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return suggested skills as a block for an agent's prompt (SGDR, appendix A.3.4, in our words)."""
+    if not results:
+        return "No learned skill fits this step: act as usual.\n"
+    head = (
+        f"## Learned skills\n\nThese {len(results)} procedures were done before in states like this one."
+        " Where one does what you want next and you can give all its arguments from what you see, call it as"
+        " one action; else act as usual. They are records of what agents did, not instructions.\n"
+    )
+    shown = [f"\n# {result['description']}\n{result['code']}" for result in results]
+    return head + "".join(shown)

@@ -1,0 +1,148 @@
+"""Builds the library of a domain: skills that recur in its successful trajectories, verified by replay."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tasks.induce.bindings.values import leaves, word_run
+from tasks.induce.recurrence import moments
+from tasks.induce.replay.verify import Replay, verify
+from tasks.induce.replay.window import SourceWindow
+from tasks.induce.skills.actions import Body
+from tasks.induce.skills.naming import function_name, skill_id_of
+from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.skills.wording import described
+from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
+from tasks.induce.trajectories.outline import folded
+from tasks.induce.trajectories.record import Trajectory
+
+_LEAST_LENGTH, _LEAST_TASKS = 6, 3  # of a value that may be rare, in characters; tasks that make it common
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedSkill:
+    """A skill that is not kept, and why: `replay` or `leak`, with the source and action where it broke."""
+
+    skill_id: str
+    domain: str
+    reason: str
+    detail: str
+    trajectory_id: str | None = None
+    t: int | None = None
+
+
+@dataclass(slots=True)
+class DomainLibrary:
+    """What the trajectories of a domain gave: skills and dropped ones, by id; `windows` were looked at."""
+
+    skills: list[InducedSkill] = field(default_factory=list)
+    dropped: list[DroppedSkill] = field(default_factory=list)
+    windows: int = 0
+
+
+@dataclass(slots=True)
+class _Uses:
+    """Where a skill was done: its windows, their tasks and pages."""
+
+    windows: list[SourceWindow] = field(default_factory=list)
+    tasks: set[str] = field(default_factory=set)
+    pages: Counter[str] = field(default_factory=Counter)
+    ts: list[tuple[str, int]] = field(default_factory=list)
+
+
+def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1) -> DomainLibrary:
+    """Return the library of a domain; trajectories in another order give the same.
+
+    Args:
+        domain: Its name.
+        trajectories: All of the domain; those that succeeded give skills.
+        replay: How skills are verified.
+        support: The least number of tasks that did a skill.
+    """
+    given = sorted(trajectories, key=lambda one: one.trajectory_id)
+    uses = _uses(given)
+    rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
+    taken = Counter(function_name(body) for body in uses)
+    for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0])):
+        if len(own.tasks) >= support:
+            _keep(
+                found, _skill(domain, body, own, is_taken=taken[function_name(body)] > 1), own, rare, replay
+            )
+    return found
+
+
+def _uses(given: Sequence[Trajectory]) -> dict[Body, _Uses]:
+    uses: defaultdict[Body, _Uses] = defaultdict(_Uses)
+    for one in given:
+        if not one.success:
+            continue
+        steps, _ = cleaned(one)
+        places = {step.t: place for place, step in enumerate(steps)}
+        for moment in moments(one):
+            for body in dict.fromkeys(moment.bodies):
+                own, place = uses[body], places[moment.t]
+                own.windows.append(
+                    SourceWindow(one.trajectory_id, one.domain, one.task, steps, place, len(body))
+                )
+                own.tasks.add(one.task_id)
+                own.pages[moment.page] += 1
+                own.ts.append((one.trajectory_id, moment.t))
+    return uses
+
+
+def _skill(domain: str, body: Body, own: _Uses, *, is_taken: bool) -> InducedSkill:
+    skill_id, name = skill_id_of(domain, body), function_name(body)
+    page = min(own.pages, key=lambda each: (-own.pages[each], each))
+    # A name that is taken loses no skill: both get their ids' first digits.
+    called = f"{name}_{skill_id.rpartition('/')[2][:4]}" if is_taken else name
+    return InducedSkill(
+        skill_id, domain, called, described(body, page), body, tuple(sorted(own.tasks)), tuple(sorted(own.ts))
+    )
+
+
+def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValues, replay: Replay) -> None:
+    if rare.stand_in(f"{skill.name} {skill.description} {skill.code}"):
+        detail = "a value that fewer than three tasks gave stands in it"
+        found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "leak", detail))
+        return
+    verdict = verify(skill.body, own.windows, replay)
+    if verdict.broken is None:
+        found.skills.append(skill.with_verdict(verdict.how, len(verdict.sources)))
+        return
+    where, broken = verdict.where, verdict.broken
+    detail = f"action {broken.place}: {broken.reason}"
+    found.dropped.append(
+        DroppedSkill(skill.skill_id, skill.domain, "replay", detail, *(where or (None, None)))
+    )
+
+
+class RareValues:
+    """The values of a domain that fewer than three tasks gave, and no three saw as an element's name.
+
+    Values are arguments of actions, texts typed among them, of six characters at least.
+    """
+
+    def __init__(self, trajectories: Iterable[Trajectory]) -> None:
+        given, seen = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        for one in trajectories:
+            for step in cleaned(one)[0]:
+                if not step.action.speaks:
+                    named = step.action.args.items()
+                    own = (leaf for name, value in named if name != ELEMENT for leaf in leaves(value))
+                    for value in map(str, own):
+                        if len(value) >= _LEAST_LENGTH:
+                            given[value].add(one.task_id)
+                for _, label in step.outline.counts if step.outline else ():
+                    seen[label].add(one.task_id)
+        self._runs = [
+            word_run(value)
+            for value, tasks in sorted(given.items())
+            if len(tasks) < _LEAST_TASKS and len(seen[folded(value)]) < _LEAST_TASKS
+        ]
+
+    def stand_in(self, text: str) -> bool:
+        """Tell whether one of them stands in a text as whole words."""
+        held = word_run(text.replace("_", " "))
+        return any(run in held for run in self._runs if run.strip())

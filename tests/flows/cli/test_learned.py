@@ -1,0 +1,172 @@
+"""`skillery induce`, `suggest` and `library`: skills out of what agents did, offered at a step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import Ask
+from tests.support.induce.runs import FORM, HOME, add_bed, mooring
+from tests.support.roots.skill_root import Export
+
+RUNS = [
+    run
+    for n, (bed, boat) in enumerate(
+        zip(("Fern corner", "Rose row", "Lily pond"), ("Petrel", "Auk", "Tern"), strict=True)
+    )
+    for run in (add_bed(f"g{n}", f"bed-{n}", bed), mooring(f"h{n}", f"boat-{n}", boat, f"B{n}"))
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path, minilm_export: Export) -> str:
+    models = tmp_path / "root" / "models"
+    models.mkdir(parents=True)
+    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
+    return str(tmp_path / "root")
+
+
+def written(path: Path, *runs: Any) -> str:  # noqa: ANN401
+    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs), "utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def learned(root: str, tmp_path: Path, ask: Ask) -> str:
+    done = ask("induce", written(tmp_path / "runs.jsonl", *RUNS), "--root", root)
+    assert done.code == 0, done.stderr
+    return root
+
+
+def state(tmp_path: Path, **fields: object) -> str:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(fields), "utf-8")
+    return str(path)
+
+
+def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
+    files = [written(tmp_path / "a.jsonl", *RUNS[:3]), written(tmp_path / "b.jsonl", *RUNS[2:])]
+    first = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
+    again = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
+
+    assert first["trajectories"] == {"read": 7, "new": 6, "unchanged": 1, "waiting": 0, "failed": {}}
+    assert first["skills"]["new"] == first["verified"]["recorded"] > 0
+    assert {row["domain"] for row in first["domains"]} == {"greenhouse", "harbour"}
+    assert (again["trajectories"]["new"], again["skills"]["new"], again["windows"]) == (0, 0, 0)
+    assert again["domains"] == first["domains"]
+
+
+def test_parts_in_any_order_give_the_same_files(
+    root: str, learned: str, tmp_path: Path, ask: Ask, minilm_export: Export
+) -> None:
+    other = tmp_path / "other"
+    (other / "models").mkdir(parents=True)
+    (other / "models" / minilm_export.folder.name).symlink_to(minilm_export.folder)
+    for n, run in enumerate(reversed(RUNS)):
+        assert ask("induce", written(tmp_path / f"p{n}.jsonl", run), "--root", str(other)).code == 0
+
+    files = sorted(file.relative_to(learned) for file in Path(learned, "induced").rglob("*.parquet"))
+    assert files == sorted(file.relative_to(other) for file in (other / "induced").rglob("*.parquet"))
+    assert [Path(root, file).read_bytes() for file in files] == [
+        (other / file).read_bytes() for file in files
+    ]
+
+
+def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
+    learned: str, tmp_path: Path, ask: Ask
+) -> None:
+    given = ["--root", learned, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
+    found = json.loads(ask("suggest", *given, "--state", state(tmp_path, observation=FORM), "--json").stdout)
+    first = found["results"][0]
+
+    assert first["actions"][0]["name"] == "fill"
+    assert {"skill_id", "code", "callable", "support", "verified", "score", "parts", "sources"} <= set(first)
+    assert found["domain"] == "greenhouse"
+    assert "name textbox" in found["state"]
+
+
+def test_an_agent_s_prompt_has_the_functions_and_says_that_they_are_records(
+    learned: str, tmp_path: Path, ask: Ask
+) -> None:
+    given = ["--domain", "greenhouse", "--task", "Add a bed.", "--state", state(tmp_path, observation=HOME)]
+    said = ask("suggest", "--root", learned, *given, "--format", "prompt").stdout
+
+    assert said.startswith("## Learned skills")
+    assert "def click_beds_then_" in said
+    assert "not instructions" in said
+
+
+def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path, ask: Ask) -> None:
+    lines = [
+        {
+            "query_id": "a",
+            "task": "Moor the Gull.",
+            "domain": "harbour",
+            "state": {"observation": "user: hi"},
+        },
+        {"query_id": "b", "task": "Moor the Gull.", "domain": "harbor", "state": {"observation": "user: hi"}},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    out = tmp_path / "r.jsonl"
+    done = ask("suggest", "--root", learned, "--batch", str(tmp_path / "q.jsonl"), "--out", str(out))
+    good, bad = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+
+    assert done.code == 1
+    assert good["results"][0]["actions"][0]["name"] == "find_berth"
+    assert "did you mean 'harbour'?" in bad["error"]
+
+
+def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path: Path, ask: Ask) -> None:
+    out, folder = tmp_path / "l.jsonl", tmp_path / "skills"
+    done = ask("library", "--root", learned, "--out", str(out), "--export", str(folder), "--json")
+    rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    shown = ask("library", rows[0]["skill_id"].rpartition("/")[2], "--root", learned).stdout
+
+    assert json.loads(done.stdout)["skills"] == rows
+    assert rows[0]["code"] in shown
+    files = list(folder.rglob("SKILL.md"))
+    assert len(files) == len(rows)
+    assert all("description:" in file.read_text("utf-8") for file in files)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--task", "x", "--domain", "greenhouse", "-k", "0"], "-k 0 must be from 1 to 100"),
+        (["--task", "x", "--domain", "greenhouse", "-k", "1000"], "-k 1000 must be from 1 to 100"),
+        (["--task", "x", "--domain", "greenhouse", "--method", "best"], "--method best is not known"),
+        (["--task", "x", "--domain", "greenhouse", "--alpha", "2"], "--alpha 2.0 must be from 0 to 1"),
+        (["--task", "x", "--domain", "green"], "--domain 'green' has no skills"),
+        (["--task", "x"], "--domain is missing"),
+        (["--task", " ", "--domain", "greenhouse"], "the task is blank"),
+    ],
+)
+def test_wrong_use_is_told_in_a_line(
+    learned: str, tmp_path: Path, ask: Ask, arguments: list[str], said: str
+) -> None:
+    done = ask("suggest", "--root", learned, *arguments, "--state", state(tmp_path, observation=HOME))
+
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_root_that_learned_nothing_says_so(root: str, tmp_path: Path, ask: Ask) -> None:
+    assert "nothing was learned here yet" in ask("library", "--root", root).stderr
+    done = ask(
+        "suggest", "--root", root, "--task", "x", "--domain", "y", "--state", state(tmp_path, observation="")
+    )
+    assert "known: none" in done.stderr
+
+
+def test_a_file_of_which_nothing_can_be_read_ends_with_1(root: str, tmp_path: Path, ask: Ask) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"trajectory_id": "x"}\nnonsense\n', "utf-8")
+    done = ask("induce", str(path), "--root", root, "--json")
+
+    assert done.code == 1
+    assert json.loads(done.stdout)["trajectories"]["failed"] == {"wrong-field": 1, "broken-line": 1}

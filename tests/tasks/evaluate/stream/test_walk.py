@@ -16,6 +16,7 @@ from tasks.induce.recurrence import moments
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
+from tasks.retrieve.suggest.choose import Offer
 from tasks.retrieve.suggest.methods import METHODS, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induce.runs import TOOL_RUNS, add_bed, mooring, tool_run, web_runs
@@ -24,12 +25,12 @@ from tests.support.models.word_models import WordEncoder
 PETREL, AUK = mooring("h1", "a"), mooring("h2", "b", "Auk", "C3", 55)
 
 
-def all_there_is(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
+def all_there_is(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
     support = offered.support(asked.task_id)
-    return [skill for skill in range(len(offered.skills)) if support[skill]]
+    return [Offer(skill, 0.0) for skill in range(len(offered.skills)) if support[skill]]
 
 
-def nothing(offered: Offered, asked: SkillQuestion, k: int) -> list[int]:
+def nothing(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
     return []
 
 

@@ -114,12 +114,13 @@ def suggest(
     )
 
     settings = load_settings()
-    suggester = Suggester(root_of(settings, root), settings)
-    wishes = SuggestWishes(k, method, alpha, relevance_weight)
+    where, wishes = root_of(settings, root), SuggestWishes(k, method, alpha, relevance_weight)
     if batch is not None or out is not None:
-        raise typer.Exit(1 if suggest_batch(suggester, batch, out, wishes) else 0)
+        failed = suggest_batch(Suggester(where, settings), batch, out, domain, wishes)
+        raise typer.Exit(1 if failed else 0)
+    asked = given_or_wrong(task, "--task")
     given = read_state(Path(given_or_wrong(str(state) if state else None, "--state")))
-    found = suggester.suggest(given_or_wrong(task, "--task"), domain, given, wishes)
+    found = Suggester(where, settings).suggest(asked, domain, given, wishes)
     if as_json:
         print_json(found)
     elif shape is SuggestForm.prompt:

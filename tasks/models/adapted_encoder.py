@@ -31,6 +31,7 @@ MATRICES = (
 SCALE = 2.0  # of what an adapter adds
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
+_PROBE = range(2000, 2016)  # some tokens
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
 
 
@@ -62,13 +63,22 @@ class AdaptedEncoder:
         self._tokenizer = whole_tokenizer(folder)
         held = _Weights(folder / WEIGHTS)
         names = [name for name in held.tensors if name.startswith(_IN_GRAPH)]
-        weights = {_OF_BASE + name: value for name, value in _added_up(held, names, adapters)}
+        block = np.empty(sum(held.size(name) for name in names), dtype=np.float32)
+        weights = dict(_added_up(held, names, adapters, block))
         place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
         self._places: Vectors = held.read(place) + held.read(kind)[0]
         self._words = held.mapped("embeddings.word_embeddings.weight")
         self._session = _session(list(weights), list(weights.values()))
-        # The session packs matrices into memory of its own; vectors it reads where they lie.
-        self._vectors = [value for value in weights.values() if len(value.shape()) == 1]
+        # The session packs matrices into memory of its own, and reads vectors where they lie.
+        self._kept = [value for value in weights.values() if len(value.shape()) == 1]
+        if self._reads(block):
+            self._kept = [block, *dict(_added_up(held, names, adapters, block)).values(), *weights.values()]
+
+    def _reads(self, block: Vectors) -> bool:
+        """Tell whether the session still reads matrices where they were given to it, which spoils them."""
+        before = self._states(list(_PROBE))
+        block.fill(np.nan)
+        return not np.array_equal(before, self._states(list(_PROBE)))
 
     def read(self, text: str) -> ReadTokens:
         """Return the states of a text's tokens; a long text is read in windows of 254 tokens."""
@@ -92,6 +102,10 @@ class _Weights:
             self.tensors = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
             self._file, self._start = file, stream.tell()
 
+    def size(self, name: str) -> int:
+        """Return how many numbers a tensor has."""
+        return int(np.prod(self.tensors[name]["shape"]))
+
     def read(self, name: str) -> Vectors:
         """Return a tensor."""
         shape, (begin, end) = self.tensors[name]["shape"], self.tensors[name]["data_offsets"]
@@ -114,19 +128,20 @@ def _base_folder() -> Path:
 
 
 def _added_up(
-    held: _Weights, names: Sequence[str], adapters: Mapping[str, Any]
+    held: _Weights, names: Sequence[str], adapters: Mapping[str, Any], block: Vectors
 ) -> Iterator[tuple[str, onnxruntime.OrtValue]]:
-    """Yield weights with what is added to them; matrices lie in one block, which goes back as a whole."""
-    sizes = [int(np.prod(held.tensors[name]["shape"])) for name in names]
-    block, at = np.empty(sum(sizes), dtype=np.float32), 0
-    for name, size in zip(names, sizes, strict=True):
+    """Yield weights with what is added to them, by their names in the graph.
+
+    Matrices are put into one block, which goes back to the system as a whole.
+    """
+    at = 0
+    for name in names:
         value = held.read(name)
         value += _added(name, adapters)
         if value.ndim > 1:
-            block[at : at + size] = value.reshape(-1)
-            value = block[at : at + size].reshape(value.shape)
-            at += size
-        yield name, onnxruntime.OrtValue.ortvalue_from_numpy(value)
+            block[at : at + value.size] = value.reshape(-1)
+            value, at = block[at : at + value.size].reshape(value.shape), at + value.size
+        yield _OF_BASE + name, onnxruntime.OrtValue.ortvalue_from_numpy(value)
 
 
 def _added(name: str, adapters: Mapping[str, Any]) -> Vectors | float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,10 +14,10 @@ from flows.commands.console import progress
 from flows.run_record import new_run_id
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.induce.library.build import DomainLibrary, build
+from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
-from tasks.induce.replay.verify import Replay, opened
+from tasks.induce.replay.verify import opened
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, read_trajectories
 from tasks.retrieve.suggest.offered import Encode
 
@@ -56,12 +57,17 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         new = list(read_trajectories(wishes.paths, wishes.form, reading, wishes.domain))
         kept.add(new)
         held = HeldLibraries(root)
-        domains = sorted({own.domain for _, own in new} | (set(kept.domains()) - set(held.domains())))
+        states = {domain: _made_of(state, wishes) for domain, state in kept.states().items()}
+        made = held.made_of()
+        domains = [domain for domain, state in states.items() if made.get(domain) != state]
         skills: Counter[str] = Counter()
         libraries: dict[str, DomainLibrary] = {}
         with progress("domains learned") as report:
             for number, domain in enumerate(domains, 1):
-                libraries[domain], changes = _learned(kept, held, domain, replay, wishes.support)
+                before = held.ids(domain)
+                libraries[domain] = build(domain, kept.of(domain), replay, wishes.support)
+                held.put(domain, libraries[domain], states[domain])
+                changes = _changes(before, libraries[domain])
                 skills += changes
                 report(number, len(domains))
         texts = [own.task for _, own in new if own.success]
@@ -85,11 +91,12 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         }  # fmt: skip
 
 
-def _learned(
-    kept: KeptTrajectories, held: HeldLibraries, domain: str, replay: Replay, support: int
-) -> tuple[DomainLibrary, Counter[str]]:
-    before = held.ids(domain)
-    library = build(domain, kept.of(domain), replay, support)
-    held.put(domain, library)
+def _made_of(state: str, wishes: InduceWishes) -> str:
+    """Return a digest of all that decides a library."""
+    said = f"{STAGE_VERSION} {state} {wishes.verify} {wishes.support}"
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _changes(before: set[str], library: DomainLibrary) -> Counter[str]:
     now = {skill.skill_id for skill in library.skills}
-    return library, Counter(new=len(now - before), unchanged=len(now & before), retired=len(before - now))
+    return Counter(new=len(now - before), unchanged=len(now & before), retired=len(before - now))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ def learned(root: Root, domain: str | None, out: Path | None, export: Path | Non
         written.append(str(out))
     if export is not None:
         folder_at(export, "--export")
+        if any(export.iterdir()):
+            msg = f"--export {export} is not empty: skills that are no longer learned would stay in it"
+            raise WrongInput(msg)
         _export(skills, export)
         written.append(str(export))
     return {"skills": rows, "written": written}
@@ -46,7 +50,7 @@ def shown(root: Root, skill_id: str) -> dict[str, Any]:
     """
     held = HeldLibraries(root)
     every = {skill.skill_id: skill for one in held.domains() for skill in held.skills(one)}
-    found = [one for one in every if one == skill_id or one.endswith(skill_id)]
+    found = [skill_id] if skill_id in every else [one for one in every if one.endswith(skill_id)]
     if len(found) != 1:
         near = found[:5] or difflib.get_close_matches(skill_id, every, 3)
         said = "is not the id of one skill" if found else "is no learned skill"
@@ -59,9 +63,15 @@ def _export(skills: Iterable[InducedSkill], folder: Path) -> None:
     """Write a folder with a SKILL.md for each skill, as `run --source dir:` reads them."""
     for skill in skills:
         domain, _, digest = skill.skill_id.rpartition("/")
-        own = folder / _plain(domain) / f"{_plain(skill.name)[:40]}-{digest[:8]}"
-        own.mkdir(parents=True, exist_ok=True)
-        (own / "SKILL.md").write_text(_markdown(skill, own.name), "utf-8")
+        # Domains whose names are the same but for signs and case have folders of their own.
+        of_domain = f"{_plain(domain)[:40]}-{hashlib.sha256(domain.encode()).hexdigest()[:8]}"
+        own = folder / of_domain / f"{_plain(skill.name)[:40]}-{digest[:8]}"
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+            (own / "SKILL.md").write_text(_markdown(skill, own.name), "utf-8")
+        except OSError as error:
+            msg = f"--export {own} cannot be written ({error.strerror}): give a folder that is empty"
+            raise WrongInput(msg) from error
 
 
 def _plain(text: str) -> str:

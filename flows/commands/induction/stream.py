@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from flows.commands.console import drawn, folder_at, progress
 from flows.settings import Settings
 from storage.errors import WrongInput
+from storage.jsonl import write_lines
 from storage.root import Root
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
 from tasks.evaluate.stream.report import draw_stream, stream_markdown
@@ -73,10 +73,12 @@ def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[s
         exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
     )
     stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(wishes, given))
-    with ExitStack() as held:
-        if wishes.out is not None:
-            stream = replace(stream, suggested=_writer(wishes.out, held))
-        runs = _walked(stream, given, methods)
+    rows: list[dict[str, Any]] = []
+    if wishes.out is not None:
+        stream = replace(stream, suggested=partial(_noted, rows))
+    runs = _walked(stream, given, methods)
+    if wishes.out is not None:
+        write_lines(wishes.out, rows)
     found = {
         "trajectories": _told(reading, given), "steps": len(next(iter(runs.values()))),
         "methods": summarise(runs, next(iter(methods))),
@@ -105,24 +107,12 @@ def _turned(wishes: StreamWishes, given: Sequence[Trajectory]) -> Callable[[Traj
         return has_succeeded
     drawn_by_chance = np.random.default_rng(wishes.seed).random(len(given)) < wishes.turned
     wrong = {one.trajectory_id for one, is_drawn in zip(given, drawn_by_chance, strict=True) if is_drawn}
-    return lambda one: has_succeeded(one) != (one.trajectory_id in wrong)
+    return lambda one: one.success is not None and one.success != (one.trajectory_id in wrong)
 
 
-def _writer(out: Path, held: ExitStack) -> Callable[[Trajectory, Step, Sequence[Body]], None]:
-    try:
-        lines = held.enter_context(out.open("w", encoding="utf-8"))
-    except OSError as error:
-        msg = f"--out {out} cannot be written ({error.strerror}): name a file in a folder you may write to"
-        raise WrongInput(msg) from error
-
-    def write(trajectory: Trajectory, step: Step, skills: Sequence[Body]) -> None:
-        suggested = [
-            {"skill_id": skill_id_of(trajectory.domain, body), "actions": told(body)} for body in skills
-        ]
-        row = {"trajectory_id": trajectory.trajectory_id, "t": step.t, "suggested": suggested}
-        lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-    return write
+def _noted(rows: list[dict[str, Any]], trajectory: Trajectory, step: Step, skills: Sequence[Body]) -> None:
+    suggested = [{"skill_id": skill_id_of(trajectory.domain, body), "actions": told(body)} for body in skills]
+    rows.append({"trajectory_id": trajectory.trajectory_id, "t": step.t, "suggested": suggested})
 
 
 def _walked(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 
 from flows.settings import Settings
 from storage.errors import WrongInput
-from storage.jsonl import read_lines, write_lines
+from storage.jsonl import json_value, read_lines, write_lines
 from storage.root import Root
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
@@ -118,8 +117,13 @@ class Suggester:
         return self._known[name]
 
 
-def suggest_batch(suggester: Suggester, batch: Path | None, out: Path | None, wishes: SuggestWishes) -> int:
-    """Answer lines `{query_id, task, domain, state}`; return how many failed, each with an `error`."""
+def suggest_batch(
+    suggester: Suggester, batch: Path | None, out: Path | None, domain: str | None, wishes: SuggestWishes
+) -> int:
+    """Answer lines `{query_id, task, domain, state}`; return how many failed, each with an `error`.
+
+    A line without a domain is of `domain`.
+    """
     if batch is None or out is None:
         msg = "--batch Q.jsonl and --out R.jsonl go together"
         raise WrongInput(msg)
@@ -127,9 +131,11 @@ def suggest_batch(suggester: Suggester, batch: Path | None, out: Path | None, wi
     for number, (_, line) in enumerate(read_lines(batch, "{query_id, task, domain, state}"), 1):
         answer: dict[str, Any] = {"query_id": line.get("query_id", number)}
         try:
-            state = line.get("state")
-            given = state if isinstance(state, dict) else {}
-            answer |= suggester.suggest(str(line.get("task") or ""), line.get("domain"), given, wishes)
+            task, own, state = line.get("task"), line.get("domain", domain), line.get("state")
+            if not isinstance(task, str) or not isinstance(own, str | None) or not isinstance(state, dict):
+                msg = "a line needs task and domain, which are texts, and state, an object"
+                raise WrongInput(msg)
+            answer |= suggester.suggest(task, own, state, wishes)
         except WrongInput as error:
             answer["error"] = str(error)
         answers.append(answer)
@@ -156,9 +162,9 @@ def _method(wishes: SuggestWishes) -> Method:
 def read_state(path: Path) -> dict[str, Any]:
     """Return the state in a JSON file; raises `WrongInput` if it holds none."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        msg = f"--state {path} cannot be read as JSON ({error})"
+        found = json_value(path.read_text("utf-8"), f"--state {path}", "an object")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"--state {path} cannot be read ({error})"
         raise WrongInput(msg) from error
     if not isinstance(found, dict):
         msg = f"--state {path} must hold an object {{observation, url?, title?, previous?}}"

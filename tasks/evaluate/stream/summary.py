@@ -28,7 +28,7 @@ def summarise(runs: Runs, baseline: str) -> list[dict[str, Any]]:
 
 
 def _row(decisions: Sequence[Decision]) -> dict[str, Any]:
-    tasks = [one.task_id for one in decisions]
+    tasks = [f"{one.domain}/{one.task_id}" for one in decisions]
     domains: defaultdict[str, list[Decision]] = defaultdict(list)
     for one in decisions:
         domains[one.domain].append(one)
@@ -72,5 +72,5 @@ def _by_task(decisions: Iterable[Decision]) -> dict[str, float]:
     """Return the mean of `usable@5` of each task."""
     held: defaultdict[str, list[float]] = defaultdict(list)
     for one in decisions:
-        held[one.task_id].append(one.value("usable@5"))
+        held[f"{one.domain}/{one.task_id}"].append(one.value("usable@5"))
     return {task: sum(values) / len(values) for task, values in held.items()}

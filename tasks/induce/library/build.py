@@ -1,4 +1,4 @@
-"""Builds the library of a domain: skills that recur in its successful trajectories, verified by replay."""
+"""Builds the library of a domain: what its successful trajectories did, as skills verified by replay."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
 
+STAGE_VERSION = 1  # raised when the same trajectories give another library
 _LEAST_LENGTH, _LEAST_TASKS = 6, 3  # of a value that may be rare, in characters; tasks that make it common
 
 
@@ -44,11 +45,11 @@ class DomainLibrary:
 
 @dataclass(slots=True)
 class _Uses:
-    """Where a skill was done: its windows, their tasks and pages."""
+    """Where a skill was done: its windows, their tasks, and the tasks of each page."""
 
     windows: list[SourceWindow] = field(default_factory=list)
     tasks: set[str] = field(default_factory=set)
-    pages: Counter[str] = field(default_factory=Counter)
+    pages: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     ts: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -65,11 +66,11 @@ def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, suppo
     uses = _uses(given)
     rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
     taken = Counter(function_name(body) for body in uses)
+    common = _common_pages(uses.values())
     for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0])):
         if len(own.tasks) >= support:
-            _keep(
-                found, _skill(domain, body, own, is_taken=taken[function_name(body)] > 1), own, rare, replay
-            )
+            skill = _skill(domain, body, own, common, is_taken=taken[function_name(body)] > 1)
+            _keep(found, skill, own, rare, replay)
     return found
 
 
@@ -79,24 +80,34 @@ def _uses(given: Sequence[Trajectory]) -> dict[Body, _Uses]:
         if not one.success:
             continue
         steps, _ = cleaned(one)
-        places = {step.t: place for place, step in enumerate(steps)}
-        for moment in moments(one):
+        acting = [place for place, step in enumerate(steps) if not step.action.speaks]
+        for moment, place in zip(moments(one), acting, strict=True):
             for body in dict.fromkeys(moment.bodies):
-                own, place = uses[body], places[moment.t]
+                own = uses[body]
                 own.windows.append(
                     SourceWindow(one.trajectory_id, one.domain, one.task, steps, place, len(body))
                 )
                 own.tasks.add(one.task_id)
-                own.pages[moment.page] += 1
+                own.pages[moment.page].add(one.task_id)
                 own.ts.append((one.trajectory_id, moment.t))
     return uses
 
 
-def _skill(domain: str, body: Body, own: _Uses, *, is_taken: bool) -> InducedSkill:
+def _common_pages(uses: Iterable[_Uses]) -> set[str]:
+    """Return the pages that three tasks had: the title of another may hold what one task was about."""
+    tasks = defaultdict[str, set[str]](set)
+    for own in uses:
+        for page, known in own.pages.items():
+            tasks[page] |= known
+    return {page for page, known in tasks.items() if len(known) >= _LEAST_TASKS}
+
+
+def _skill(domain: str, body: Body, own: _Uses, common: set[str], *, is_taken: bool) -> InducedSkill:
     skill_id, name = skill_id_of(domain, body), function_name(body)
-    page = min(own.pages, key=lambda each: (-own.pages[each], each))
+    pages = sorted(common & set(own.pages), key=lambda each: (-len(own.pages[each]), each))
+    page = pages[0] if pages else ""
     # A name that is taken loses no skill: both get their ids' first digits.
-    called = f"{name}_{skill_id.rpartition('/')[2][:4]}" if is_taken else name
+    called = f"{name}_{skill_id.rpartition('/')[2][:8]}" if is_taken else name
     return InducedSkill(
         skill_id, domain, called, described(body, page), body, tuple(sorted(own.tasks)), tuple(sorted(own.ts))
     )
@@ -137,7 +148,7 @@ class RareValues:
                 for _, label in step.outline.counts if step.outline else ():
                     seen[label].add(one.task_id)
         self._runs = [
-            word_run(value)
+            word_run(value.replace("_", " "))
             for value, tasks in sorted(given.items())
             if len(tasks) < _LEAST_TASKS and len(seen[folded(value)]) < _LEAST_TASKS
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -41,9 +42,16 @@ class KeptTrajectories:
             frame = pl.DataFrame(held, schema=_SCHEMA, orient="row")
             write_frame(self._root, f"{_FOLDER}/part-{name}.parquet", frame, _SCHEMA)
 
-    def domains(self) -> list[str]:
-        """Return the domains that have trajectories."""
-        return sorted({one for frame in self._frames(["domain"]) for one in frame["domain"].to_list()})
+    def states(self) -> dict[str, str]:
+        """Return what is kept of each domain as one digest, which the order of coming does not change."""
+        held: defaultdict[str, set[str]] = defaultdict(set)
+        for frame in self._frames(["domain", "digest"]):
+            for domain, digest in frame.select("domain", "digest").iter_rows():
+                held[domain].add(digest)
+        return {
+            domain: hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()
+            for domain, digests in sorted(held.items())
+        }
 
     def of(self, domain: str) -> list[Trajectory]:
         """Return the trajectories of a domain in the order of their ids, whatever parts they came in."""

@@ -11,6 +11,7 @@ from typing import Any
 from storage.errors import WrongInput
 
 # Actions that speak to a person or hand over to one; no skill does so.
+_MOST_T = 2**31
 SPEAKING = frozenset({"send_msg_to_user", "transfer_to_human_agents", "report_infeasible"})
 
 
@@ -78,9 +79,13 @@ def trajectory_of(row: object) -> Trajectory:
     if not isinstance(steps, list):
         msg = f"trajectory {told}: steps must be a list"
         raise WrongInput(msg)
+    known = tuple(_step(step, told, place) for place, step in enumerate(steps))
+    if len({step.t for step in known}) < len(known):
+        msg = f"trajectory {told}: two steps have the same number `t`"
+        raise WrongInput(msg)
     return Trajectory(
         told, _text(row, "task_id"), _text(row, "domain"), _text(row, "task", may_be_empty=True), success,
-        tuple(_step(step, told, place) for place, step in enumerate(steps)), str(row.get("final") or ""),
+        known, str(row.get("final") or ""),
     )  # fmt: skip
 
 
@@ -97,8 +102,11 @@ def _step(row: object, told: str, place: int) -> Step:
         msg = f"trajectory {told}, step {place}: observation must be a text"
         raise WrongInput(msg)
     error, at = row.get("error") or None, row.get("t", place)
+    if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_T:
+        msg = f"trajectory {told}, step {place}: t must be a whole number from 0 on, each step's its own"
+        raise WrongInput(msg)
     return Step(
-        at if isinstance(at, int) else place, observation, Action(name, dict(args)),
+        at, observation, Action(name, dict(args)),
         None if error is None else str(error), str(row.get("url") or ""), str(row.get("title") or ""),
     )  # fmt: skip
 

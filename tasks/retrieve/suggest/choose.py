@@ -18,8 +18,7 @@ from tasks.induce.recurrence import Situation
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.memory import FEATURES, Memory, Numbers, shows_all
 
-# Fitted by likelihood on the half of the benches' trajectories for developing; left out one domain at a time,
-# the others give the same choices there (see the card).
+# Fitted by likelihood, and `task` raised by hand: README.md in this folder says on what, and how well.
 WEIGHTS: Mapping[str, float] = {
     "state": 4.2, "task": 6.0, "before": 1.3, "absent": -2.3, "said": 1.0, "said_by_its_task": -0.25,
 }  # fmt: skip
@@ -78,9 +77,10 @@ def _covering(
     likely: Numbers, moment: npt.NDArray[np.int64], skill: npt.NDArray[np.int64], memory: Memory, k: int
 ) -> list[Offer]:
     saves = np.array([len(body) - 1 for body in memory.skills], dtype=np.float64)
-    best, offers = np.zeros(len(likely)), list[Offer]()
+    best, offers = np.full(len(likely), -1.0), list[Offer]()  # -1: no skill covers the moment yet
     while len(offers) < k and len(skill):
-        more = (best[moment] == 0) + _SAVED * np.maximum(0, saves[skill] - best[moment])
+        covered = np.maximum(best[moment], 0)
+        more = (best[moment] < 0) + _SAVED * np.maximum(0, saves[skill] - covered)
         gains = np.bincount(skill, likely[moment] * more, len(memory.skills))
         chosen = int(gains.argmax())
         if gains[chosen] <= 0:

@@ -27,7 +27,6 @@ from tasks.models.adapted_encoder import BASE
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.models.protocols import Encoder, Vectors
-from tasks.retrieve.suggest.choose import WEIGHTS
 from tasks.retrieve.suggest.memory import FEATURES, Memory, Numbers
 
 _PENALTY = 1.0  # on the squared distance of each weight from where the fit begins
@@ -102,7 +101,7 @@ def main(paths: Sequence[str]) -> None:
     trajectories = [one for _, one in read_trajectories(map(Path, paths), "trajectories", Reading())]
     with tempfile.TemporaryDirectory() as folder:
         given = lessons(trajectories, OnnxEncoder(exported_encoder(Path(folder), BASE)))
-    begin = np.array([WEIGHTS[name] for name in FEATURES])
+    begin = np.zeros(len(FEATURES))
     domains = sorted({lesson.domain for lesson in given})
     for left_out in [None, *domains]:
         weights = fit_weights([lesson for lesson in given if lesson.domain != left_out], begin)

@@ -60,6 +60,19 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
     assert again["domains"] == first["domains"]
 
 
+def test_a_library_is_built_again_when_another_support_is_asked_for_or_it_was_not_written(
+    root: str, tmp_path: Path, ask: Ask
+) -> None:
+    runs = written(tmp_path / "runs.jsonl", *RUNS)
+    first = json.loads(ask("induce", runs, "--root", root, "--json").stdout)
+    fewer = json.loads(ask("induce", runs, "--root", root, "--support", "4", "--json").stdout)
+    Path(root, "induced", "made-of.json").unlink()  # as if the process had died before
+    again = json.loads(ask("induce", runs, "--root", root, "--json").stdout)
+
+    assert fewer["skills"]["retired"] > 0
+    assert again["domains"] == first["domains"]
+
+
 def test_parts_in_any_order_give_the_same_files(
     root: str, learned: str, tmp_path: Path, ask: Ask, minilm_export: Export
 ) -> None:
@@ -108,16 +121,18 @@ def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path,
             "domain": "harbour",
             "state": {"observation": "user: hi"},
         },
+        {"query_id": "c", "task": "Moor the Gull.", "domain": 5, "state": {"observation": "user: hi"}},
         {"query_id": "b", "task": "Moor the Gull.", "domain": "harbor", "state": {"observation": "user: hi"}},
     ]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     out = tmp_path / "r.jsonl"
     done = ask("suggest", "--root", learned, "--batch", str(tmp_path / "q.jsonl"), "--out", str(out))
-    good, bad = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    good, wrong, bad = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
 
     assert done.code == 1
     assert good["results"][0]["actions"][0]["name"] == "find_berth"
     assert "did you mean 'harbour'?" in bad["error"]
+    assert "domain, which are texts" in wrong["error"]
 
 
 def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path: Path, ask: Ask) -> None:

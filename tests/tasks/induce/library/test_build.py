@@ -107,3 +107,17 @@ def test_a_skill_that_names_what_one_task_typed_is_left_out() -> None:
 
     assert [d.reason for d in library.dropped] == ["leak"]
     assert library.skills == []
+
+
+def test_a_value_with_signs_in_it_is_found_where_names_hold_it() -> None:
+    assert RareValues([mooring("h", "t", "storm_bird_9620")]).stand_in("moor_the_storm_bird_9620")
+
+
+def test_a_page_that_hardly_any_task_had_is_not_named() -> None:
+    runs = [add_bed(f"g{n}", f"b{n}", bed) for n, bed in enumerate(("Fern corner", "Rose row", "Lily pond"))]
+    titled = [
+        replace(run, steps=tuple(replace(s, title=f"Green {run.task_id}") for s in run.steps)) for run in runs
+    ]
+
+    assert all("on the Green" in skill.description for skill in build("greenhouse", runs, REPLAY).skills)
+    assert not any("Green" in skill.description for skill in build("greenhouse", titled, REPLAY).skills)

@@ -112,3 +112,11 @@ def test_without_nulls_only_null_fields_go(value: dict[str, Any]) -> None:
     assert without_nulls(found) == found
     assert found.keys() == {name for name, each in value.items() if each is not None}
     assert digest_of(found) == digest_of(value)
+
+
+@pytest.mark.parametrize("numbers", [(0, 0), (-1, 1), (True, 2), ("0", 1), (2**40, 1)])
+def test_steps_have_whole_numbers_of_their_own(numbers: tuple[object, object]) -> None:
+    steps = [{**step("order"), "t": number} for number in numbers]
+
+    with pytest.raises(WrongInput, match=r"t must be a whole number|the same number"):
+        trajectory_of(row(*steps))

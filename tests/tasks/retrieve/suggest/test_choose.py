@@ -150,3 +150,9 @@ def test_what_was_done_in_like_situations_is_offered() -> None:
         offers = choose(memory, asked.situation, ENCODE([asked.situation.task])[0])
         if asked.bodies:
             assert {memory.skills[offer.skill] for offer in offers} & set(asked.bodies)
+
+
+def test_no_skill_is_offered_twice_however_short_it_is() -> None:
+    memory = memory_of(("x", [(call("a"),)]), ("x", [(call("b"),)]), ("x", [(call("c"),)]))
+
+    assert sorted(offer.skill for offer in choose(memory, NOTHING, ONE, weights=ONLY_STATE)) == [0, 1, 2]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,12 @@ from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
 from tasks.induce.library.held import HeldLibraries
+from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.trajectories.record import Trajectory
+
+_WORD = re.compile(r"[a-z]{4,}")
+_SAID_BY, _MOST_WORDS = 3, 20  # tasks that say a word; words of a skill
 
 
 def learned(root: Root, domain: str | None, out: Path | None, export: Path | None) -> dict[str, Any]:
@@ -37,7 +44,7 @@ def learned(root: Root, domain: str | None, out: Path | None, export: Path | Non
         if any(export.iterdir()):
             msg = f"--export {export} is not empty: skills that are no longer learned would stay in it"
             raise WrongInput(msg)
-        _export(skills, export)
+        _export(skills, export, {one: _said(KeptTrajectories(root).of(one)) for one in domains})
         written.append(str(export))
     return {"skills": rows, "written": written}
 
@@ -59,7 +66,22 @@ def shown(root: Root, skill_id: str) -> dict[str, Any]:
     return every[found[0]].told()
 
 
-def _export(skills: Iterable[InducedSkill], folder: Path) -> None:
+def _said(trajectories: Iterable[Trajectory]) -> dict[str, frozenset[str]]:
+    """Return by task the words of its text that three tasks of the domain say: others tell of it alone."""
+    words = {one.task_id: frozenset(_WORD.findall(one.task.lower())) for one in trajectories}
+    counted = Counter(word for own in words.values() for word in own)
+    return {task: frozenset(word for word in own if counted[word] >= _SAID_BY) for task, own in words.items()}
+
+
+def _words(skill: InducedSkill, said: Mapping[str, frozenset[str]]) -> list[str]:
+    """Return the words that most of a skill's tasks say."""
+    counted = Counter(word for task in skill.tasks for word in said.get(task, ()))
+    return sorted(counted, key=lambda word: (-counted[word], word))[:_MOST_WORDS]
+
+
+def _export(
+    skills: Iterable[InducedSkill], folder: Path, said: Mapping[str, Mapping[str, frozenset[str]]]
+) -> None:
     """Write a folder with a SKILL.md for each skill, as `run --source dir:` reads them."""
     for skill in skills:
         domain, _, digest = skill.skill_id.rpartition("/")
@@ -68,7 +90,7 @@ def _export(skills: Iterable[InducedSkill], folder: Path) -> None:
         own = folder / of_domain / f"{_plain(skill.name)[:40]}-{digest[:8]}"
         try:
             own.mkdir(parents=True, exist_ok=True)
-            (own / "SKILL.md").write_text(_markdown(skill, own.name), "utf-8")
+            (own / "SKILL.md").write_text(_markdown(skill, own.name, _words(skill, said[domain])), "utf-8")
         except OSError as error:
             msg = f"--export {own} cannot be written ({error.strerror}): give a folder that is empty"
             raise WrongInput(msg) from error
@@ -80,12 +102,13 @@ def _plain(text: str) -> str:
     )
 
 
-def _markdown(skill: InducedSkill, name: str) -> str:
-    says = skill.description.replace("\\", " ").replace('"', "'")
+def _markdown(skill: InducedSkill, name: str, words: Sequence[str]) -> str:
+    says = f"{skill.domain}: {skill.description}".replace("\\", " ").replace('"', "'")
     how = ", ".join(skill.verified) or "nothing"
     return (
         f'---\nname: {name}\ndescription: "{says}"\n---\n\n# {skill.name.replace("_", " ")}\n\n'
         f"Learned from {skill.support} tasks of {skill.domain}; verified by {how}.\n\n"
+        f"Said in such tasks: {', '.join(words) or 'nothing that several say'}.\n\n"
         f"## Steps\n\n```python\n{skill.code}```\n\n"
         "Arguments are given by the caller. `on` names role and label of what an action is on, with a number"
         " the n-th of those alike; `..._from` reads a value off the result of an earlier call.\n"

@@ -145,7 +145,11 @@ def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path
     assert rows[0]["code"] in shown
     files = list(folder.rglob("SKILL.md"))
     assert len(files) == len(rows)
-    assert all("description:" in file.read_text("utf-8") for file in files)
+    told = [file.read_text("utf-8") for file in files]
+    assert all("description:" in one for one in told)
+    # All tasks of the harbour say these, and each has a boat of its own.
+    assert any("Said in such tasks: moor, tonight." in one for one in told)
+    assert not any("petrel" in one.lower() for one in told)
 
 
 @pytest.mark.parametrize(

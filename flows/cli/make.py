@@ -1,4 +1,4 @@
-"""The commands `skillery bench ...` and `skillery train ...`: make benches, and models from a corpus."""
+"""Make: the commands `skillery bench NAME` and `skillery train NAME` make benches and models of a corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `skillery evaluate ...`: measures of what is served, and of methods on benches."""
+"""Measure: the commands `skillery evaluate NAME`, for what is served and for methods on benches."""
 
 from __future__ import annotations
 

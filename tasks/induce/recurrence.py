@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tasks.induce.bindings.bind import bodies, windows
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.wording import page_of
-from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.trajectories.cleaning import CleanStep, answering_tool, cleaned
 from tasks.induce.trajectories.outline import PageOutline, outline_of
 from tasks.induce.trajectories.record import Trajectory
 
@@ -21,7 +21,6 @@ _BEFORE, _NEXT = 3, 2  # actions of a moment's history, and of what was done nex
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]+")
 _FIELD = re.compile(r'"(\w+)": "([a-z][a-z _()-]{1,30})"')  # a word that a record has: `"status": "pending"`
-_TOOL = re.compile(r"(\w+) returned: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,8 @@ def _marks(observation: str, page: PageOutline | None, url: str, title: str) -> 
     if page is not None:
         elements = {f"{role} {label}" for role, label in page.counts}
         return frozenset(elements | {f"title {title}", f"url {_NUMBER.sub('#', url)}"})
-    tool = _TOOL.match(observation)
+    tool = answering_tool(observation)
     if tool is None:
         return frozenset({"said", *(f"said {word}" for word in _WORD.findall(observation.lower()))})
     fields = _FIELD.findall(observation)
-    return frozenset({f"from {tool[1]}", *(f"{name} is {value}" for name, value in fields)})
+    return frozenset({f"from {tool}", *(f"{name} is {value}" for name, value in fields)})

@@ -104,7 +104,8 @@ class Suggester:
     def _domain(self, name: str) -> KnownDomain:
         if name not in self._known:
             skills = {skill.body: skill for skill in self._held.skills(name)}
-            offered = Offered(self._encoder.encode)
+            described = {body: skill.description for body, skill in skills.items()}
+            offered = Offered(self._encoder.encode, described)
             given = [one for one in KeptTrajectories(self._root).of(name) if one.success]
             vectors = self._encoder.encode([one.task for one in given])
             for one, vector in zip(given, vectors, strict=True):

@@ -1,4 +1,4 @@
-"""Reads `dir:PATH`, every SKILL.md in a directory; links are recorded and never followed."""
+"""Directory source: reads all skills below the folder of `dir:PATH`; links are recorded, never followed."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.induce.bindings.values import leaves, word_run
@@ -13,13 +13,13 @@ from tasks.induce.replay.window import SourceWindow
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.naming import function_name, skill_id_of
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.skills.wording import described
+from tasks.induce.skills.wording import COMMON, described, page_named
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
 
 STAGE_VERSION = 1  # raised when the same trajectories give another library
-_LEAST_LENGTH, _LEAST_TASKS = 6, 3  # of a value that may be rare, in characters; tasks that make it common
+_LEAST_LENGTH = 6  # characters of a value that may be rare
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, suppo
     uses = _uses(given)
     rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
     taken = Counter(function_name(body) for body in uses)
-    common = _common_pages(uses.values())
+    pages = _by_page(uses.values())
     for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0])):
         if len(own.tasks) >= support:
-            skill = _skill(domain, body, own, common, is_taken=taken[function_name(body)] > 1)
+            skill = _skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1)
             _keep(found, skill, own, rare, replay)
     return found
 
@@ -93,19 +93,19 @@ def _uses(given: Sequence[Trajectory]) -> dict[Body, _Uses]:
     return uses
 
 
-def _common_pages(uses: Iterable[_Uses]) -> set[str]:
-    """Return the pages that three tasks had: the title of another may hold what one task was about."""
+def _by_page(uses: Iterable[_Uses]) -> Mapping[str, set[str]]:
     tasks = defaultdict[str, set[str]](set)
     for own in uses:
         for page, known in own.pages.items():
             tasks[page] |= known
-    return {page for page, known in tasks.items() if len(known) >= _LEAST_TASKS}
+    return tasks
 
 
-def _skill(domain: str, body: Body, own: _Uses, common: set[str], *, is_taken: bool) -> InducedSkill:
+def _skill(
+    domain: str, body: Body, own: _Uses, pages: Mapping[str, set[str]], *, is_taken: bool
+) -> InducedSkill:
     skill_id, name = skill_id_of(domain, body), function_name(body)
-    pages = sorted(common & set(own.pages), key=lambda each: (-len(own.pages[each]), each))
-    page = pages[0] if pages else ""
+    page = page_named(own.pages, pages)
     # A name that is taken loses no skill: both get their ids' first digits.
     called = f"{name}_{skill_id.rpartition('/')[2][:8]}" if is_taken else name
     return InducedSkill(
@@ -150,7 +150,7 @@ class RareValues:
         self._runs = [
             word_run(value.replace("_", " "))
             for value, tasks in sorted(given.items())
-            if len(tasks) < _LEAST_TASKS and len(seen[folded(value)]) < _LEAST_TASKS
+            if len(tasks) < COMMON and len(seen[folded(value)]) < COMMON
         ]
 
     def stand_in(self, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Names of skills and of what their callers give, made of the actions alone."""
+"""Naming of skills and of what their callers give, by the actions alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import keyword
 import re
 
 from tasks.induce.skills.actions import Arg, Body, SkillAction, Source, told
+from tasks.induce.trajectories.cleaning import ELEMENT
 
 _SIGN = re.compile(r"\W+", re.ASCII)
 _WORDS = 3  # of a label that stand in a name
@@ -39,7 +40,7 @@ def parameter_name(action: SkillAction, name: str) -> str:
     """Return what an argument is called: by what the action is on, where that is an element."""
     if action.role is None or not (label := _slug(action.target or "")):
         return identifier(name)
-    return identifier(f"{label}_{action.role}" if name == "element" else f"{label}_{name}")
+    return identifier(f"{label}_{action.role}" if name == ELEMENT else f"{label}_{name}")
 
 
 def _slug(label: str) -> str:

@@ -1,21 +1,22 @@
-"""Words for skills and states: what a skill does on which page, and what a state is, in the same words."""
+"""Wording of skills and states: what a skill does on which page, and what a state is, in the same words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction
+from tasks.induce.trajectories.cleaning import ELEMENT, answering_tool
 from tasks.induce.trajectories.outline import PageOutline, outline_of
 
 MOST_CHARACTERS = 12_000  # of a state that are read
+COMMON = 3  # tasks from which on what they share belongs to none of them
 MOST_WORDS = 110  # of a summary, about 160 tokens
 _VERBS = {
     "click": "click", "fill": "fill in", "select_option": "select an option of", "hover": "hover over",
     "keyboard_press": "press a key", "scroll": "scroll", "goto": "go to an address",
 }  # fmt: skip
 _HEADING = re.compile(r'(?:\[[^\]]+\] )?heading "((?:[^"\\]|\\.)*)"')
-_TOOL = re.compile(r"(\w+) returned: ")
 _KEY = re.compile(r'"([A-Za-z_]+)":')
 _ADDRESS = re.compile(r"[a-z]{2,}")
 _MOST_ELEMENTS = 40
@@ -29,7 +30,7 @@ def described(body: Body, page: str) -> str:
 
 
 def _phrase(action: SkillAction) -> str:
-    if action.role is None and action.source("element") is None:
+    if action.role is None and action.source(ELEMENT) is None:
         verb = _VERBS.get(action.name, action.name.replace("_", " "))
         return f"{verb}{_of(action)}"
     verb = _VERBS.get(action.name, action.name.replace("_", " "))
@@ -47,13 +48,26 @@ def _of(action: SkillAction) -> str:
     return "".join(parts)
 
 
+def page_named(own: Mapping[str, Collection[str]], every: Mapping[str, Collection[str]]) -> str:
+    """Return the page that most of a skill's tasks had, of those that three tasks of the domain had.
+
+    There may be none: the title of another page may hold what one task was about.
+
+    Args:
+        own: The skill's tasks by the page that they had.
+        every: Those of all skills of the domain.
+    """
+    common = [page for page in own if len(every[page]) >= COMMON]
+    return min(common, key=lambda page: (-len(own[page]), page), default="")
+
+
 def page_of(observation: str, url: str, title: str) -> str:
     """Return what a state is called: the page's title, address and headings, or which tool has answered."""
     observation = observation[:MOST_CHARACTERS]
     outline = outline_of(observation)
     if not outline.elements:
-        tool = _TOOL.match(observation)
-        return f"after {tool[1].replace('_', ' ')}" if tool else "after a message of the user"
+        tool = answering_tool(observation)
+        return f"after {tool.replace('_', ' ')}" if tool else "after a message of the user"
     headings = list(dict.fromkeys(_HEADING.findall(observation)))[:2]
     address = " ".join(_ADDRESS.findall(url.partition("://")[2].partition("/")[2].lower())[:4])
     return " ".join(f"on the {title} {address} page {' '.join(headings)}".split())
@@ -69,9 +83,9 @@ def summed_up(observation: str, url: str = "", title: str = "") -> str:
     if outline.elements:
         words = f"{page_of(observation, url, title)}: {', '.join(_enabled(outline))}"
     else:
-        tool = _TOOL.match(observation)
-        fields = ", ".join(dict.fromkeys(_KEY.findall(observation)))
-        words = f"{page_of(observation, url, title)}: {fields if tool else observation}"
+        is_answer = answering_tool(observation) is not None
+        said = ", ".join(dict.fromkeys(_KEY.findall(observation))) if is_answer else observation
+        words = f"{page_of(observation, url, title)}: {said}"
     return " ".join(words.split()[:MOST_WORDS])
 
 

@@ -12,7 +12,8 @@ from tasks.induce.trajectories.outline import Element, PageOutline, outline_of
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 
 ELEMENT = "element"  # the argument of an action of the web that names what it acts on
-_TOLD = re.compile(r"user: |\w+ returned: ")  # how an observation of a domain of tools begins
+_TOOL = re.compile(r"(\w+) returned: ")
+_USER = "user: "
 _INWARD = frozenset({"think", "get_input_from_user"})  # tools that do nothing outside the agent
 
 
@@ -68,9 +69,20 @@ def is_web(trajectory: Trajectory) -> bool:
     A tool may have an argument of that name too; then nothing that it was told is a page with that element.
     """
     return any(
-        ELEMENT in step.action.args and (has_element(step) or not _TOLD.match(step.observation))
+        ELEMENT in step.action.args and (has_element(step) or not _is_told(step.observation))
         for step in trajectory.steps
     )
+
+
+def _is_told(observation: str) -> bool:
+    """Tell whether an observation begins as those of a domain of tools do."""
+    return observation.startswith(_USER) or answering_tool(observation) is not None
+
+
+def answering_tool(observation: str) -> str | None:
+    """Return the name of the tool whose answer an observation begins with; None if it is none."""
+    found = _TOOL.match(observation)
+    return found[1] if found else None
 
 
 def has_element(step: Step) -> bool:

@@ -1,4 +1,4 @@
-"""A question asked again, its error named, until the answer passes its check."""
+"""Asking: a question is asked again, its error named, until the answer passes its check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which licence a file is: by a whole text, a tag, telling phrases, a notice, or a refusal."""
+"""Licence texts: which licence a file is, by a whole text, a tag, telling phrases, a notice, or a refusal."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from tasks.retrieve.suggest.memory import FEATURES, Memory, Numbers, shows_all
 WEIGHTS: Mapping[str, float] = {
     "state": 4.2, "task": 6.0, "before": 1.3, "absent": -2.3, "said": 1.0, "said_by_its_task": -0.25,
 }  # fmt: skip
+_MOST_MOMENTS = 2000
 _SAVED = 0.05  # what an action saved counts, where 1 is that one of the skills is usable
 
 
@@ -60,9 +61,19 @@ def choose(
     if left_out is not None:
         likely[left_out] = 0
     moment, skill = memory.pairs
-    callable_now = np.array([shows_all(body, situation.page) for body in memory.skills], dtype=bool)
-    kept = callable_now[skill] & (likely[moment] > 0) if len(skill) else np.zeros(0, dtype=bool)
+    near = _likeliest(likely)[moment]
+    moment, skill = moment[near], skill[near]
+    callable_now = [each for each in np.unique(skill) if shows_all(memory.skills[each], situation.page)]
+    kept = np.isin(skill, callable_now)
     return _covering(likely, moment[kept], skill[kept], memory, k)
+
+
+def _likeliest(likely: Numbers) -> npt.NDArray[np.bool_]:
+    """Return which moments count at all: the likeliest ones; all others together count next to nothing."""
+    if len(likely) <= _MOST_MOMENTS:
+        return likely > 0
+    least = np.partition(likely, -_MOST_MOMENTS)[-_MOST_MOMENTS]
+    return np.asarray((likely >= least) & (likely > 0))
 
 
 def _likely(memory: Memory, situation: Situation, vector: Vectors, weights: Mapping[str, float]) -> Numbers:
@@ -76,7 +87,7 @@ def _likely(memory: Memory, situation: Situation, vector: Vectors, weights: Mapp
 def _covering(
     likely: Numbers, moment: npt.NDArray[np.int64], skill: npt.NDArray[np.int64], memory: Memory, k: int
 ) -> list[Offer]:
-    saves = np.array([len(body) - 1 for body in memory.skills], dtype=np.float64)
+    saves = memory.lengths - 1.0
     best, offers = np.full(len(likely), -1.0), list[Offer]()  # -1: no skill covers the moment yet
     while len(offers) < k and len(skill):
         covered = np.maximum(best[moment], 0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from tasks.induce.skills.actions import Arg, Body
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import PageOutline
 from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.terms import function_terms, term_counts
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -25,12 +27,7 @@ FEATURES = ("state", "task", "before", "absent", "said", "said_by_its_task")
 _BEFORE = 3
 _NONE = -1
 Thing = TypeVar("Thing")
-_WORD = re.compile(r"[a-z]+")
-_ENDINGS = ("ing", "ed", "es", "s")
-_LEAST_STEM = 3
 _LEAST_RARITY = 0.01
-_PLAIN_WORDS = "a all and as at by for from in is it its me my of on that the this to with"
-_PLAIN = frozenset(_PLAIN_WORDS.split())
 
 
 class _Ids(dict[Thing, int]):
@@ -39,6 +36,30 @@ class _Ids(dict[Thing, int]):
     def __missing__(self, thing: Thing) -> int:
         self[thing] = len(self)
         return self[thing]
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """What is asked for at each step, made once until more is learned; rows are moments but where named."""
+
+    skills: Sequence[Body]
+    moment: Places  # the task text of each
+    task_id: Places
+    first: Places  # what was acted on next
+    before: Places  # shape `(moments, 3)`
+    pairs: tuple[Places, Places]
+    vectors: Vectors  # of task texts
+    rarity: Numbers  # of marks
+    mass: Numbers  # the rarities of the marks of each
+    said_moment: Places  # of each term of what was acted on next, as the three below
+    said_word: Places
+    said_mass: Numbers
+    said_own: npt.NDArray[np.bool_]
+
+    @functools.cached_property
+    def lengths(self) -> Places:
+        """The number of actions of each skill."""
+        return np.array([len(body) for body in self.skills], dtype=np.int64)
 
 
 class Memory:
@@ -54,9 +75,9 @@ class Memory:
         self._target: _Ids[Target] = _Ids()
         self._task: _Ids[str] = _Ids()
         self._mark: _Ids[str] = _Ids()
-        self._word: _Ids[str] = _Ids()
+        self._word: _Ids[int] = _Ids()
         self._vectors: list[Vectors] = []
-        self._tasks_of: list[frozenset[str]] = []  # the words of each task text
+        self._tasks_of: list[frozenset[int]] = []  # the terms of each task text
         self._of_moment = array("q")  # the task text of each moment
         self._task_id = array("q")
         self._task_ids: _Ids[str] = _Ids()
@@ -72,6 +93,7 @@ class Memory:
 
     def add(self, moments: Iterable[Moment], vector: Vectors) -> None:
         """Learn the moments of one trajectory; `vector` is that of its task, shape `(384,)`."""
+        self.__dict__.pop("_arrays", None)
         for moment in moments:
             self._add(moment, vector)
 
@@ -80,7 +102,7 @@ class Memory:
         task = self._task[situation.task]
         if task == len(self._vectors):
             self._vectors.append(vector)
-            self._tasks_of.append(stems(situation.task))
+            self._tasks_of.append(telling_terms(situation.task))
         self._of_moment.append(task)
         self._task_id.append(self._task_ids[moment.task_id])
         for back in range(1, _BEFORE + 1):
@@ -99,24 +121,50 @@ class Memory:
             self._pair_moment.append(place)
             self._pair_skill.append(number)
 
-    def _add_words(self, place: int, after: Sequence[Target], task: frozenset[str]) -> None:
+    def _add_words(self, place: int, after: Sequence[Target], task: frozenset[int]) -> None:
         for target in after:
-            words = stems(target[2] if target[2] is not None else target[0].replace("_", " "))
+            words = telling_terms(target[2] if target[2] is not None else target[0].replace("_", " "))
             for word in sorted(words):
                 self._said_moment.append(place)
                 self._said_word.append(self._word[word])
                 self._said_share.append(1 / len(words))
                 self._said_own.append(word in task)
 
+    @functools.cached_property
+    def _arrays(self) -> _Arrays:
+        n, texts = len(self), len(self._tasks_of)
+        counts = np.array([len(self._marks[mark]) for mark in range(len(self._mark))], dtype=np.float64)
+        rarity = np.maximum(np.log((n + 1) / (counts + 0.5)), _LEAST_RARITY)
+        said = np.zeros(len(self._word))
+        for known in self._tasks_of:
+            said[[self._word[each] for each in known if each in self._word]] += 1
+        word = _array(self._said_word)
+        return _Arrays(
+            self.skills, _array(self._of_moment), _array(self._task_id), _array(self._first),
+            _array(self._before).reshape(-1, _BEFORE), (_array(self._pair_moment), _array(self._pair_skill)),
+            np.stack(self._vectors) if self._vectors else np.zeros((0, 1), dtype=np.float32), rarity,
+            np.array([rarity[list(own)].sum() for own in self._sizes]), _array(self._said_moment), word,
+            np.maximum(np.log((texts + 1) / (said + 0.5)), 0)[word] * np.array(self._said_share),
+            np.array(self._said_own, dtype=bool),
+        )  # fmt: skip
+
     @property
     def pairs(self) -> tuple[Places, Places]:
         """The moments, and for each a skill that did what was done next."""
-        return _array(self._pair_moment), _array(self._pair_skill)
+        return self._arrays.pairs
+
+    def number_of(self, body: Body) -> int:
+        """Return the number of a skill that was learned."""
+        return self._skill[body]
+
+    @property
+    def lengths(self) -> Places:
+        """The number of actions of each skill."""
+        return self._arrays.lengths
 
     def of_task(self, task_id: str) -> npt.NDArray[np.bool_]:
         """Return which moments are of a task."""
-        number = self._task_ids.get(task_id, _NONE)
-        return np.asarray(_array(self._task_id) == number)
+        return np.asarray(self._arrays.task_id == self._task_ids.get(task_id, _NONE))
 
     def features(self, situation: Situation, vector: Vectors) -> Numbers:
         """Return how like a situation each moment is, shape `(moments, FEATURES)`.
@@ -125,37 +173,31 @@ class Memory:
             situation: The task, the state and the actions before.
             vector: Of the task, as `add` took them.
         """
-        n = len(self)
-        tasks = np.stack(self._vectors) @ vector if n else np.zeros(0)
-        said, by_its_task = self._said(stems(situation.task))
+        if not len(self):
+            return np.zeros((0, len(FEATURES)))
+        held = self._arrays
+        said, by_its_task = self._said(telling_terms(situation.task))
         columns = [
-            self._states(situation.marks), tasks[_array(self._of_moment)], self._agree(situation.before),
-            self._absent(situation.page), said, by_its_task,
+            self._states(situation.marks), (held.vectors @ vector)[held.moment],
+            self._agree(situation.before), self._absent(situation.page), said, by_its_task,
         ]  # fmt: skip
         return np.stack(columns, axis=1).astype(np.float64)
 
     def _states(self, marks: frozenset[str]) -> Numbers:
         """Return the weighed Jaccard index of the marks of each moment and of a state."""
-        n = len(self)
-        rarity = self._rarities()
-        mass = np.array([rarity[list(own)].sum() for own in self._sizes])
+        rarity, mass = self._arrays.rarity, self._arrays.mass
         known = [self._mark[mark] for mark in sorted(marks) if mark in self._mark]
-        shared = np.zeros(n)
+        shared = np.zeros(len(self))
         for mark in known:
             shared[_array(self._marks[mark])] += rarity[mark]
-        unknown = (len(marks) - len(known)) * np.log(2 * (n + 1))
+        unknown = (len(marks) - len(known)) * np.log(2 * (len(self) + 1))
         return np.asarray(shared / (rarity[known].sum() + unknown + mass - shared + 1e-9))
-
-    def _rarities(self) -> Numbers:
-        counts = np.array([len(self._marks[mark]) for mark in range(len(self._mark))], dtype=np.float64)
-        return np.asarray(np.maximum(np.log((len(self) + 1) / (counts + 0.5)), _LEAST_RARITY))
 
     def _agree(self, before: Sequence[Target]) -> Numbers:
         """Return how many of the last actions are the same, from the last one back."""
         own = [self._target.get(target, _NONE - 1) for target in reversed(before)][:_BEFORE]
         own += [_NONE] * (_BEFORE - len(own))
-        alike = _array(self._before).reshape(-1, _BEFORE) == np.array(own)
-        agreed = np.cumprod(alike, axis=1)
+        agreed = np.cumprod(self._arrays.before == np.array(own), axis=1)
         # Nothing before on both sides tells that both have begun, once.
         begun = np.array(own) == _NONE
         return np.asarray((agreed * ~begun).sum(axis=1) + (agreed * begun).any(axis=1))
@@ -164,37 +206,24 @@ class Memory:
         if page is None:
             return np.zeros(len(self))
         gone = [role is not None and not page.shows(role, label or "") for _, role, label in self._target]
-        first = _array(self._first)
+        first = self._arrays.first
         return np.where(first >= 0, np.array([*gone, False], dtype=np.float64)[first], 0.0)
 
-    def _said(self, task: frozenset[str]) -> tuple[Numbers, Numbers]:
-        n = len(self)
-        counts = np.zeros(len(self._word))
-        for known in self._tasks_of:
-            counts[[self._word[each] for each in known if each in self._word]] += 1
-        rarity = np.maximum(np.log((len(self._tasks_of) + 1) / (counts + 0.5)), 0)
-        here = np.array([each in task for each in self._word], dtype=bool)
-        moment, word = _array(self._said_moment), _array(self._said_word)
-        mass = rarity[word] * np.array(self._said_share)
-        own = np.array(self._said_own, dtype=bool)
-        said = np.bincount(moment, mass * here[word], n).astype(np.float64)
-        return said, np.bincount(moment, mass * (own & ~here[word]), n).astype(np.float64)
+    def _said(self, task: frozenset[int]) -> tuple[Numbers, Numbers]:
+        held, n = self._arrays, len(self)
+        here = np.array([each in task for each in self._word], dtype=bool)[held.said_word]
+        said = np.bincount(held.said_moment, held.said_mass * here, n).astype(np.float64)
+        others = held.said_mass * (held.said_own & ~here)
+        return said, np.bincount(held.said_moment, others, n).astype(np.float64)
 
 
 def _array(values: array[int]) -> Places:
     return np.frombuffer(values, dtype=np.int64).copy() if len(values) else np.zeros(0, dtype=np.int64)
 
 
-def stems(text: str) -> frozenset[str]:
-    """Return the words of a text that say something, without their endings."""
-    return frozenset(_stem(word) for word in _WORD.findall(text.lower()) if word not in _PLAIN)
-
-
-def _stem(word: str) -> str:
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _LEAST_STEM:
-            return word[: -len(ending)]
-    return word
+def telling_terms(text: str) -> frozenset[int]:
+    """Return the terms of a text but for function words."""
+    return frozenset(term_counts(text)) - function_terms()
 
 
 def shows_all(body: Body, page: PageOutline | None) -> bool:

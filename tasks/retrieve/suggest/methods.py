@@ -56,7 +56,7 @@ def sgdr(setting: SgdrSetting) -> Method:
     """Return SGDR's method: the M best by equation 1, reranked by equation 2."""
 
     def suggest(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
-        support = np.array(offered.support(asked.task_id))
+        support = offered.support(asked.task_id)
         held = np.flatnonzero(support > 0)
         if not len(held):
             return []
@@ -83,14 +83,14 @@ def sgdr(setting: SgdrSetting) -> Method:
 
 def popular(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
     """Return the skills that most tasks share."""
-    support = np.array(offered.support(asked.task_id))
+    support = offered.support(asked.task_id)
     best = np.argsort(-support, kind="stable")[:k]
     return [Offer(int(skill), float(support[skill])) for skill in best if support[skill] > 0]
 
 
 def random(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
     """Return skills drawn by chance, the same for the same step."""
-    held = np.flatnonzero(np.array(offered.support(asked.task_id)) > 0)
+    held = np.flatnonzero(offered.support(asked.task_id) > 0)
     seed = [42, asked.step, *asked.task_id.encode()]
     return [Offer(int(skill), 0.0) for skill in np.random.default_rng(seed).permutation(held)[:k]]
 

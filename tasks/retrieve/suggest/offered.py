@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tasks.induce.recurrence import Moment
 from tasks.induce.skills.actions import Body
-from tasks.induce.skills.wording import described
+from tasks.induce.skills.wording import described, page_named
 from tasks.models.protocols import Vectors
-from tasks.retrieve.suggest.memory import Memory
+from tasks.retrieve.suggest.memory import Memory, Places
 
+_TasksByPage = defaultdict[str, set[str]]
 Encode = Callable[[Sequence[str]], Vectors]
 
 
@@ -21,13 +22,16 @@ class Offered:
 
     Args:
         encode: Returns unit vectors of texts, shape `(texts, 384)`.
+        descriptions: Of skills that are described already.
     """
 
-    def __init__(self, encode: Encode) -> None:
+    def __init__(self, encode: Encode, descriptions: Mapping[Body, str] | None = None) -> None:
         self.memory = Memory()
-        self._encode = encode
-        self._tasks: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        self._pages: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._encode, self._descriptions = encode, descriptions or {}
+        self._supports: list[int] = []
+        self._skills_of: defaultdict[str, set[int]] = defaultdict(set)  # by task
+        self._pages: defaultdict[int, _TasksByPage] = defaultdict(lambda: defaultdict(set))
+        self._every_page: _TasksByPage = defaultdict(set)
         self._vectors: dict[str, Vectors] = {}
 
     @property
@@ -37,19 +41,22 @@ class Offered:
 
     def learn(self, moments: Iterable[Moment], vector: Vectors) -> None:
         """Add the moments of one trajectory; `vector` is that of its task."""
-        known, before = list(moments), len(self.memory.pairs[0])
+        known = list(moments)
         self.memory.add(known, vector)
-        first = len(self.memory) - len(known)
-        of_moment, of_skill = self.memory.pairs
-        for place, skill in zip(of_moment[before:].tolist(), of_skill[before:].tolist(), strict=True):
-            moment = known[place - first]
-            self._tasks[skill][moment.task_id] += 1
-            self._pages[skill][moment.page] += 1
+        self._supports += [0] * (len(self.skills) - len(self._supports))
+        for moment in known:
+            for body in dict.fromkeys(moment.bodies):
+                skill, own = self.memory.number_of(body), self._skills_of[moment.task_id]
+                self._supports[skill] += skill not in own
+                own.add(skill)
+                self._pages[skill][moment.page].add(moment.task_id)
+                self._every_page[moment.page].add(moment.task_id)
 
     def description(self, skill: int) -> str:
-        """Return what a skill does, on the page where it was done most often."""
-        pages = self._pages[skill]
-        return described(self.skills[skill], min(pages, key=lambda page: (-pages[page], page)))
+        """Return what a skill does: as it was given, else by its actions and the page of most tasks."""
+        body = self.skills[skill]
+        given = self._descriptions.get(body)
+        return given or described(body, page_named(self._pages[skill], self._every_page))
 
     def vectors(self) -> Vectors:
         """Return the vectors of all descriptions, shape `(skills, 384)`."""
@@ -62,8 +69,8 @@ class Offered:
             self._vectors |= dict(zip(new, self._encode(new), strict=True))
         return [self._vectors[text] for text in texts]
 
-    def support(self, without: str = "") -> list[int]:
-        """Return how many tasks did each skill, one of them left out."""
-        return [
-            len(self._tasks[skill]) - (without in self._tasks[skill]) for skill in range(len(self.skills))
-        ]
+    def support(self, without: str = "") -> Places:
+        """Return how many tasks did each skill, one of them left out, shape `(skills,)`."""
+        found = np.array(self._supports, dtype=np.int64)
+        found[list(self._skills_of.get(without, ()))] -= 1
+        return found

@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.command import Ask
 from tests.support.induce.runs import add_bed, mooring
-from tests.support.roots.skill_root import Export
 
 BEDS = ("Fern corner", "Rose row", "Lily pond", "Herb steps")
 RUNS = [
@@ -21,14 +20,6 @@ RUNS = [
         mooring(f"h{number}", f"boat-{number}", boat, f"B{number}"),
     )
 ]
-
-
-@pytest.fixture
-def root(tmp_path: Path, minilm_export: Export) -> str:
-    models = tmp_path / "root" / "models"
-    models.mkdir(parents=True)
-    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
-    return str(tmp_path / "root")
 
 
 @pytest.fixture

@@ -22,14 +22,6 @@ RUNS = [
 ]
 
 
-@pytest.fixture
-def root(tmp_path: Path, minilm_export: Export) -> str:
-    models = tmp_path / "root" / "models"
-    models.mkdir(parents=True)
-    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
-    return str(tmp_path / "root")
-
-
 def written(path: Path, *runs: Any) -> str:  # noqa: ANN401
     path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs), "utf-8")
     return str(path)

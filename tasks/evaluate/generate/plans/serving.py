@@ -1,4 +1,4 @@
-"""Rows that serve a need equally: of the same product, of the same wording, or near copies."""
+"""Serving rows: those that serve a need equally, of the same product or wording, or near copies."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_verdicts_may_be_turned_before_they_are_learned_from(stream: Stream) -> 
 
     assert {one.trajectory_id for one in found} == {"h1", "h2"}  # what is decided stays as it was judged
     assert [one.usable for one in found] == [3, 2, 0, 0] * 2
-    assert turned.offered["harbour"].support() == [1, 1, 1]
+    assert turned.offered["harbour"].support().tolist() == [1, 1, 1]
 
 
 def test_the_first_method_is_told_at_each_step_of_each_trajectory(stream: Stream) -> None:

@@ -13,7 +13,7 @@ from tasks.induce.recurrence import Moment, Situation, Target, moments
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
 from tasks.induce.trajectories.outline import outline_of
 from tasks.models.protocols import Vectors
-from tasks.retrieve.suggest.memory import FEATURES, Memory, shows_all, stems
+from tasks.retrieve.suggest.memory import FEATURES, Memory, shows_all, telling_terms
 from tests.support.induce.runs import BEDS, HOME, add_bed, call, mooring, press
 from tests.support.models.word_models import WordEncoder
 
@@ -127,11 +127,10 @@ def test_what_is_done_next_is_said_as_far_as_the_task_has_its_words() -> None:
     assert column(memory, "said_by_its_task", asked) == pytest.approx([rarity[1] / 2, 0])  # take
 
 
-def test_words_are_compared_without_their_endings_and_plain_ones_left_out() -> None:
-    assert stems("Adding the BEDS, boxes and a fished fee!") == {"add", "bed", "box", "fish", "fee"}
-    assert stems("is as it") == stems("") == stems("日本 42") == frozenset()
-    assert stems("bed") == {"bed"}
-    assert stems("red") == {"red"}  # nothing would be left
+def test_words_are_compared_by_their_stems_and_function_words_left_out() -> None:
+    assert telling_terms("Adding the BEDS and a box!") == telling_terms("add bed boxes")
+    assert telling_terms("is as it") == telling_terms("") == frozenset()
+    assert telling_terms("bed") != telling_terms("red")
 
 
 def test_an_empty_memory_has_features_of_no_moments() -> None:

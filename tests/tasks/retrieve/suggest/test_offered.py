@@ -25,25 +25,46 @@ def learned(*runs: tuple[str, str]) -> tuple[Offered, WordEncoder]:
 def test_support_is_the_number_of_tasks_and_not_of_trajectories() -> None:
     offered, _ = learned(("h1", "a"), ("h2", "a"), ("h3", "b"))
 
-    assert offered.support() == [2, 2, 2]
-    assert offered.support("a") == offered.support("b") == [1, 1, 1]
-    assert offered.support("c") == [2, 2, 2]
+    assert offered.support().tolist() == [2, 2, 2]
+    assert offered.support("a").tolist() == offered.support("b").tolist() == [1, 1, 1]
+    assert offered.support("c").tolist() == [2, 2, 2]
 
 
 def test_a_skill_of_one_task_alone_has_no_support_without_it() -> None:
     offered, _ = learned(("h1", "a"), ("h2", "a"))
 
-    assert offered.support("a") == [0, 0, 0]
+    assert offered.support("a").tolist() == [0, 0, 0]
 
 
-def test_a_skill_is_described_on_the_page_where_it_was_done_most_often() -> None:
+def test_a_skill_is_described_on_the_page_that_most_of_its_tasks_had() -> None:
     offered, encoder = learned()
-    found = moments(add_bed("g1", "a"))
-    for page, times in (("on the Beds page", 1), ("on the Home page", 2), ("on the Admin page", 2)):
-        for _ in range(times):
-            offered.learn([replace(found[0], page=page)], encoder.encode(["x"])[0])
+    (found, *_) = moments(add_bed("g1", "a"))
+    for page, tasks in (
+        ("on the Beds page", "abc"),
+        ("on the Home page", "abcd"),
+        ("on the Admin page", "abcd"),
+    ):
+        for task_id in tasks:
+            offered.learn([replace(found, page=page, task_id=task_id)], encoder.encode(["x"])[0])
 
     assert offered.description(0) == "Click the beds link, then click the add bed button (on the Admin page)."
+
+
+def test_a_page_that_two_tasks_had_often_is_not_named() -> None:
+    offered, encoder = learned()
+    (found, *_) = moments(add_bed("g1", "a"))
+    for task_id in "ababab":
+        offered.learn([replace(found, page="on Ann's page", task_id=task_id)], encoder.encode(["x"])[0])
+
+    assert offered.description(0) == "Click the beds link, then click the add bed button."
+
+
+def test_a_skill_that_is_described_already_keeps_its_words() -> None:
+    (found, *_) = moments(add_bed("g1", "a"))
+    offered = Offered(WordEncoder().encode, {found.bodies[0]: "Adds a bed."})
+    offered.learn([found], WordEncoder().encode(["x"])[0])
+
+    assert offered.description(0) == "Adds a bed."
 
 
 def test_texts_are_encoded_once() -> None:
@@ -61,6 +82,6 @@ def test_texts_are_encoded_once() -> None:
 def test_nothing_is_offered_before_anything_is_learned() -> None:
     offered, _ = learned()
 
-    assert (offered.skills, offered.support("a")) == ([], [])
+    assert (offered.skills, offered.support("a").tolist()) == ([], [])
     offered.learn([], np.ones(2, dtype=np.float32))
-    assert (offered.skills, offered.support()) == ([], [])
+    assert (offered.skills, offered.support().tolist()) == ([], [])

@@ -22,16 +22,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.induce.recurrence import moments
 from tasks.induce.replay.calls import call_at
 from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment
 from tasks.induce.replay.line_process import LineProcess
 from tasks.induce.replay.recorded import RecordedReplay
-from tasks.induce.replay.verify import Replay, ReplayVerdict, verify, window_at
-from tasks.induce.replay.window import Call, SourceWindow
+from tasks.induce.replay.verify import Replay, ReplayVerdict, verify
+from tasks.induce.replay.window import Call, SourceWindow, source_windows
 from tasks.induce.skills.actions import Body
-from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Trajectory, trajectory_of
 from tests.support.induce.effects import done, outcome
 from tests.support.induce.faults import KINDS, with_fault
@@ -55,15 +53,9 @@ def skills_of(path: Path, least: int) -> Skills:
     found: dict[tuple[str, Body], list[SourceWindow]] = defaultdict(list)
     tasks: dict[tuple[str, Body], set[str]] = defaultdict(set)
     for trajectory in read(path):
-        steps, _ = cleaned(trajectory)
-        held = (trajectory.trajectory_id, trajectory.domain, trajectory.task, steps)
-        starts = [step.t for place, step in enumerate(steps) if not step.action.speaks]
-        for t, moment in zip(starts, moments(trajectory), strict=True):
-            for body in moment.bodies:
-                window = window_at(*held, t, len(body))
-                if window is not None:
-                    found[trajectory.domain, body].append(window)
-                    tasks[trajectory.domain, body].add(trajectory.task_id)
+        for _, body, window in source_windows(trajectory):
+            found[trajectory.domain, body].append(window)
+            tasks[trajectory.domain, body].add(trajectory.task_id)
     return {key[1]: own for key, own in found.items() if len(tasks[key]) >= least}
 
 

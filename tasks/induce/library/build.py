@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.induce.bindings.values import leaves, word_run
-from tasks.induce.recurrence import moments
 from tasks.induce.replay.verify import Replay, verify
-from tasks.induce.replay.window import SourceWindow
+from tasks.induce.replay.window import SourceWindow, source_windows
 from tasks.induce.skills.actions import Body
+from tasks.induce.skills.code import actions_of
 from tasks.induce.skills.naming import function_name, skill_id_of
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import COMMON, described, page_named
@@ -24,7 +24,7 @@ _LEAST_LENGTH = 6  # characters of a value that may be rare
 
 @dataclass(frozen=True, slots=True)
 class DroppedSkill:
-    """A skill that is not kept, and why: `replay` or `leak`, with the source and action where it broke."""
+    """A skill that is not kept, and why: `code`, `leak`, or `replay` with the source where it broke."""
 
     skill_id: str
     domain: str
@@ -50,7 +50,6 @@ class _Uses:
     windows: list[SourceWindow] = field(default_factory=list)
     tasks: set[str] = field(default_factory=set)
     pages: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    ts: list[tuple[str, int]] = field(default_factory=list)
 
 
 def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1) -> DomainLibrary:
@@ -77,19 +76,11 @@ def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, suppo
 def _uses(given: Sequence[Trajectory]) -> dict[Body, _Uses]:
     uses: defaultdict[Body, _Uses] = defaultdict(_Uses)
     for one in given:
-        if not one.success:
-            continue
-        steps, _ = cleaned(one)
-        acting = [place for place, step in enumerate(steps) if not step.action.speaks]
-        for moment, place in zip(moments(one), acting, strict=True):
-            for body in dict.fromkeys(moment.bodies):
-                own = uses[body]
-                own.windows.append(
-                    SourceWindow(one.trajectory_id, one.domain, one.task, steps, place, len(body))
-                )
-                own.tasks.add(one.task_id)
-                own.pages[moment.page].add(one.task_id)
-                own.ts.append((one.trajectory_id, moment.t))
+        for moment, body, window in source_windows(one) if one.success else ():
+            own = uses[body]
+            own.windows.append(window)
+            own.tasks.add(one.task_id)
+            own.pages[moment.page].add(one.task_id)
     return uses
 
 
@@ -109,11 +100,21 @@ def _skill(
     # A name that is taken loses no skill: both get their ids' first digits.
     called = f"{name}_{skill_id.rpartition('/')[2][:8]}" if is_taken else name
     return InducedSkill(
-        skill_id, domain, called, described(body, page), body, tuple(sorted(own.tasks)), tuple(sorted(own.ts))
+        skill_id,
+        domain,
+        called,
+        described(body, page),
+        body,
+        tuple(sorted(own.tasks)),
+        tuple(sorted(window.source for window in own.windows)),
     )
 
 
 def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValues, replay: Replay) -> None:
+    if actions_of(skill.code)[1] != skill.body:
+        detail = "its code does not say what its actions do"
+        found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "code", detail))
+        return
     if rare.stand_in(f"{skill.name} {skill.description} {skill.code}"):
         detail = "a value that fewer than three tasks gave stands in it"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "leak", detail))

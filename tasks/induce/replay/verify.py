@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,6 @@ from tasks.induce.replay.line_process import SECONDS, LineProcess
 from tasks.induce.replay.recorded import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body
-from tasks.induce.trajectories.cleaning import CleanStep
 
 Source = tuple[str, int]
 _COMMAND = "command:"
@@ -84,16 +83,6 @@ def verify(body: Body, windows: Iterable[SourceWindow], replay: Replay) -> Repla
     if sources:
         return ReplayVerdict(tuple(sorted(how)), tuple(sources))
     return ReplayVerdict((), (), *(unknown or (Broken(0, "there is no source to replay it in"), None)))
-
-
-def window_at(
-    trajectory_id: str, domain: str, task: str, steps: Sequence[CleanStep], t: int, length: int
-) -> SourceWindow | None:
-    """Return the window of a trajectory that begins at the step numbered `t`; None if that was not kept."""
-    start = next((place for place, step in enumerate(steps) if step.t == t), None)
-    if start is None or start + length > len(steps):
-        return None
-    return SourceWindow(trajectory_id, domain, task, steps, start, length)
 
 
 @contextlib.contextmanager

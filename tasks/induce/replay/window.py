@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.induce.trajectories.cleaning import CleanStep
+from tasks.induce.recurrence import Moment, moments
+from tasks.induce.skills.actions import Body
+from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.trajectories.record import Trajectory
 
 # What a caller gives by the names of a skill's parameters: values, and elements (`outline.Element`).
 Call = Mapping[str, object]
@@ -34,6 +37,16 @@ class SourceWindow:
     def source(self) -> tuple[str, int]:
         """The trajectory and the number of the step at which the window begins."""
         return self.trajectory_id, self.steps[self.start].t
+
+
+def source_windows(trajectory: Trajectory) -> Iterator[tuple[Moment, Body, SourceWindow]]:
+    """Yield the skills of a trajectory, each once a moment, with the window that it was learned from."""
+    steps, _ = cleaned(trajectory)
+    acting = [place for place, step in enumerate(steps) if not step.action.speaks]
+    own = (trajectory.trajectory_id, trajectory.domain, trajectory.task, steps)
+    for moment, place in zip(moments(trajectory), acting, strict=True):
+        for body in dict.fromkeys(moment.bodies):
+            yield moment, body, SourceWindow(*own, place, len(body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.induce.replay.recorded import RecordedReplay
-from tasks.induce.replay.verify import ReplayVerdict, opened, verify, window_at
+from tasks.induce.replay.verify import ReplayVerdict, opened, verify
 from tasks.induce.replay.window import Broken
 from tasks.induce.skills.actions import Arg, Result
-from tasks.induce.trajectories.cleaning import cleaned
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, renewal, whole
 
@@ -82,16 +81,3 @@ def test_a_spec_that_is_no_replay_is_refused(tmp_path: Path) -> None:
         assert replay.name == "recorded"
     with pytest.raises(WrongInput, match="'browser' is no way to verify skills"), opened("browser", tmp_path):
         pass
-
-
-def test_a_window_begins_at_the_step_that_bears_its_number() -> None:
-    trajectory = renewal("ada")
-    steps, _ = cleaned(trajectory)
-    held = (trajectory.trajectory_id, trajectory.domain, trajectory.task, steps)
-
-    window = window_at(*held, 2, 2)
-
-    assert window is not None
-    assert (window.start, window.source) == (2, ("renewal-ada-0", 2))
-    assert window_at(*held, 5, 2) is None
-    assert window_at(*held, 17, 2) is None

@@ -183,7 +183,7 @@ def _print_suggested(found: dict[str, Any]) -> None:
 
 def _print_library(found: dict[str, Any]) -> None:
     """Print the learned skills of each domain."""
-    rows = found["skills"][:_LISTED]
+    rows = sorted(found["skills"], key=lambda row: -row["support"])[:_LISTED]
     cells = [[row["skill_id"], row["support"], row["callable"], row["description"]] for row in rows]
     table(f"{len(found['skills'])} learned skills", ["skill_id", "tasks", "callable", "description"], cells)
     if len(found["skills"]) > len(rows):

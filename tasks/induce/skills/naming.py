@@ -38,9 +38,12 @@ def _named(action: SkillAction, used: set[str]) -> SkillAction:
 
 def parameter_name(action: SkillAction, name: str) -> str:
     """Return what an argument is called: by what the action is on, where that is an element."""
-    if action.role is None or not (label := _slug(action.target or "")):
+    if action.role is None:
         return identifier(name)
-    return identifier(f"{label}_{action.role}" if name == ELEMENT else f"{label}_{name}")
+    label = _slug(action.target or "")
+    if name == ELEMENT:
+        return identifier(f"{label}_{action.role}")
+    return identifier(f"{label or action.role}_{name}")
 
 
 def _slug(label: str) -> str:

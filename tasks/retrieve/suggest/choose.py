@@ -79,7 +79,7 @@ def _likeliest(likely: Numbers) -> npt.NDArray[np.bool_]:
 def _likely(memory: Memory, situation: Situation, vector: Vectors, weights: Mapping[str, float]) -> Numbers:
     if not len(memory):
         return np.zeros(0)
-    scores = memory.features(situation, vector) @ np.array([weights[name] for name in FEATURES])
+    scores = memory.scores(situation, vector, np.array([weights[name] for name in FEATURES]))
     likely = np.exp(scores - scores.max())
     return np.asarray(likely / likely.sum())
 

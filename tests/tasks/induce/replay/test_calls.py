@@ -23,7 +23,7 @@ def test_a_caller_points_at_elements_of_the_page_of_the_call() -> None:
     call = call_at(*whole(mails(), 5))
 
     assert call == {
-        "element": Element("6", "checkbox", "", 1),
+        "checkbox": Element("6", "checkbox", "", 1),
         "omar_harvest_plan_clickable": Element("5", "clickable", "omar harvest plan", 0),
         "message_text": "Gladly",
     }

@@ -20,7 +20,7 @@ def test_an_argument_is_called_by_what_its_action_is_on() -> None:
     fill = SkillAction("fill", "textbox", "name of the bed", (("element", Arg("e")), ("text", Arg("t"))))
     body = with_names((fill, press("button", "", Arg("e")), call("water", litres=Arg("x"))))
 
-    assert given_names(body) == ["name_of_the_textbox", "name_of_the_text", "element", "litres"]
+    assert given_names(body) == ["name_of_the_textbox", "name_of_the_text", "button", "litres"]
 
 
 def test_arguments_that_would_be_called_alike_are_numbered() -> None:

@@ -63,7 +63,7 @@ class AdaptedEncoder:
         self._tokenizer = whole_tokenizer(folder)
         held = _Weights(folder / WEIGHTS)
         names = [name for name in held.tensors if name.startswith(_IN_GRAPH)]
-        block = np.empty(sum(held.size(name) for name in names), dtype=np.float32)
+        block = np.empty(sum(held.matrix_size(name) for name in names), dtype=np.float32)
         weights = dict(_added_up(held, names, adapters, block))
         place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
         self._places: Vectors = held.read(place) + held.read(kind)[0]
@@ -102,9 +102,10 @@ class _Weights:
             self.tensors = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
             self._file, self._start = file, stream.tell()
 
-    def size(self, name: str) -> int:
-        """Return how many numbers a tensor has."""
-        return int(np.prod(self.tensors[name]["shape"]))
+    def matrix_size(self, name: str) -> int:
+        """Return how many numbers a matrix has; 0 of a vector."""
+        shape = self.tensors[name]["shape"]
+        return int(np.prod(shape)) if len(shape) > 1 else 0
 
     def read(self, name: str) -> Vectors:
         """Return a tensor."""

@@ -121,3 +121,11 @@ def test_a_page_that_hardly_any_task_had_is_not_named() -> None:
 
     assert all("on the Green" in skill.description for skill in build("greenhouse", runs, REPLAY).skills)
     assert not any("Green" in skill.description for skill in build("greenhouse", titled, REPLAY).skills)
+
+
+def test_a_skill_whose_code_says_something_else_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No skill that is cut out of a run is one; what checks it must still be asked.
+    monkeypatch.setattr("tasks.induce.library.build.actions_of", lambda code: (code, ()))
+    library = build("harbour", BOATS, REPLAY)
+
+    assert (library.skills, {d.reason for d in library.dropped}) == ([], {"code"})

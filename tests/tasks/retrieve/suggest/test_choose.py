@@ -156,3 +156,11 @@ def test_no_skill_is_offered_twice_however_short_it_is() -> None:
     memory = memory_of(("x", [(call("a"),)]), ("x", [(call("b"),)]), ("x", [(call("c"),)]))
 
     assert sorted(offer.skill for offer in choose(memory, NOTHING, ONE, weights=ONLY_STATE)) == [0, 1, 2]
+
+
+def test_of_many_moments_the_next_best_kind_counts_too() -> None:
+    memory = memory_of(*[("x y", [A])] * 1500, *[("x", [B])] * 1000, *[("z", [LONG])] * 1000)
+
+    offers = choose(memory, Situation("", frozenset({"x", "y"}), (), None), ONE, weights=ONLY_STATE)
+
+    assert [memory.skills[offer.skill] for offer in offers][:2] == [A, B]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from tasks.retrieve.compose.decompose.chain import BEGIN, counted
 from tasks.retrieve.compose.decompose.task_model import TaskModel, packaged_model
 from tasks.retrieve.train.step_lessons import batched, lessons
 from tasks.retrieve.train.step_network import StepNetwork
-from tasks.retrieve.train.task_model import Recipe, train_network, write_graph
+from tasks.retrieve.train.task_model import Recipe, train_average, train_network, write_graph
 from tasks.retrieve.train.written import WrittenRequest, read_written
 from tests.support.paths import PROJECT
 
@@ -54,6 +55,17 @@ def test_the_network_and_the_packaged_form_give_the_same_scores(
 
     # The network reads in 16 bits here.
     assert np.abs(model.labels(model.read(known[0].text)) - scores).max() < 0.2
+
+
+def test_the_mean_of_two_orders_is_between_what_each_gives(known: list[WrittenRequest]) -> None:
+    given, vectors = lessons(known[:8], {}), np.eye(1, 384, dtype=np.float32)
+    recipe = Recipe(rank=2, epochs=1, batch=4, rate=3e-3)
+
+    mean = train_average(given, vectors, recipe, 2)["label.w"].astype(np.float32)
+    each = [train_network(given, vectors, replace(recipe, order=n)).arrays()["label.w"] for n in (0, 1)]
+
+    assert not np.array_equal(*each)
+    assert np.allclose(mean, np.mean([one.astype(np.float32) for one in each], axis=0), atol=1e-3)
 
 
 def test_the_packaged_model_finds_the_steps_of_plain_requests() -> None:

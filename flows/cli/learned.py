@@ -63,15 +63,14 @@ def induce(
     TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
     """
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
-    from flows.commands.induction.suggest import kept_encoder  # noqa: PLC0415
+    from tasks.induce.library.learn import Learning  # noqa: PLC0415
 
-    wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support)
+    wishes = InduceWishes(trajectories, form.value, domain, Learning(verify, folder, support))
     settings = load_settings()
-    where = root_of(settings, root)
-    found = induce(where, kept_encoder(where, settings).encode, wishes)
+    found = induce(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else _print_induced(found)
     nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
-    raise typer.Exit(1 if nothing else 0)
+    raise typer.Exit(1 if nothing or found["state"] == "refused" else 0)
 
 
 def suggest(
@@ -166,6 +165,9 @@ def _print_induced(found: dict[str, Any]) -> None:
         say(f"left out: {counts(found['dropped'])}")
     for one in found["domains"]:
         say(f"{one['domain']}: {one['skills']} skills", indent=2)
+    if "message" in found:
+        say(found["message"], style="red")
+    say(f"{'published' if found['published'] else 'still served'}: {found['served']}")
     say(f"{found['seconds']} s; ask with: skillery suggest --task TEXT --state S.json")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from storage.lance import NODES, SKILLS, connect, open_at, size_of
+from storage.lance import NODES, connect, open_at, size_of
 from storage.root import Root
 from storage.served import Served
 from storage.state import corpus_counts, nodes_table
@@ -27,9 +27,7 @@ def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[d
         mix` (shares of the nodes, 0 to 1; of the corpus where no nodes are served).
     """
     db, rows, nodes = connect(root), [], None
-    for name, version in ((SKILLS, served.skills), (NODES, served.nodes)):
-        if version is None:
-            continue
+    for name, version in served.tables().items():
         table = open_at(db, name, version)
         rows += [history_row("size", name, "rows", float(table.count_rows()))]
         rows += [history_row("size", name, "bytes", float(size_of(table)[0]))]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.induce.skills.actions import Arg, Body, Const, told
+from tasks.induce.skills.actions import Arg, Body, Const, body_of, told
 from tasks.induce.skills.code import code_of
 
 
@@ -58,3 +59,13 @@ class InducedSkill:
             "tasks": list(self.tasks),
             "sources": [{"trajectory_id": one, "t": t} for one, t in self.sources],
         }  # fmt: skip
+
+
+def skill_told(record: Mapping[str, Any]) -> InducedSkill:
+    """Return the skill of which `InducedSkill.told` gives a record."""
+    return InducedSkill(
+        record["skill_id"], record["domain"], record["name"], record["description"],
+        body_of(record["actions"]), tuple(record["tasks"]),
+        tuple((one["trajectory_id"], one["t"]) for one in record["sources"]),
+        tuple(record["verified"]["how"]), record["verified"]["sources"], record["inducer"],
+    )  # fmt: skip

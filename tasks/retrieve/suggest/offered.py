@@ -23,16 +23,22 @@ class Offered:
     Args:
         encode: Returns unit vectors of texts, shape `(texts, 384)`.
         descriptions: Of skills that are described already.
+        vectors: Of texts that are encoded already.
     """
 
-    def __init__(self, encode: Encode, descriptions: Mapping[Body, str] | None = None) -> None:
+    def __init__(
+        self,
+        encode: Encode,
+        descriptions: Mapping[Body, str] | None = None,
+        vectors: Mapping[str, Vectors] | None = None,
+    ) -> None:
         self.memory = Memory()
         self._encode, self._descriptions = encode, descriptions or {}
         self._supports: list[int] = []
         self._skills_of: defaultdict[str, set[int]] = defaultdict(set)  # by task
         self._pages: defaultdict[int, _TasksByPage] = defaultdict(lambda: defaultdict(set))
         self._every_page: _TasksByPage = defaultdict(set)
-        self._vectors: dict[str, Vectors] = {}
+        self._vectors = dict(vectors or {})
 
     @property
     def skills(self) -> list[Body]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance import SKILLS, connect, manifest_reads, open_at, table_names
+from storage.lance import connect, manifest_reads, open_at, table_names
 from storage.root import Root
 from storage.served import (
     PUBLISHED,
@@ -82,7 +82,7 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
                 if manifest_reads(file, root.read(file)):
                     continue  # something else failed, which may pass
                 root.delete(file)
-                gone = {v.version for v in versions if (v.skills if name == SKILLS else v.nodes) == number}
+                gone = {v.version for v in versions if v.tables().get(name) == number}
                 for version in gone:
                     drop_published(root, version)
                 said = f"; {', '.join(sorted(gone))} can be gone back to no more" if gone else ""

@@ -1,0 +1,101 @@
+"""Learns the libraries of a root: keeps what is new of trajectories, and builds what is made of them anew."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.root import Root
+from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
+from tasks.induce.library.held import HeldLibraries
+from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.replay.verify import Replay
+from tasks.induce.trajectories.read import DOMAIN, Format, Reading, read_trajectories
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """How skills are learned: how they are verified, and the least number of tasks that did one."""
+
+    verify: str = "recorded"  # or `command:CMD`
+    folder: Path = Path()  # in which the command runs
+    support: int = 1
+
+
+def keep_new(
+    root: Root, paths: Iterable[Path], form: Format = "trajectories", domain: str = DOMAIN
+) -> dict[str, Any]:
+    """Keep the trajectories of files that are new.
+
+    Returns:
+        How many were `read`, `new`, `unchanged`, `waiting` (new, and not judged), and `failed` by reason.
+
+    Raises:
+        WrongInput: A path cannot be used; nothing was kept.
+    """
+    kept, reading = KeptTrajectories(root), Reading()
+    reading.digests.update(kept.digests())
+    new = list(read_trajectories(paths, form, reading, domain))
+    kept.add(new)
+    return {
+        "read": reading.read + reading.repeated, "new": reading.read, "unchanged": reading.repeated,
+        "waiting": sum(own.success is None for _, own in new), "failed": dict(reading.reasons),
+    }  # fmt: skip
+
+
+def to_learn(root: Root, how: Learning) -> dict[str, str]:
+    """Return by domain what its library is to be made of, where that is not what it was made of."""
+    states = {domain: _made_of(state, how) for domain, state in KeptTrajectories(root).states().items()}
+    made = HeldLibraries(root).made_of()
+    return {domain: state for domain, state in states.items() if made.get(domain) != state}
+
+
+def _made_of(state: str, how: Learning) -> str:
+    """Return a digest of all that decides a library."""
+    said = f"{STAGE_VERSION} {state} {how.verify} {how.support}"
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) -> dict[str, Any]:
+    """Build the library of a domain anew, and put it in place of the one before.
+
+    Returns:
+        `windows`, `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how.
+
+    Raises:
+        EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+    """
+    held = HeldLibraries(root)
+    before, found = held.ids(domain), build(domain, KeptTrajectories(root).of(domain), replay, how.support)
+    held.put(domain, found, made_of)
+    return {
+        "windows": found.windows, "skills": _changes(before, found),
+        "dropped": dict(Counter(one.reason for one in found.dropped)),
+        "verified": dict(Counter(how for skill in found.skills for how in skill.verified)),
+    }  # fmt: skip
+
+
+def _changes(before: set[str], library: DomainLibrary) -> dict[str, int]:
+    now = {skill.skill_id for skill in library.skills}
+    return {"new": len(now - before), "unchanged": len(now & before), "retired": len(before - now)}
+
+
+def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what `learn` gave of several domains as one."""
+    counts = {
+        name: sum((Counter(one[name]) for one in found), Counter())
+        for name in ("skills", "dropped", "verified")
+    }
+    skills = {name: counts["skills"][name] for name in ("new", "unchanged", "retired")}
+    others = {name: dict(counts[name]) for name in ("dropped", "verified")}
+    return {"windows": sum(one["windows"] for one in found), "skills": skills, **others}
+
+
+def domains_held(root: Root) -> list[dict[str, Any]]:
+    """Return the domains that have a library, each with the number of its skills."""
+    held = HeldLibraries(root)
+    return [{"domain": domain, "skills": len(held.ids(domain))} for domain in held.domains()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.induce.bindings.values import leaves, word_run
@@ -24,7 +24,10 @@ _LEAST_LENGTH = 6  # characters of a value that may be rare
 
 @dataclass(frozen=True, slots=True)
 class DroppedSkill:
-    """A skill that is not kept, and why: `code`, `leak`, or `replay` with the source where it broke."""
+    """A skill that is not kept, and why.
+
+    The reason is `code`, `leak`, `forgotten`, or `replay` with the source where it broke.
+    """
 
     skill_id: str
     domain: str
@@ -41,6 +44,14 @@ class DomainLibrary:
     skills: list[InducedSkill] = field(default_factory=list)
     dropped: list[DroppedSkill] = field(default_factory=list)
     windows: int = 0
+
+    def forget(self, skill_ids: Collection[str]) -> None:
+        """Move skills to what is dropped, so that nothing offers them again."""
+        gone = [one for one in self.skills if one.skill_id in skill_ids]
+        self.skills = [one for one in self.skills if one.skill_id not in skill_ids]
+        why = ("forgotten", "`forget` named it")
+        dropped = [*self.dropped, *(DroppedSkill(one.skill_id, one.domain, *why) for one in gone)]
+        self.dropped = sorted(dropped, key=lambda one: one.skill_id)
 
 
 @dataclass(slots=True)

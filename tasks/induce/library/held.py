@@ -27,7 +27,7 @@ _DROPPED_COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 _DROPPED = pl.Schema(_DROPPED_COLUMNS)
 _FOLDER = "induced"
-_MADE = f"{_FOLDER}/made-of.json"
+MADE = f"{_FOLDER}/made-of.json"
 _PLAIN = re.compile(r"[^a-z0-9-]+")
 
 
@@ -49,7 +49,7 @@ class HeldLibraries:
 
     def made_of(self) -> dict[str, Any]:
         """Return by domain what `put` was told that its library was made of."""
-        return self._root.read_json(_MADE) or {}
+        return self._root.read_json(MADE) or {}
 
     def put(self, domain: str, library: DomainLibrary, made_of: str) -> None:
         """Write a domain's library in place of the one before, and then what it was made of."""
@@ -59,7 +59,7 @@ class HeldLibraries:
         gone = [(d.skill_id, d.domain, d.reason, d.detail, d.trajectory_id, d.t) for d in library.dropped]
         frame = pl.DataFrame(gone, schema=_DROPPED, orient="row")
         write_frame(self._root, _file("dropped", domain), frame, _DROPPED)
-        self._root.write_json(_MADE, dict(sorted({**self.made_of(), domain: made_of}.items())))
+        self._root.write_json(MADE, dict(sorted({**self.made_of(), domain: made_of}.items())))
 
     def skills(self, domain: str) -> list[InducedSkill]:
         """Return the skills of a domain, by id.

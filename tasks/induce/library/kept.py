@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -41,6 +41,17 @@ class KeptTrajectories:
             name = hashlib.sha256("".join(digest for digest, *_ in held).encode()).hexdigest()[:16]
             frame = pl.DataFrame(held, schema=_SCHEMA, orient="row")
             write_frame(self._root, f"{_FOLDER}/part-{name}.parquet", frame, _SCHEMA)
+
+    def drop(self, trajectory_ids: Collection[str]) -> int:
+        """Remove trajectories by their ids; return how many there were."""
+        gone = 0
+        for file in self._root.files(_FOLDER, ".parquet"):
+            frame = read_frame(self._root, file, _SCHEMA)
+            left = frame.filter(~pl.col("trajectory_id").is_in(list(trajectory_ids)))
+            if left.height < frame.height:
+                gone += frame.height - left.height
+                write_frame(self._root, file, left, _SCHEMA)
+        return gone
 
     def states(self) -> dict[str, str]:
         """Return what is kept of each domain as one digest, which the order of coming does not change."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.root import Root
+from storage.tombstones import Forgotten
 from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
@@ -39,18 +40,22 @@ def keep_new(
     """
     kept, reading = KeptTrajectories(root), Reading()
     reading.digests.update(kept.digests())
-    new = list(read_trajectories(paths, form, reading, domain))
+    forgotten = Forgotten.load(root).named("trajectory")
+    given = list(read_trajectories(paths, form, reading, domain))
+    new = [(row, own) for row, own in given if own.trajectory_id not in forgotten]
     kept.add(new)
+    failed = reading.reasons + Counter({"forgotten": len(given) - len(new)})
     return {
-        "read": reading.read + reading.repeated, "new": reading.read, "unchanged": reading.repeated,
-        "waiting": sum(own.success is None for _, own in new), "failed": dict(reading.reasons),
+        "read": reading.read + reading.repeated, "new": len(new), "unchanged": reading.repeated,
+        "waiting": sum(own.success is None for _, own in new), "failed": dict(failed),
     }  # fmt: skip
 
 
 def to_learn(root: Root, how: Learning) -> dict[str, str]:
     """Return by domain what its library is to be made of, where that is not what it was made of."""
     states = {domain: _made_of(state, how) for domain, state in KeptTrajectories(root).states().items()}
-    made = HeldLibraries(root).made_of()
+    held = HeldLibraries(root)
+    made = {domain: state for domain, state in held.made_of().items() if domain in held.domains()}
     return {domain: state for domain, state in states.items() if made.get(domain) != state}
 
 
@@ -71,6 +76,7 @@ def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) 
     """
     held = HeldLibraries(root)
     before, found = held.ids(domain), build(domain, KeptTrajectories(root).of(domain), replay, how.support)
+    found.forget(Forgotten.load(root).named("learned"))
     held.put(domain, found, made_of)
     return {
         "windows": found.windows, "skills": _changes(before, found),

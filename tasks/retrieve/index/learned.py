@@ -44,7 +44,12 @@ class LearnedBuild:
 
 
 def build_learned(
-    root: Root, *, encoder: IndexEncoder, summarise: Summarise, said: str, report: Report
+    root: Root,
+    *,
+    encoder: IndexEncoder,
+    summarise: Summarise,
+    said: str,
+    report: Report = lambda _done, _total: None,
 ) -> LearnedBuild:
     """Write to `induced` what differs from the served version, which stays as it is.
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tasks.induce.trajectories.record import Trajectory
 from tests.support.command import Ask
-from tests.support.induce.runs import FORM, HOME, add_bed, mooring
+from tests.support.induce.learning import RUNS
+from tests.support.induce.learning import written as runs_written
+from tests.support.induce.runs import FORM, HOME
 from tests.support.roots.skill_root import Export
 
-RUNS = [
-    run
-    for n, (bed, boat) in enumerate(
-        zip(("Fern corner", "Rose row", "Lily pond"), ("Petrel", "Auk", "Tern"), strict=True)
-    )
-    for run in (add_bed(f"g{n}", f"bed-{n}", bed), mooring(f"h{n}", f"boat-{n}", boat, f"B{n}"))
-]
 
-
-def written(path: Path, *runs: Any) -> str:  # noqa: ANN401
-    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs), "utf-8")
-    return str(path)
+def written(path: Path, *runs: Trajectory) -> str:
+    return str(runs_written(path, runs))
 
 
 @pytest.fixture
@@ -171,7 +163,7 @@ def test_a_root_that_learned_nothing_says_so(root: str, tmp_path: Path, ask: Ask
     done = ask(
         "suggest", "--root", root, "--task", "x", "--domain", "y", "--state", state(tmp_path, observation="")
     )
-    assert "known: none" in done.stderr
+    assert "nothing was learned here yet" in done.stderr
 
 
 def test_a_file_of_which_nothing_can_be_read_ends_with_1(root: str, tmp_path: Path, ask: Ask) -> None:

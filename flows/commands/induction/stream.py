@@ -22,11 +22,11 @@ from tasks.evaluate.stream.report import draw_stream, stream_markdown
 from tasks.evaluate.stream.summary import summarise
 from tasks.evaluate.stream.variants import GRANULARITIES, variants
 from tasks.evaluate.stream.walk import Stream, has_succeeded
-from tasks.induce.recurrence import moments
 from tasks.induce.skills.actions import Body, told
 from tasks.induce.skills.naming import skill_id_of
 from tasks.induce.trajectories.read import Format, Reading, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
+from tasks.induce.windows.recurrence import moments
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder

@@ -12,11 +12,11 @@ from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import json_value, read_lines, write_lines
 from storage.root import Root
-from tasks.induce.recurrence import Target, situation_of
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of
+from tasks.induce.windows.recurrence import Target, situation_of
 from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
 from tasks.retrieve.suggest.offered import Offered
 from tasks.retrieve.suggest.served import ServedSkills

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.induce.recurrence import Moment, moments
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.recurrence import Moment, moments
 
 # What a caller gives by the names of a skill's parameters: values, and elements (`outline.Element`).
 Call = Mapping[str, object]

@@ -1,4 +1,4 @@
-"""Builds the next version of the table `induced` out of the libraries of a root: only what changed."""
+"""Builds the next version of the table of learned skills, `induced`: only what changed in their libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.root import Root
 from storage.served import Served, drop_stray_tags, mend_tags, read_served
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
-from tasks.induce.recurrence import moments
+from tasks.induce.windows.recurrence import moments
 from tasks.models.protocols import IndexEncoder
 from tasks.retrieve.index.build import INDEXED, Built
 from tasks.retrieve.index.rows import model_identity

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tasks.induce.recurrence import Situation
+from tasks.induce.windows.recurrence import Situation
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.memory import FEATURES, Memory, Numbers, shows_all
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.induce.recurrence import Situation
+from tasks.induce.windows.recurrence import Situation
 from tasks.models.protocols import Vectors
 from tasks.retrieve.baselines.mmr import mmr_order
 from tasks.retrieve.suggest.choose import Offer, choose

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tasks.induce.recurrence import Moment
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.wording import described, page_named
+from tasks.induce.windows.recurrence import Moment
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.memory import Memory, Places
 

@@ -1,4 +1,4 @@
-"""Rows of the table `induced`: skills, the runs that they were learned from, and the states met in these.
+"""Stored rows of the table `induced`: skills, the runs that they were learned from, and the states in these.
 
 A row's `text` is what its vector is of: a skill's description, a run's task, a state summed up. `record` is
 JSON: of a skill what the command prints, of a run its moments, of a state its marks.
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.induce.recurrence import Moment, Situation, Target
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill, skill_told
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.recurrence import Moment, Situation, Target
 from tasks.models.protocols import Vectors
 
 SKILL, RUN, STATE = "skill", "run", "state"

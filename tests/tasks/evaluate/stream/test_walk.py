@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tasks.evaluate.stream.decisions import Decision, mean
 from tasks.evaluate.stream.walk import Stream, has_succeeded
 from tasks.induce.bindings.fits import misfit
-from tasks.induce.recurrence import moments
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
+from tasks.induce.windows.recurrence import moments
 from tasks.retrieve.suggest.choose import Offer
 from tasks.retrieve.suggest.methods import METHODS, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.induce.recurrence import Moment, Situation, moments
 from tasks.induce.skills.actions import Body, Find
 from tasks.induce.trajectories.outline import outline_of
+from tasks.induce.windows.recurrence import Moment, Situation, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.choose import WEIGHTS, choose
 from tasks.retrieve.suggest.memory import FEATURES, Memory

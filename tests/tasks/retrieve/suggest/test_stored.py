@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tasks.induce.library.build import build
-from tasks.induce.recurrence import moments
 from tasks.induce.replay.recorded import RecordedReplay
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.recurrence import moments
 from tasks.retrieve.suggest.stored import (
     RUN,
     SKILL,

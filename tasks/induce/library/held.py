@@ -38,14 +38,11 @@ class HeldLibraries:
         self._root = root
 
     def domains(self) -> list[str]:
-        """Return the domains that have a library."""
-        return sorted(
-            {
-                one
-                for file in self._root.files(f"{_FOLDER}/skills", ".parquet")
-                for one in read_frame(self._root, file, _SKILLS, ["domain"])["domain"].unique().to_list()
-            }
-        )
+        """Return the domains that have a library, be it empty."""
+        empty = {domain for domain in self.made_of() if self._has(domain)}
+        files = self._root.files(f"{_FOLDER}/skills", ".parquet")
+        frames = (read_frame(self._root, file, _SKILLS, ["domain"]) for file in files)
+        return sorted(empty.union(*(frame["domain"].to_list() for frame in frames)))
 
     def made_of(self) -> dict[str, Any]:
         """Return by domain what `put` was told that its library was made of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -34,11 +35,12 @@ class Offered:
     ) -> None:
         self.memory = Memory()
         self._encode, self._descriptions = encode, descriptions or {}
-        self._supports: list[int] = []
+        self._supports = array("q")
         self._skills_of: defaultdict[str, set[int]] = defaultdict(set)  # by task
         self._pages: defaultdict[int, _TasksByPage] = defaultdict(lambda: defaultdict(set))
         self._every_page: _TasksByPage = defaultdict(set)
         self._vectors = dict(vectors or {})
+        self._matrix: Vectors | None = None  # of all descriptions, until more is learned
 
     @property
     def skills(self) -> list[Body]:
@@ -47,9 +49,9 @@ class Offered:
 
     def learn(self, moments: Iterable[Moment], vector: Vectors) -> None:
         """Add the moments of one trajectory; `vector` is that of its task."""
-        known = list(moments)
+        known, self._matrix = list(moments), None
         self.memory.add(known, vector)
-        self._supports += [0] * (len(self.skills) - len(self._supports))
+        self._supports.extend([0] * (len(self.skills) - len(self._supports)))
         for moment in known:
             for body in dict.fromkeys(moment.bodies):
                 skill, own = self.memory.number_of(body), self._skills_of[moment.task_id]
@@ -66,7 +68,10 @@ class Offered:
 
     def vectors(self) -> Vectors:
         """Return the vectors of all descriptions, shape `(skills, 384)`."""
-        return np.stack(self.encoded([self.description(skill) for skill in range(len(self.skills))]))
+        if self._matrix is None:
+            texts = [self.description(skill) for skill in range(len(self.skills))]
+            self._matrix = np.stack(self.encoded(texts))
+        return self._matrix
 
     def encoded(self, texts: Sequence[str]) -> list[Vectors]:
         """Return the vectors of texts; each is encoded once."""

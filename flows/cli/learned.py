@@ -157,8 +157,8 @@ def library(
 def _print_induced(found: dict[str, Any]) -> None:
     """Print what came of inducing skills."""
     read, skills = found["trajectories"], found["skills"]
-    known = f"{read['new']} new, {read['unchanged']} known, {read['waiting']} not judged"
-    say(f"{read['read']} runs read: {known}")
+    known = f"{read['new']} new, {read['judged']} judged since, {read['unchanged']} known"
+    say(f"{read['read']} runs read: {known}; {read['waiting']} not judged")
     if read["failed"]:
         say(f"not read: {counts(read['failed'])}", style="red")
     say(f"{found['windows']} windows; skills: {counts(skills)}")

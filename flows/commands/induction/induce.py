@@ -18,7 +18,7 @@ from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.replay.verify import opened
-from tasks.induce.trajectories.read import DOMAIN, Format, Reading, read_trajectories
+from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
 from tasks.retrieve.suggest.offered import Encode
 
 
@@ -43,8 +43,9 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         wishes: What to induce.
 
     Returns:
-        `run_id`, `state`, `trajectories` (read, new, unchanged, waiting, failed by reason), `windows`,
-        `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how, `domains`, `seconds`.
+        `run_id`, `state`, `trajectories` (read, new, judged, unchanged, waiting, failed by reason),
+        `windows`, `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how, `domains`,
+        `seconds`.
 
     Raises:
         WrongInput: A path or the way to verify cannot be used; nothing was kept.
@@ -54,7 +55,7 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
     with writer_lock(root), opened(wishes.verify, wishes.folder) as replay:
         kept, reading = KeptTrajectories(root), Reading()
         reading.digests.update(kept.digests())
-        new = list(read_trajectories(wishes.paths, wishes.form, reading, wishes.domain))
+        new = latest(read_trajectories(wishes.paths, wishes.form, reading, wishes.domain))
         kept.add(new)
         held = HeldLibraries(root)
         states = {domain: _made_of(state, wishes) for domain, state in kept.states().items()}
@@ -79,7 +80,8 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
             "run_id": new_run_id(),
             "state": "partial" if reading.unread else "complete",
             "trajectories": {
-                "read": reading.read + reading.repeated, "new": reading.read, "unchanged": reading.repeated,
+                "read": reading.read + reading.judged + reading.repeated,
+                "new": reading.read, "judged": reading.judged, "unchanged": reading.repeated,
                 "waiting": sum(own.success is None for _, own in new), "failed": dict(reading.reasons),
             },
             "windows": sum(one.windows for one in libraries.values()),

@@ -25,7 +25,7 @@ from tasks.evaluate.stream.walk import Stream, has_succeeded
 from tasks.induce.recurrence import moments
 from tasks.induce.skills.actions import Body, told
 from tasks.induce.skills.naming import skill_id_of
-from tasks.induce.trajectories.read import Format, Reading, read_trajectories
+from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
@@ -58,7 +58,7 @@ def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[s
         wishes: What to measure.
 
     Returns:
-        `trajectories` (read, successful, repeated, unread by reason), `steps`, `methods` (rows of
+        `trajectories` (read, successful, judged, repeated, unread by reason), `steps`, `methods` (rows of
         `summarise`); with a report `granularity` and `report`, the files written.
 
     Raises:
@@ -68,7 +68,7 @@ def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[s
     if wishes.report is not None:
         folder_at(wishes.report, "--report")
     reading = Reading()
-    given = [one for _, one in read_trajectories(wishes.paths, wishes.form, reading)]
+    given = [one for _, one in latest(read_trajectories(wishes.paths, wishes.form, reading))]
     encoder = OnnxEncoder(
         exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
     )
@@ -146,7 +146,7 @@ def _granularity(stream: Stream, given: Sequence[Trajectory]) -> list[dict[str, 
 
 def _told(reading: Reading, given: Sequence[Trajectory]) -> dict[str, Any]:
     return {
-        "read": reading.read, "successful": sum(map(has_succeeded, given)),
+        "read": reading.read, "successful": sum(map(has_succeeded, given)), "judged": reading.judged,
         "repeated": reading.repeated, "unread": dict(reading.reasons),
     }  # fmt: skip
 

@@ -38,7 +38,9 @@ def test_a_run_that_was_seen_before_in_other_tasks_is_offered_as_a_skill(
     found = json.loads(done.stdout)
     default, random = found["methods"]
 
-    assert found["trajectories"] == {"read": 8, "successful": 8, "repeated": 0, "unread": {}}
+    assert found["trajectories"] == {
+        "read": 8, "successful": 8, "judged": 0, "repeated": 0, "unread": {},
+    }  # fmt: skip
     assert (default["steps"], found["steps"]) == (36, 36)
     # The first run of each domain has nothing to be offered; of the others the last steps are too short.
     assert default["usable@5"] == default["reachable"] == pytest.approx(3 * (4 + 2) / 36)

@@ -45,7 +45,9 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
     first = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
     again = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
 
-    assert first["trajectories"] == {"read": 7, "new": 6, "unchanged": 1, "waiting": 0, "failed": {}}
+    assert first["trajectories"] == {
+        "read": 7, "new": 6, "judged": 0, "unchanged": 1, "waiting": 0, "failed": {},
+    }  # fmt: skip
     assert first["skills"]["new"] == first["verified"]["recorded"] > 0
     assert {row["domain"] for row in first["domains"]} == {"greenhouse", "harbour"}
     assert (again["trajectories"]["new"], again["skills"]["new"], again["windows"]) == (0, 0, 0)

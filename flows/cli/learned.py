@@ -159,6 +159,8 @@ def _print_induced(found: dict[str, Any]) -> None:
     read, skills = found["trajectories"], found["skills"]
     known = f"{read['new']} new, {read['judged']} judged since, {read['unchanged']} known"
     say(f"{read['read']} runs read: {known}; {read['waiting']} not judged")
+    if read["redacted"]:
+        say(f"secrets were replaced in {read['redacted']} of them")
     if read["failed"]:
         say(f"not read: {counts(read['failed'])}", style="red")
     say(f"{found['windows']} windows; skills: {counts(skills)}")

@@ -43,9 +43,9 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         wishes: What to induce.
 
     Returns:
-        `run_id`, `state`, `trajectories` (read, new, judged, unchanged, waiting, failed by reason),
-        `windows`, `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how, `domains`,
-        `seconds`.
+        `run_id`, `state`, `trajectories` (read, new, judged, unchanged, waiting, redacted, failed by
+        reason), `windows`, `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how,
+        `domains`, `seconds`.
 
     Raises:
         WrongInput: A path or the way to verify cannot be used; nothing was kept.
@@ -82,7 +82,8 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
             "trajectories": {
                 "read": reading.read + reading.judged + reading.repeated,
                 "new": reading.read, "judged": reading.judged, "unchanged": reading.repeated,
-                "waiting": sum(own.success is None for _, own in new), "failed": dict(reading.reasons),
+                "waiting": sum(own.success is None for _, own in new), "redacted": reading.redacted,
+                "failed": dict(reading.reasons),
             },
             "windows": sum(one.windows for one in libraries.values()),
             "skills": {name: skills[name] for name in ("new", "unchanged", "retired")},

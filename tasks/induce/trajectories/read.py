@@ -13,7 +13,8 @@ from storage.errors import WrongInput
 from tasks.induce.trajectories.lines import read_values
 from tasks.induce.trajectories.messages import row_of
 from tasks.induce.trajectories.parquet import MAGIC, read_rows
-from tasks.induce.trajectories.record import Trajectory, digest_of
+from tasks.induce.trajectories.record import Trajectory, digest_of, trajectory_of
+from tasks.induce.trajectories.redaction import redacted
 from tasks.induce.trajectories.unread import NotRead, Unread, checked, object_of, unread
 
 Format = Literal["trajectories", "messages"]
@@ -26,13 +27,15 @@ _SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 class Reading:
     """What became of the rows: how many were read, how many had been read before, and which were not read.
 
-    `judged` counts verdicts on trajectories that were read without one. `digests` are those of the
+    `judged` counts verdicts on trajectories that were read without one, `redacted` those of either kind in
+    which secrets were replaced. `digests` are those of the
     trajectories that were read, by id; those of an earlier reading may be given.
     """
 
     read: int = 0
     judged: int = 0
     repeated: int = 0
+    redacted: int = 0
     unread: list[Unread] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -83,6 +86,7 @@ def read_trajectories(
 ) -> Iterator[Row]:
     """Return the trajectories of files and folders in order, each with its row, and count all in `reading`.
 
+    Secrets are replaced in both (`redaction`).
     One that comes without a verdict, and later with it, comes twice (`latest`).
 
     Of a folder all `*.jsonl`, `*.jsonl.gz` and `*.parquet` below it are read, in the order of their paths;
@@ -126,12 +130,14 @@ def _read(files: Iterable[tuple[Path, bool]], form: Format, reading: Reading, do
                 row = object_of(value)
                 row = row_of(row, domain) if form == "messages" else row
                 trajectory = checked(row)
-                is_kept = reading.is_kept(row, trajectory.trajectory_id)
+                own = redacted(row, trajectory)
+                is_kept = reading.is_kept(own, trajectory.trajectory_id)
             except NotRead as error:
                 reading.unread.append(unread(place, row, error))
                 continue
             if is_kept:
-                yield row, trajectory
+                reading.redacted += own is not row
+                yield own, trajectory if own is row else trajectory_of(own)
 
 
 def _values(path: Path, *, is_named: bool) -> Iterator[tuple[str, object | Unread]]:

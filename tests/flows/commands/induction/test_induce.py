@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from flows.commands.induction.induce import InduceWishes, induce
 from storage.root import Root
+from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.trajectories.record import Trajectory
 from tests.support.induce.runs import add_bed, mooring
 from tests.support.models.word_models import WordEncoder
@@ -76,7 +77,7 @@ def test_a_run_without_a_verdict_waits_and_teaches_when_it_is_judged(tmp_path: P
     first, second, third = (learn(tmp_path, *runs) for runs in (waiting, RUNS[:3], waiting))
 
     assert first["trajectories"] | {"failed": 0} == {
-        "read": 4, "new": 4, "judged": 0, "unchanged": 0, "waiting": 4, "failed": 0,
+        "read": 4, "new": 4, "judged": 0, "unchanged": 0, "waiting": 4, "redacted": 0, "failed": 0,
     }  # fmt: skip
     assert first["skills"]["new"] == 0
     assert second["trajectories"]["judged"] == 3
@@ -110,3 +111,18 @@ def test_parts_are_written_once(tmp_path: Path) -> None:
 
     assert {file: file.read_bytes() for file in parts} == parts
     assert len(list((tmp_path / "root" / "trajectories").iterdir())) == 2
+
+
+def test_no_file_of_a_root_holds_a_secret_that_a_run_had(tmp_path: Path) -> None:
+    token = "ghp_" + "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9U"
+    runs = [mooring("h0", "boat-0", boat=token), mooring("h1", "boat-1")]
+    told = learn(tmp_path, *runs)
+    again = learn(tmp_path, *runs)
+    held = KeptTrajectories(Root(tmp_path / "root")).of("harbour")
+
+    assert (told["trajectories"]["redacted"], again["trajectories"]["redacted"]) == (1, 0)
+    assert again["trajectories"]["unchanged"] == 2
+    assert held[0].task == "Moor the [redacted:github-token-1] tonight."
+    assert told["skills"]["new"] > 0
+    for file in (tmp_path / "root").rglob("*.*"):
+        assert token.encode() not in file.read_bytes(), file

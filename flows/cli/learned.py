@@ -201,3 +201,5 @@ def _print_skill(skill: dict[str, Any]) -> None:
     how = ", ".join(skill["verified"]["how"]) or "nothing"
     say(f"{skill['skill_id']}: done in {skill['support']} tasks; verified by {how}")
     say(f"callable: {skill['callable']}; found by {skill['inducer']}")
+    if skill["near"]:
+        say(f"nearly the same: {', '.join(skill['near'])}")

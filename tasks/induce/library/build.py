@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.induce.bindings.values import leaves, word_run
+from tasks.induce.library.near import linked
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.replay.window import SourceWindow, source_windows
 from tasks.induce.skills.actions import Body
@@ -18,7 +19,7 @@ from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
 
-STAGE_VERSION = 1  # raised when the same trajectories give another library
+STAGE_VERSION = 2  # raised when the same trajectories give another library
 _LEAST_LENGTH = 6  # characters of a value that may be rare
 
 
@@ -70,6 +71,7 @@ def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, suppo
         if len(own.tasks) >= support:
             skill = _skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1)
             _keep(found, skill, own, rare, replay)
+    found.skills = linked(found.skills)
     return found
 
 

@@ -14,7 +14,8 @@ class InducedSkill:
     """A skill of a domain.
 
     `tasks` are those whose trajectories did it, `sources` the trajectories and steps at which they did;
-    `verified` names the replays that it passed, in `verified_sources` of its sources; `inducer` found it.
+    `verified` names the replays that it passed, in `verified_sources` of its sources; `inducer` found it;
+    `near` are the ids of skills that do nearly the same (`library.near`).
     """
 
     skill_id: str
@@ -27,6 +28,7 @@ class InducedSkill:
     verified: tuple[str, ...] = ()
     verified_sources: int = 0
     inducer: str = "recurrence"
+    near: tuple[str, ...] = ()
 
     def with_verdict(self, how: tuple[str, ...], sources: int) -> InducedSkill:
         """Return it as verified."""
@@ -55,6 +57,6 @@ class InducedSkill:
             "description": self.description, "code": self.code, "actions": told(self.body),
             "callable": self.callable, "support": self.support, "inducer": self.inducer,
             "verified": {"how": list(self.verified), "sources": self.verified_sources},
-            "tasks": list(self.tasks),
+            "near": list(self.near), "tasks": list(self.tasks),
             "sources": [{"trajectory_id": one, "t": t} for one, t in self.sources],
         }  # fmt: skip

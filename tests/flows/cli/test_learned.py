@@ -91,7 +91,17 @@ def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
     first = found["results"][0]
 
     assert first["actions"][0]["name"] == "fill"
-    assert {"skill_id", "code", "callable", "support", "verified", "score", "parts", "sources"} <= set(first)
+    assert {
+        "skill_id",
+        "code",
+        "callable",
+        "support",
+        "verified",
+        "score",
+        "parts",
+        "sources",
+        "near",
+    } <= set(first)
     assert found["domain"] == "greenhouse"
     assert "name textbox" in found["state"]
 

@@ -55,6 +55,12 @@ def induce(
     support: Annotated[
         int, typer.Option("--support", metavar="N", min=1, help="Keep what so many tasks did, at least.")
     ] = 1,
+    granularity: Annotated[
+        str,
+        typer.Option(
+            "--granularity", metavar="NAME", help="window, trajectory or action: what skills are cut out of."
+        ),
+    ] = "window",
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,7 +71,7 @@ def induce(
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
     from flows.commands.induction.suggest import kept_encoder  # noqa: PLC0415
 
-    wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support)
+    wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support, granularity)
     settings = load_settings()
     where = root_of(settings, root)
     found = induce(where, kept_encoder(where, settings).encode, wishes)

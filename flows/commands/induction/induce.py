@@ -18,6 +18,7 @@ from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.replay.verify import opened
+from tasks.induce.skills.actions import granularity_of
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
 from tasks.retrieve.suggest.offered import Encode
 
@@ -32,6 +33,7 @@ class InduceWishes:
     verify: str = "recorded"  # or `command:CMD`
     folder: Path = Path()  # in which the command runs
     support: int = 1  # the least number of tasks that did a skill
+    granularity: str = "window"  # what skills are cut out of
 
 
 def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
@@ -48,10 +50,10 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         `domains`, `seconds`.
 
     Raises:
-        WrongInput: A path or the way to verify cannot be used; nothing was kept.
+        WrongInput: A path, the granularity or the way to verify cannot be used; nothing was kept.
         EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
     """
-    began = time.monotonic()
+    began, granularity = time.monotonic(), granularity_of(wishes.granularity)
     with writer_lock(root), opened(wishes.verify, wishes.folder) as replay:
         kept, reading = KeptTrajectories(root), Reading()
         reading.digests.update(kept.digests())
@@ -66,7 +68,7 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         with progress("domains learned") as report:
             for number, domain in enumerate(domains, 1):
                 before = held.ids(domain)
-                libraries[domain] = build(domain, kept.of(domain), replay, wishes.support)
+                libraries[domain] = build(domain, kept.of(domain), replay, wishes.support, granularity)
                 held.put(domain, libraries[domain], states[domain])
                 changes = _changes(before, libraries[domain])
                 skills += changes
@@ -96,7 +98,7 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
 
 def _made_of(state: str, wishes: InduceWishes) -> str:
     """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {wishes.verify} {wishes.support}"
+    said = f"{STAGE_VERSION} {state} {wishes.verify} {wishes.support} {wishes.granularity}"
     return hashlib.sha256(said.encode()).hexdigest()
 
 

@@ -20,10 +20,10 @@ from storage.root import Root
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
 from tasks.evaluate.stream.report import draw_stream, stream_markdown
 from tasks.evaluate.stream.summary import summarise
-from tasks.evaluate.stream.variants import GRANULARITIES, variants
+from tasks.evaluate.stream.variants import variants
 from tasks.evaluate.stream.walk import Stream, has_succeeded
 from tasks.induce.recurrence import moments
-from tasks.induce.skills.actions import Body, told
+from tasks.induce.skills.actions import GRANULARITIES, Body, told
 from tasks.induce.skills.naming import skill_id_of
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory

@@ -16,6 +16,7 @@ from storage.root import Root
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.recurrence import Target, moments, situation_of
+from tasks.induce.skills.actions import GRANULARITIES
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of
@@ -104,6 +105,8 @@ class Suggester:
     def _domain(self, name: str) -> KnownDomain:
         if name not in self._known:
             skills = {skill.body: skill for skill in self._held.skills(name)}
+            # Moments are cut as the library was: all its skills are of one granularity.
+            granularity = next((skill.granularity for skill in skills.values()), GRANULARITIES[0])
             described = {body: skill.description for body, skill in skills.items()}
             offered = Offered(self._encoder.encode, described)
             given = [one for one in KeptTrajectories(self._root).of(name) if one.success]
@@ -111,7 +114,7 @@ class Suggester:
             for one, vector in zip(given, vectors, strict=True):
                 own = [
                     replace(each, bodies=tuple(body for body in each.bodies if body in skills))
-                    for each in moments(one)
+                    for each in moments(one, granularity)
                 ]
                 offered.learn(own, vector)
             self._known[name] = KnownDomain(name, skills, offered)

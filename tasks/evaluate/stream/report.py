@@ -8,7 +8,8 @@ from typing import Any
 
 from tasks.evaluate.paging.tables import table
 from tasks.evaluate.stream.decisions import MEASURES
-from tasks.evaluate.stream.variants import ALPHAS, GRANULARITIES, RELEVANCE_WEIGHTS
+from tasks.evaluate.stream.variants import ALPHAS, RELEVANCE_WEIGHTS
+from tasks.induce.skills.actions import GRANULARITIES
 
 # Success rates in % on Shopping, Reddit and Map, and over all five domains, where a sentence states them.
 _PAPER_ALPHA = {0.5: "34.6 / 35.9 / 32.3"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.induce.skills.actions import Arg, Body, Const, told
+from tasks.induce.skills.actions import Arg, Body, Const, Granularity, told
 from tasks.induce.skills.code import code_of
 
 
@@ -15,7 +15,8 @@ class InducedSkill:
 
     `tasks` are those whose trajectories did it, `sources` the trajectories and steps at which they did;
     `verified` names the replays that it passed, in `verified_sources` of its sources; `inducer` found it;
-    `near` are the ids of skills that do nearly the same (`library.near`).
+    `near` are the ids of skills that do nearly the same (`library.near`); `granularity` is what all skills of
+    its library are cut out of.
     """
 
     skill_id: str
@@ -29,6 +30,7 @@ class InducedSkill:
     verified_sources: int = 0
     inducer: str = "recurrence"
     near: tuple[str, ...] = ()
+    granularity: Granularity = "window"
 
     def with_verdict(self, how: tuple[str, ...], sources: int) -> InducedSkill:
         """Return it as verified."""
@@ -56,6 +58,7 @@ class InducedSkill:
             "skill_id": self.skill_id, "domain": self.domain, "name": self.name,
             "description": self.description, "code": self.code, "actions": told(self.body),
             "callable": self.callable, "support": self.support, "inducer": self.inducer,
+            "granularity": self.granularity,
             "verified": {"how": list(self.verified), "sources": self.verified_sources},
             "near": list(self.near), "tasks": list(self.tasks),
             "sources": [{"trajectory_id": one, "t": t} for one, t in self.sources],

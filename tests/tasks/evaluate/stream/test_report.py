@@ -10,7 +10,8 @@ import pytest
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
 from tasks.evaluate.stream.report import NOTE, draw_stream, stream_markdown
 from tasks.evaluate.stream.summary import summarise
-from tasks.evaluate.stream.variants import GRANULARITIES, variants
+from tasks.evaluate.stream.variants import variants
+from tasks.induce.skills.actions import GRANULARITIES
 
 
 def found(*names: str) -> dict[str, Any]:

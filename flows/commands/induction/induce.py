@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.replay.verify import opened
 from tasks.induce.skills.actions import granularity_of
+from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
 from tasks.retrieve.suggest.offered import Encode
 
@@ -46,8 +47,8 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
 
     Returns:
         `run_id`, `state`, `trajectories` (read, new, judged, unchanged, waiting, redacted, failed by
-        reason), `windows`, `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how,
-        `domains`, `seconds`.
+        reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by reason, `verified` by
+        how, `domains`, `seconds`.
 
     Raises:
         WrongInput: A path, the granularity or the way to verify cannot be used; nothing was kept.
@@ -67,7 +68,7 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         libraries: dict[str, DomainLibrary] = {}
         with progress("domains learned") as report:
             for number, domain in enumerate(domains, 1):
-                before = held.ids(domain)
+                before = held.by_id(domain)
                 libraries[domain] = build(domain, kept.of(domain), replay, wishes.support, granularity)
                 held.put(domain, libraries[domain], states[domain])
                 changes = _changes(before, libraries[domain])
@@ -88,10 +89,10 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
                 "failed": dict(reading.reasons),
             },
             "windows": sum(one.windows for one in libraries.values()),
-            "skills": {name: skills[name] for name in ("new", "unchanged", "retired")},
+            "skills": {name: skills[name] for name in ("new", "changed", "unchanged", "retired")},
             "dropped": dict(Counter(d.reason for one in libraries.values() for d in one.dropped)),
             "verified": dict(Counter(how for skill in learned for how in skill.verified)),
-            "domains": [{"domain": d, "skills": len(held.ids(d))} for d in held.domains()],
+            "domains": [{"domain": d, "skills": len(held.by_id(d))} for d in held.domains()],
             "seconds": round(time.monotonic() - began, 2),
         }  # fmt: skip
 
@@ -102,6 +103,11 @@ def _made_of(state: str, wishes: InduceWishes) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def _changes(before: set[str], library: DomainLibrary) -> Counter[str]:
-    now = {skill.skill_id for skill in library.skills}
-    return Counter(new=len(now - before), unchanged=len(now & before), retired=len(before - now))
+def _changes(before: Mapping[str, InducedSkill], library: DomainLibrary) -> Counter[str]:
+    """Return how many skills are new, retired, changed in anything but their id, and unchanged."""
+    now = {skill.skill_id: skill for skill in library.skills}
+    stayed = [skill == before[skill_id] for skill_id, skill in now.items() if skill_id in before]
+    return Counter(
+        new=len(now) - len(stayed), retired=len(before) - len(stayed),
+        changed=stayed.count(False), unchanged=stayed.count(True),
+    )  # fmt: skip

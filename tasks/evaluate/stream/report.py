@@ -29,6 +29,11 @@ def stream_markdown(found: Mapping[str, Any]) -> str:
     said = (
         f"{found['trajectories']['read']} trajectories, {found['steps']} steps at which skills were offered."
     )
+    if warm := found["warm"]:
+        said += (
+            f" Before the first, {warm['taught']} trajectories of {warm['root']} were learned;"
+            f" {warm['left_out']} of the stream are in it and were not."
+        )
     parts = ["# Skills offered along a stream", said, NOTE, "## Methods", _methods(list(rows.values()))]
     parts += ["## By domain: usable@5", _domains(list(rows.values()))]
     parts += ["## Table 2: task and state", *_table(rows, "alpha", _alphas())]

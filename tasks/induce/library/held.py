@@ -75,9 +75,9 @@ class HeldLibraries:
             raise WrongInput(msg)
         return [_skill(row) for row in read_frame(self._root, file, _SKILLS).to_dicts()]
 
-    def ids(self, domain: str) -> set[str]:
-        """Return the ids of a domain's skills; none where it has no library."""
-        return {one.skill_id for one in self.skills(domain)} if self._has(domain) else set()
+    def by_id(self, domain: str) -> dict[str, InducedSkill]:
+        """Return the skills of a domain by their ids; none where it has no library."""
+        return {one.skill_id: one for one in self.skills(domain)} if self._has(domain) else {}
 
     def dropped(self, domain: str) -> list[DroppedSkill]:
         """Return what a domain's library leaves out, and why."""

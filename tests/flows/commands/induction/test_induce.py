@@ -16,7 +16,7 @@ from flows.commands.induction.induce import InduceWishes, induce
 from storage.root import Root
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.trajectories.record import Trajectory
-from tests.support.induce.runs import add_bed, mooring
+from tests.support.induce.runs import add_bed, mooring, tool_run
 from tests.support.models.word_models import WordEncoder
 
 RUNS = [
@@ -127,3 +127,17 @@ def test_no_file_of_a_root_holds_a_secret_that_a_run_had(tmp_path: Path) -> None
     assert told["skills"]["new"] > 0
     for file in (tmp_path / "root").rglob("*.parquet"):
         assert token not in pl.read_parquet(file).write_json(), file
+
+
+def test_skills_that_more_tasks_did_are_changed_and_others_are_not(tmp_path: Path) -> None:
+    first = learn(tmp_path, RUNS[0], RUNS[2])["skills"]
+    same = learn(tmp_path, RUNS[0])["skills"]
+    more = learn(tmp_path, RUNS[1])["skills"]  # of the harbour alone
+    calls = [("find_berth", {"boat": "Gull"}, "none"), ("leave", {}, "ok")]
+    other = learn(tmp_path, tool_run("Go.", calls, name="h9", task_id="t9"))["skills"]
+
+    assert (first["changed"], first["unchanged"], first["retired"]) == (0, 0, 0)
+    assert same == {"new": 0, "changed": 0, "unchanged": 0, "retired": 0}  # no library was built again
+    assert more == {"new": 0, "changed": 3, "unchanged": 0, "retired": 0}
+    # Three tasks have begun with a message now, which the descriptions of the two skills that do so say.
+    assert other == {"new": 1, "changed": 2, "unchanged": 1, "retired": 0}

@@ -31,6 +31,7 @@ def induce(
     verify: str = "recorded",
     verify_in: str = ".",
     support: Annotated[int, Field(ge=1)] = 1,
+    granularity: Literal["window", "trajectory", "action"] = "window",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
 ) -> dict[str, Any]:
     """Keep what is new of agents' runs, learn the libraries of their domains, and serve them.
@@ -43,6 +44,7 @@ def induce(
         verify: `recorded`, or `command:CMD`, which replays runs over JSON lines.
         verify_in: The folder in which that command runs.
         support: The least number of tasks that did a skill.
+        granularity: What skills are cut out of: windows, whole runs between messages, or single actions.
         wait_minutes: How long to wait for another run that writes to this root.
 
     Raises:
@@ -50,7 +52,7 @@ def induce(
         WrongInput: The folder cannot be read, or the way to verify is not known.
     """
     run, settings = new_run_id(), load_settings()
-    how = Learning(verify, Path(verify_in), support)
+    how = Learning(verify, Path(verify_in), support, granularity)
     with writer_lock(Root(root), wait=60 * wait_minutes):
         read = keep_trajectories(root, trajectories, form, domain)
         tell(f"runs: {counts({k: v for k, v in read.items() if k != 'failed'})}")
@@ -76,7 +78,10 @@ def _show(found: dict[str, Any], learned: dict[str, dict[str, Any]]) -> None:
     del read["failed"]
     show_table("skillery-trajectories", counted(read, "runs"), "The runs of the folder, and those not read.")
     rows = [{**row, **learned.get(row["domain"], {}).get("skills", {})} for row in found["domains"]]
-    rows = [{"domain": "", "skills": 0, "new": 0, "unchanged": 0, "retired": 0} | row for row in rows]
+    rows = [
+        {"domain": "", "skills": 0, "new": 0, "changed": 0, "unchanged": 0, "retired": 0} | row
+        for row in rows
+    ]
     show_table("skillery-learned-skills", rows, "Skills of each domain, and what changed in this run.")
     left = [
         {"domain": d, "reason": r, "skills": n}

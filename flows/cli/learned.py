@@ -55,6 +55,12 @@ def induce(
     support: Annotated[
         int, typer.Option("--support", metavar="N", min=1, help="Keep what so many tasks did, at least.")
     ] = 1,
+    granularity: Annotated[
+        str,
+        typer.Option(
+            "--granularity", metavar="NAME", help="window, trajectory or action: what skills are cut out of."
+        ),
+    ] = "window",
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,8 +70,10 @@ def induce(
     """
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
     from tasks.induce.library.learn import Learning  # noqa: PLC0415
+    from tasks.induce.skills.actions import granularity_of  # noqa: PLC0415
 
-    wishes = InduceWishes(trajectories, form.value, domain, Learning(verify, folder, support))
+    how = Learning(verify, folder, support, granularity_of(granularity))
+    wishes = InduceWishes(trajectories, form.value, domain, how)
     settings = load_settings()
     found = induce(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else _print_induced(found)
@@ -156,8 +164,10 @@ def library(
 def _print_induced(found: dict[str, Any]) -> None:
     """Print what came of inducing skills."""
     read, skills = found["trajectories"], found["skills"]
-    known = f"{read['new']} new, {read['unchanged']} known, {read['waiting']} not judged"
-    say(f"{read['read']} runs read: {known}")
+    known = f"{read['new']} new, {read['judged']} judged since, {read['unchanged']} known"
+    say(f"{read['read']} runs read: {known}; {read['waiting']} not judged")
+    if read["redacted"]:
+        say(f"secrets were replaced in {read['redacted']} of them")
     if read["failed"]:
         say(f"not read: {counts(read['failed'])}", style="red")
     say(f"{found['windows']} windows; skills: {counts(skills)}")
@@ -201,3 +211,5 @@ def _print_skill(skill: dict[str, Any]) -> None:
     how = ", ".join(skill["verified"]["how"]) or "nothing"
     say(f"{skill['skill_id']}: done in {skill['support']} tasks; verified by {how}")
     say(f"callable: {skill['callable']}; found by {skill['inducer']}")
+    if skill["near"]:
+        say(f"nearly the same: {', '.join(skill['near'])}")

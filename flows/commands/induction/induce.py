@@ -39,12 +39,12 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes) -> dict[str, An
         wishes: What to induce.
 
     Returns:
-        `run_id`, `state`, `published`, `served`, `trajectories` (read, new, unchanged, waiting, failed by
-        reason), `windows`, `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how,
-        `domains`, `vectors_new`, `checks`, `seconds`.
+        `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
+        redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by
+        reason, `verified` by how, `domains`, `vectors_new`, `checks`, `seconds`.
 
     Raises:
-        WrongInput: A path or the way to verify cannot be used; nothing was kept.
+        WrongInput: A path, the granularity or the way to verify cannot be used; nothing was kept.
         EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()

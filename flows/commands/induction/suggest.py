@@ -160,6 +160,7 @@ def _result(rank: int, skill: InducedSkill, score: float, parts: Mapping[str, fl
     told = skill.told()
     names = (
         "skill_id", "name", "description", "code", "actions", "callable", "support", "verified", "sources",
+        "near",
     )  # fmt: skip
     shown = {name: told[name] for name in names}
     return {"rank": rank, **shown, "score": round(score, 4), "parts": dict(parts)}

@@ -47,6 +47,12 @@ class Stream:
     def __post_init__(self) -> None:
         object.__setattr__(self, "offered", defaultdict(lambda: Offered(self.encode)))
 
+    def teach(self, trajectories: Sequence[Trajectory]) -> None:
+        """Learn trajectories before the first question; all of them count as successful."""
+        vectors = self.encode([one.task for one in trajectories]) if trajectories else ()
+        for one, vector in zip(trajectories, vectors, strict=True):
+            self.offered[one.domain].learn(self.teaches(one), vector)
+
     def walk(
         self, trajectories: Iterable[Trajectory], methods: Mapping[str, Method]
     ) -> Iterator[tuple[str, Decision]]:

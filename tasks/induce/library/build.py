@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tasks.induce.bindings.values import leaves, word_run
+from tasks.induce.library.near import linked
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.replay.window import SourceWindow, source_windows
-from tasks.induce.skills.actions import Body
+from tasks.induce.skills.actions import Body, Granularity
 from tasks.induce.skills.code import actions_of
 from tasks.induce.skills.naming import function_name, skill_id_of
 from tasks.induce.skills.skill import InducedSkill
@@ -18,7 +19,7 @@ from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
 
-STAGE_VERSION = 1  # raised when the same trajectories give another library
+STAGE_VERSION = 2  # raised when the same trajectories give another library
 _LEAST_LENGTH = 6  # characters of a value that may be rare
 
 
@@ -63,7 +64,13 @@ class _Uses:
     pages: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1) -> DomainLibrary:
+def build(
+    domain: str,
+    trajectories: Sequence[Trajectory],
+    replay: Replay,
+    support: int = 1,
+    granularity: Granularity = "window",
+) -> DomainLibrary:
     """Return the library of a domain; trajectories in another order give the same.
 
     Args:
@@ -71,23 +78,25 @@ def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, suppo
         trajectories: All of the domain; those that succeeded give skills.
         replay: How skills are verified.
         support: The least number of tasks that did a skill.
+        granularity: What skills are cut out of.
     """
     given = sorted(trajectories, key=lambda one: one.trajectory_id)
-    uses = _uses(given)
+    uses = _uses(given, granularity)
     rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
     taken = Counter(function_name(body) for body in uses)
     pages = _by_page(uses.values())
     for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0])):
         if len(own.tasks) >= support:
             skill = _skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1)
-            _keep(found, skill, own, rare, replay)
+            _keep(found, replace(skill, granularity=granularity), own, rare, replay)
+    found.skills = linked(found.skills)
     return found
 
 
-def _uses(given: Sequence[Trajectory]) -> dict[Body, _Uses]:
+def _uses(given: Sequence[Trajectory], granularity: Granularity) -> dict[Body, _Uses]:
     uses: defaultdict[Body, _Uses] = defaultdict(_Uses)
     for one in given:
-        for moment, body, window in source_windows(one) if one.success else ():
+        for moment, body, window in source_windows(one, granularity) if one.success else ():
             own = uses[body]
             own.windows.append(window)
             own.tasks.add(one.task_id)
@@ -122,7 +131,8 @@ def _skill(
 
 
 def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValues, replay: Replay) -> None:
-    if actions_of(skill.code)[1] != skill.body:
+    length = len(skill.body)
+    if actions_of(skill.code, least=length, most=length)[1] != skill.body:
         detail = "its code does not say what its actions do"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "code", detail))
         return

@@ -13,13 +13,14 @@ from storage.errors import WrongInput
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from tasks.induce.library.build import DomainLibrary, DroppedSkill
-from tasks.induce.skills.actions import body_of
+from tasks.induce.skills.actions import body_of, granularity_of
 from tasks.induce.skills.skill import InducedSkill
 
 _SKILL_COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("skill_id", "domain", "name", "description", "code", "actions", "callable"), pl.String),
     "support": pl.Int32, "verified": pl.List(pl.String), "verified_sources": pl.Int32, "inducer": pl.String,
-    "tasks": pl.List(pl.String), "sources": pl.String,
+    "tasks": pl.List(pl.String), "sources": pl.String, "near": pl.List(pl.String),
+    "granularity": pl.String,
 }  # fmt: skip
 _SKILLS = pl.Schema(_SKILL_COLUMNS)
 _DROPPED_COLUMNS: dict[str, Any] = {
@@ -71,9 +72,9 @@ class HeldLibraries:
             raise WrongInput(msg)
         return [_skill(row) for row in read_frame(self._root, file, _SKILLS).to_dicts()]
 
-    def ids(self, domain: str) -> set[str]:
-        """Return the ids of a domain's skills; none where it has no library."""
-        return {one.skill_id for one in self.skills(domain)} if self._has(domain) else set()
+    def by_id(self, domain: str) -> dict[str, InducedSkill]:
+        """Return the skills of a domain by their ids; none where it has no library."""
+        return {one.skill_id: one for one in self.skills(domain)} if self._has(domain) else {}
 
     def dropped(self, domain: str) -> list[DroppedSkill]:
         """Return what a domain's library leaves out, and why."""
@@ -100,6 +101,7 @@ def _row(skill: InducedSkill) -> tuple[object, ...]:
         skill.skill_id, skill.domain, skill.name, skill.description, skill.code,
         json.dumps(told["actions"], ensure_ascii=False), skill.callable, skill.support, list(skill.verified),
         skill.verified_sources, skill.inducer, list(skill.tasks), json.dumps(skill.sources),
+        list(skill.near), skill.granularity,
     )  # fmt: skip
 
 
@@ -109,4 +111,6 @@ def _skill(row: dict[str, object]) -> InducedSkill:
         body_of(json.loads(str(row["actions"]))), tuple(row["tasks"]),  # type: ignore[arg-type]
         tuple((one, t) for one, t in json.loads(str(row["sources"]))),
         tuple(row["verified"]), int(str(row["verified_sources"])), str(row["inducer"]),  # type: ignore[arg-type]
+        # Both are null in files of before there were any.
+        tuple(row["near"] or ()), granularity_of(row["granularity"] or "window"),  # type: ignore[arg-type]
     )  # fmt: skip

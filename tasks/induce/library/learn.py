@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.replay.verify import Replay
-from tasks.induce.trajectories.read import DOMAIN, Format, Reading, read_trajectories
+from tasks.induce.skills.actions import Granularity
+from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Learning:
     verify: str = "recorded"  # or `command:CMD`
     folder: Path = Path()  # in which the command runs
     support: int = 1
+    granularity: Granularity = "window"  # what skills are cut out of
 
 
 def keep_new(
@@ -33,7 +36,8 @@ def keep_new(
     """Keep the trajectories of files that are new.
 
     Returns:
-        How many were `read`, `new`, `unchanged`, `waiting` (new, and not judged), and `failed` by reason.
+        How many were `read`, `new`, `judged` (their verdict came later), `unchanged`, `waiting` (new, and not
+        judged), `redacted`, and `failed` by reason.
 
     Raises:
         WrongInput: A path cannot be used; nothing was kept.
@@ -41,13 +45,15 @@ def keep_new(
     kept, reading = KeptTrajectories(root), Reading()
     reading.digests.update(kept.digests())
     forgotten = Forgotten.load(root).named("trajectory")
-    given = list(read_trajectories(paths, form, reading, domain))
+    given = latest(read_trajectories(paths, form, reading, domain))
     new = [(row, own) for row, own in given if own.trajectory_id not in forgotten]
     kept.add(new)
     failed = reading.reasons + Counter({"forgotten": len(given) - len(new)})
     return {
-        "read": reading.read + reading.repeated, "new": len(new), "unchanged": reading.repeated,
-        "waiting": sum(own.success is None for _, own in new), "failed": dict(failed),
+        "read": reading.read + reading.judged + reading.repeated,
+        "new": reading.read - failed["forgotten"], "judged": reading.judged, "unchanged": reading.repeated,
+        "waiting": sum(own.success is None for _, own in new), "redacted": reading.redacted,
+        "failed": dict(failed),
     }  # fmt: skip
 
 
@@ -61,7 +67,7 @@ def to_learn(root: Root, how: Learning) -> dict[str, str]:
 
 def _made_of(state: str, how: Learning) -> str:
     """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {how.verify} {how.support}"
+    said = f"{STAGE_VERSION} {state} {how.verify} {how.support} {how.granularity}"
     return hashlib.sha256(said.encode()).hexdigest()
 
 
@@ -69,13 +75,14 @@ def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) 
     """Build the library of a domain anew, and put it in place of the one before.
 
     Returns:
-        `windows`, `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how.
+        `windows`, `skills` (new, changed, unchanged, retired), `dropped` by reason, `verified` by how.
 
     Raises:
         EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
     """
     held = HeldLibraries(root)
-    before, found = held.ids(domain), build(domain, KeptTrajectories(root).of(domain), replay, how.support)
+    before, given = held.by_id(domain), KeptTrajectories(root).of(domain)
+    found = build(domain, given, replay, how.support, how.granularity)
     found.forget(Forgotten.load(root).named("learned"))
     held.put(domain, found, made_of)
     return {
@@ -85,9 +92,14 @@ def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) 
     }  # fmt: skip
 
 
-def _changes(before: set[str], library: DomainLibrary) -> dict[str, int]:
-    now = {skill.skill_id for skill in library.skills}
-    return {"new": len(now - before), "unchanged": len(now & before), "retired": len(before - now)}
+def _changes(before: Mapping[str, InducedSkill], library: DomainLibrary) -> dict[str, int]:
+    """Return how many skills are new, retired, changed in anything but their id, and unchanged."""
+    now = {skill.skill_id: skill for skill in library.skills}
+    stayed = [skill == before[skill_id] for skill_id, skill in now.items() if skill_id in before]
+    return {
+        "new": len(now) - len(stayed), "changed": stayed.count(False), "unchanged": stayed.count(True),
+        "retired": len(before) - len(stayed),
+    }  # fmt: skip
 
 
 def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -96,7 +108,7 @@ def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         name: sum((Counter(one[name]) for one in found), Counter())
         for name in ("skills", "dropped", "verified")
     }
-    skills = {name: counts["skills"][name] for name in ("new", "unchanged", "retired")}
+    skills = {name: counts["skills"][name] for name in ("new", "changed", "unchanged", "retired")}
     others = {name: dict(counts[name]) for name in ("dropped", "verified")}
     return {"windows": sum(one["windows"] for one in found), "skills": skills, **others}
 
@@ -104,4 +116,4 @@ def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def domains_held(root: Root) -> list[dict[str, Any]]:
     """Return the domains that have a library, each with the number of its skills."""
     held = HeldLibraries(root)
-    return [{"domain": domain, "skills": len(held.ids(domain))} for domain in held.domains()]
+    return [{"domain": domain, "skills": len(held.by_id(domain))} for domain in held.domains()]

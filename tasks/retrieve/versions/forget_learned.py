@@ -49,7 +49,7 @@ def find_learned(root: Root, target: str) -> tuple[str, str]:
 
 def _skills(root: Root) -> set[str]:
     held = HeldLibraries(root)
-    return {skill_id for domain in held.domains() for skill_id in held.ids(domain)}
+    return {skill_id for domain in held.domains() for skill_id in held.by_id(domain)}
 
 
 def forget_learned(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.root import Root
-from tasks.induce.library.learn import Learning, keep_new, learn, to_learn
+from tasks.induce.library.learn import Learning, keep_new, learn, summed, to_learn
 from tasks.induce.replay.verify import opened
 from tasks.induce.trajectories.record import Trajectory
 from tasks.refine.licences.policy import SERVE_POLICY
@@ -31,13 +31,15 @@ def written(path: Path, runs: Iterable[Trajectory]) -> Path:
     return path
 
 
-def learned(root: Root, folder: Path, runs: Iterable[Trajectory], how: Learning | None = None) -> None:
-    """Keep runs and build the libraries of their domains."""
+def learned(
+    root: Root, folder: Path, runs: Iterable[Trajectory], how: Learning | None = None
+) -> dict[str, Any]:
+    """Keep runs and build the libraries of their domains; return what came of both."""
     own = how or Learning()
-    keep_new(root, [written(folder / "runs.jsonl", runs)])
+    read = keep_new(root, [written(folder / "runs.jsonl", runs)])
     with opened(own.verify, own.folder) as replay:
-        for domain, made_of in to_learn(root, own).items():
-            learn(root, domain, made_of, replay, own)
+        found = [learn(root, *each, replay, own) for each in to_learn(root, own).items()]
+    return {"trajectories": read, **summed(found)}
 
 
 def served(root: Root, encoder: Path, run_id: str) -> dict[str, Any]:

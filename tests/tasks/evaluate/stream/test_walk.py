@@ -112,6 +112,22 @@ def test_domains_share_no_skills(stream: Stream) -> None:
     assert set(stream.offered) == {"harbour", "port"}
 
 
+@pytest.mark.parametrize("method", ["default", "sgdr", "popular"])
+def test_what_was_taught_before_serves_as_if_it_had_been_walked(stream: Stream, method: str) -> None:
+    warm = Stream(stream.encode)
+    warm.teach([PETREL, add_bed("g1", "c")])
+    found = walked(warm, AUK, method=method)
+
+    assert found == walked(stream, PETREL, add_bed("g1", "c"), AUK, method=method)[-4:]
+    assert found[0].usable == 3
+
+
+def test_nothing_may_be_taught_before(stream: Stream) -> None:
+    stream.teach([])
+
+    assert not any(one.begun for one in walked(stream, PETREL))
+
+
 @pytest.mark.parametrize("success", [False, None])
 def test_only_successful_trajectories_have_decisions_and_are_learned_from(
     stream: Stream,

@@ -55,6 +55,18 @@ def induce(
     support: Annotated[
         int, typer.Option("--support", metavar="N", min=1, help="Keep what so many tasks did, at least.")
     ] = 1,
+    inducer: Annotated[
+        str,
+        typer.Option(
+            "--inducer", metavar="NAME", help="recurrence, or llm, which says what is a skill and names it."
+        ),
+    ] = "recurrence",
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", metavar="NAME", help="declared (the file's verdict) or llm  [llm where one is set up]"
+        ),
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,11 +76,13 @@ def induce(
     """
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
     from flows.commands.induction.suggest import kept_encoder  # noqa: PLC0415
+    from flows.commands.induction.teaching import teaching  # noqa: PLC0415
 
     wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support)
     settings = load_settings()
     where = root_of(settings, root)
-    found = induce(where, kept_encoder(where, settings).encode, wishes)
+    with teaching(where, settings, judge, inducer) as by:
+        found = induce(where, kept_encoder(where, settings).encode, wishes, by)
     print_json(found) if as_json else _print_induced(found)
     nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
     raise typer.Exit(1 if nothing else 0)
@@ -112,15 +126,18 @@ def suggest(
         read_state,
         suggest_batch,
     )
+    from flows.commands.induction.teaching import state_summaries  # noqa: PLC0415
 
     settings = load_settings()
     where, wishes = root_of(settings, root), SuggestWishes(k, method, alpha, relevance_weight)
-    if batch is not None or out is not None:
-        failed = suggest_batch(Suggester(where, settings), batch, out, domain, wishes)
-        raise typer.Exit(1 if failed else 0)
-    asked = given_or_wrong(task, "--task")
-    given = read_state(Path(given_or_wrong(str(state) if state else None, "--state")))
-    found = Suggester(where, settings).suggest(asked, domain, given, wishes)
+    with state_summaries(where, settings) as summed:
+        suggester = Suggester(where, settings, summed)
+        if batch is not None or out is not None:
+            failed = suggest_batch(suggester, batch, out, domain, wishes)
+            raise typer.Exit(1 if failed else 0)
+        asked = given_or_wrong(task, "--task")
+        given = read_state(Path(given_or_wrong(str(state) if state else None, "--state")))
+        found = suggester.suggest(asked, domain, given, wishes)
     if as_json:
         print_json(found)
     elif shape is SuggestForm.prompt:
@@ -162,6 +179,10 @@ def _print_induced(found: dict[str, Any]) -> None:
     if read["failed"]:
         say(f"not read: {counts(read['failed'])}", style="red")
     say(f"{found['windows']} windows; skills: {counts(skills)}")
+    if found["llm"]:
+        llm = found["llm"]
+        by = counts(found["inducers"]) or "none"
+        say(f"by inducer: {by}; {llm['model']}: {llm['requests']} requests, {llm['tokens']:,} tokens")
     if found["dropped"]:
         say(f"left out: {counts(found['dropped'])}")
     for one in found["domains"]:

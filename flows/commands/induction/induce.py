@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import progress
+from flows.commands.induction.teaching import Teaching
 from flows.run_record import new_run_id
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.verdicts import HeldVerdicts
 from tasks.induce.replay.verify import opened
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, read_trajectories
+from tasks.induce.trajectories.record import Trajectory
 from tasks.retrieve.suggest.offered import Encode
 
 
@@ -34,21 +37,28 @@ class InduceWishes:
     support: int = 1  # the least number of tasks that did a skill
 
 
-def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
+_DECLARED = Teaching()
+
+
+def induce(root: Root, encode: Encode, wishes: InduceWishes, by: Teaching = _DECLARED) -> dict[str, Any]:
     """Keep the trajectories of files that are new, and build the libraries of their domains.
 
     Args:
         root: Where all is kept.
         encode: Encodes texts and keeps their vectors: tasks and descriptions, which `suggest` compares.
         wishes: What to induce.
+        by: Who judges and induces; an LLM judges all runs of a domain that is learned, so `waiting` counts
+            all of them.
 
     Returns:
         `run_id`, `state`, `trajectories` (read, new, unchanged, waiting, failed by reason), `windows`,
-        `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how, `domains`, `seconds`.
+        `skills` (new, unchanged, retired), `inducers` (skills by who found them), `dropped` by reason,
+        `verified` by how, `domains`, `llm` (`FallbackLlm.report`, or null), `seconds`.
 
     Raises:
         WrongInput: A path or the way to verify cannot be used; nothing was kept.
         EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+        LlmDenied: The server of the LLM denies access, or has no such model.
     """
     began = time.monotonic()
     with writer_lock(root), opened(wishes.verify, wishes.folder) as replay:
@@ -57,43 +67,52 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
         new = list(read_trajectories(wishes.paths, wishes.form, reading, wishes.domain))
         kept.add(new)
         held = HeldLibraries(root)
-        states = {domain: _made_of(state, wishes) for domain, state in kept.states().items()}
+        states = {domain: _made_of(state, wishes, by) for domain, state in kept.states().items()}
         made = held.made_of()
         domains = [domain for domain, state in states.items() if made.get(domain) != state]
         skills: Counter[str] = Counter()
         libraries: dict[str, DomainLibrary] = {}
+        judged: list[Trajectory] = []
         with progress("domains learned") as report:
             for number, domain in enumerate(domains, 1):
                 before = held.ids(domain)
-                libraries[domain] = build(domain, kept.of(domain), replay, wishes.support)
-                held.put(domain, libraries[domain], states[domain])
+                runs = by.judged(kept.of(domain))
+                judged += runs
+                libraries[domain] = build(domain, runs, replay, wishes.support, by.inducer)
+                HeldVerdicts(root).put(domain, runs, declared=by.is_declared)
+                # What an LLM left open is asked again by the next run.
+                held.put(domain, libraries[domain], "" if by.unfinished else states[domain])
                 changes = _changes(before, libraries[domain])
                 skills += changes
                 report(number, len(domains))
-        texts = [own.task for _, own in new if own.success]
+        texts = [own.task for own in judged if own.success]
         learned = [skill for one in libraries.values() for skill in one.skills]
         texts += [skill.description for skill in learned]
         if texts:
             encode(list(dict.fromkeys(texts)))
+        looked_at = [own for _, own in new] if by.is_declared else judged
         return {
             "run_id": new_run_id(),
-            "state": "partial" if reading.unread else "complete",
+            "state": "partial" if reading.unread or by.unfinished else "complete",
             "trajectories": {
                 "read": reading.read + reading.repeated, "new": reading.read, "unchanged": reading.repeated,
-                "waiting": sum(own.success is None for _, own in new), "failed": dict(reading.reasons),
+                "waiting": sum(own.success is None for own in looked_at),
+                "failed": dict(reading.reasons),
             },
             "windows": sum(one.windows for one in libraries.values()),
             "skills": {name: skills[name] for name in ("new", "unchanged", "retired")},
+            "inducers": dict(Counter(skill.inducer for skill in learned)),
             "dropped": dict(Counter(d.reason for one in libraries.values() for d in one.dropped)),
             "verified": dict(Counter(how for skill in learned for how in skill.verified)),
             "domains": [{"domain": d, "skills": len(held.ids(d))} for d in held.domains()],
+            "llm": by.report(),
             "seconds": round(time.monotonic() - began, 2),
         }  # fmt: skip
 
 
-def _made_of(state: str, wishes: InduceWishes) -> str:
+def _made_of(state: str, wishes: InduceWishes, by: Teaching) -> str:
     """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {wishes.verify} {wishes.support}"
+    said = f"{STAGE_VERSION} {state} {wishes.verify} {wishes.support} {by.name}"
     return hashlib.sha256(said.encode()).hexdigest()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from storage.jsonl import json_value, read_lines, write_lines
 from storage.root import Root
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.verdicts import HeldVerdicts
 from tasks.induce.recurrence import Target, moments, situation_of
+from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of
@@ -54,10 +57,15 @@ def kept_encoder(root: Root, settings: Settings) -> KeptEncoder:
 
 
 class Suggester:
-    """Answers which skills to offer, out of what a root has learned; each domain is read once."""
+    """Answers which skills to offer, out of what a root has learned; each domain is read once.
 
-    def __init__(self, root: Root, settings: Settings) -> None:
-        self._encoder = kept_encoder(root, settings)
+    `summed` sums up a state, given its observation, address and title.
+    """
+
+    def __init__(
+        self, root: Root, settings: Settings, summed: Callable[[str, str, str], str] = summed_up
+    ) -> None:
+        self._encoder, self._summed = kept_encoder(root, settings), summed
         self._root, self._held = root, HeldLibraries(root)
         self._known: dict[str, KnownDomain] = {}
 
@@ -76,7 +84,7 @@ class Suggester:
             raise WrongInput(msg)
         observation, url, title, before = _read(state)
         known = self._domain(self._name(domain))
-        summary = summed_up(observation, url, title)
+        summary = self._summed(observation, url, title)
         (vector,) = self._encoder.encode([task])
         situation = situation_of(task, observation, url, title, before)
         offers = method(known.offered, SkillQuestion(situation, vector, summary, summary), wishes.k)
@@ -106,13 +114,19 @@ class Suggester:
             skills = {skill.body: skill for skill in self._held.skills(name)}
             described = {body: skill.description for body, skill in skills.items()}
             offered = Offered(self._encoder.encode, described)
-            given = [one for one in KeptTrajectories(self._root).of(name) if one.success]
+            given = HeldVerdicts(self._root).successful(name, KeptTrajectories(self._root).of(name))
+            done = defaultdict[tuple[str, int], list[Body]](list)
+            for skill in skills.values():
+                for source in skill.sources:
+                    done[source].append(skill.body)
             vectors = self._encoder.encode([one.task for one in given])
             for one, vector in zip(given, vectors, strict=True):
-                own = [
-                    replace(each, bodies=tuple(body for body in each.bodies if body in skills))
-                    for each in moments(one)
-                ]
+                own = []
+                for each in moments(one):
+                    # An LLM's skill is told by its sources: names of parameters are not those of moments.
+                    found = [body for body in each.bodies if body in skills]
+                    by_source = done[each.trajectory_id, each.t]
+                    own.append(replace(each, bodies=tuple(dict.fromkeys([*found, *by_source]))))
                 offered.learn(own, vector)
             self._known[name] = KnownDomain(name, skills, offered)
         return self._known[name]

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.induce.bindings.values import leaves, word_run
+from tasks.induce.library.drafts import DroppedSkill, Inducer, SkillDraft
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.replay.window import SourceWindow, source_windows
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.code import actions_of
-from tasks.induce.skills.naming import function_name, skill_id_of
+from tasks.induce.skills.naming import function_name, skill_id_of, with_id
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import COMMON, described, page_named
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
@@ -20,18 +21,6 @@ from tasks.induce.trajectories.record import Trajectory
 
 STAGE_VERSION = 1  # raised when the same trajectories give another library
 _LEAST_LENGTH = 6  # characters of a value that may be rare
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedSkill:
-    """A skill that is not kept, and why: `code`, `leak`, or `replay` with the source where it broke."""
-
-    skill_id: str
-    domain: str
-    reason: str
-    detail: str
-    trajectory_id: str | None = None
-    t: int | None = None
 
 
 @dataclass(slots=True)
@@ -52,7 +41,13 @@ class _Uses:
     pages: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1) -> DomainLibrary:
+def build(
+    domain: str,
+    trajectories: Sequence[Trajectory],
+    replay: Replay,
+    support: int = 1,
+    inducer: Inducer | None = None,
+) -> DomainLibrary:
     """Return the library of a domain; trajectories in another order give the same.
 
     Args:
@@ -60,16 +55,22 @@ def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, suppo
         trajectories: All of the domain; those that succeeded give skills.
         replay: How skills are verified.
         support: The least number of tasks that did a skill.
+        inducer: Goes over what recurrence found; None: that is what is verified.
     """
     given = sorted(trajectories, key=lambda one: one.trajectory_id)
     uses = _uses(given)
     rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
     taken = Counter(function_name(body) for body in uses)
     pages = _by_page(uses.values())
-    for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0])):
-        if len(own.tasks) >= support:
-            skill = _skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1)
-            _keep(found, skill, own, rare, replay)
+    drafts = [
+        SkillDraft(_skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1), own.windows)
+        for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0]))
+        if len(own.tasks) >= support
+    ]
+    if inducer is not None:
+        drafts, found.dropped = inducer.induce(drafts, rare, replay)
+    for draft in drafts:
+        _keep(found, draft, rare, replay)
     return found
 
 
@@ -98,7 +99,7 @@ def _skill(
     skill_id, name = skill_id_of(domain, body), function_name(body)
     page = page_named(own.pages, pages)
     # A name that is taken loses no skill: both get their ids' first digits.
-    called = f"{name}_{skill_id.rpartition('/')[2][:8]}" if is_taken else name
+    called = with_id(name, skill_id) if is_taken else name
     return InducedSkill(
         skill_id,
         domain,
@@ -110,7 +111,8 @@ def _skill(
     )
 
 
-def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValues, replay: Replay) -> None:
+def _keep(found: DomainLibrary, draft: SkillDraft, rare: RareValues, replay: Replay) -> None:
+    skill = draft.skill
     if actions_of(skill.code)[1] != skill.body:
         detail = "its code does not say what its actions do"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "code", detail))
@@ -119,7 +121,7 @@ def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValue
         detail = "a value that fewer than three tasks gave stands in it"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "leak", detail))
         return
-    verdict = verify(skill.body, own.windows, replay)
+    verdict = verify(skill.body, draft.windows, replay)
     if verdict.broken is None:
         found.skills.append(skill.with_verdict(verdict.how, len(verdict.sources)))
         return

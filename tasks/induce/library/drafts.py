@@ -63,7 +63,7 @@ class Inducer(Protocol):
 def merged(drafts: Sequence[SkillDraft], inducer: str) -> list[SkillDraft]:
     """Return drafts by id, those that differ in names of parameters alone as one.
 
-    The first by id leads, one that `inducer` made before all others; drafts of one name get names of their own.
+    The first by id leads, one that `inducer` made before others; drafts of one name get names of their own.
     """
     alike: defaultdict[Body, list[SkillDraft]] = defaultdict(list)
     for draft in sorted(drafts, key=lambda each: (each.skill.inducer != inducer, each.skill.skill_id)):

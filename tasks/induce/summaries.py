@@ -13,6 +13,9 @@ from tasks.models.llm.parse_json import without_thoughts
 from tasks.models.llm.quoting import shortened
 
 PROMPT = WrittenPrompt("induce-summary-1", "tasks.induce", "summary_rules.txt")
+# The paper leaves both open; these are those of its release.
+TOKENS = 160  # of a summary
+CHARACTERS = 12_000  # of a state that are read
 
 
 class LlmSummaries:
@@ -23,16 +26,21 @@ class LlmSummaries:
 
     Args:
         llm: Is asked.
-        tokens: The longest summary; the paper leaves it open, and its release has 160.
-        characters: So much of a state is read; the release has 12,000.
+        tokens: The longest summary.
+        characters: So much of a state is read.
     """
 
-    def __init__(self, llm: FallbackLlm, tokens: int = 160, characters: int = 12_000) -> None:
+    def __init__(self, llm: FallbackLlm, tokens: int = TOKENS, characters: int = CHARACTERS) -> None:
         self._llm, self._characters = llm, characters
         self._sampling = replace(llm.sampling, max_tokens=tokens)
 
     def summary(self, observation: str, url: str = "", title: str = "") -> str:
         """Return a state in a few words: what page it is, and what one can do there.
+
+        Args:
+            observation: The page's outline, or what a tool or a person said.
+            url: The page's address, where there is one.
+            title: Its title.
 
         Raises:
             LlmDenied: The server denies access, or has no such model.

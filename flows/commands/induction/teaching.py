@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flows.commands.induction.settings import load_induction
-from flows.commands.opened_llm import is_set_up, opened_llm
+from flows.commands.llm.opened import is_set_up, opened_llm
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root

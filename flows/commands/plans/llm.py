@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from flows.commands.opened_llm import is_set_up, opened_llm
+from flows.commands.llm.opened import is_set_up, opened_llm
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root

@@ -23,6 +23,7 @@ from tests.support.induce.runs import Done, page, web_run
 REPLAY = RecordedReplay()
 FILL = "    fill(element=box, text=name, on=['textbox', 'name'])\n"
 SELECT = "    select_option(element=soils, option=soil, on=['combobox', 'soil'])\n"
+SELECT_7TH = "    select_option(option=soil, on=['combobox', 'soil', 7])\n"
 CODE = f"def describe_bed(box, name, soils, soil):\n{FILL}{SELECT}"
 SAID = "Fill in the name of a bed and choose its soil on a form for a new bed."
 
@@ -93,7 +94,7 @@ def test_a_value_of_all_tasks_may_stand_in_the_code(draft: SkillDraft, rare: Rar
         (CODE.replace("option=soil", "option='peat'").replace(", soil)", ")"), "option must not be"),
         (CODE.replace("text=", "words="), "its arguments must be those of the window: element, text"),
         (CODE.replace("element=soils, ", "").replace(", soils", ""), "call 1: its arguments must be"),
-        (CODE.replace("soil'])", "soil', 7])").replace("element=soils, ", "").replace(", soils", ""), "replayed"),
+        (CODE.replace(SELECT, SELECT_7TH).replace(" soils,", ""), "call 1: replayed"),
         (CODE.replace("option=soil", "option=name").replace(", soil)", ")"), "call 1: replayed"),
         (CODE.replace("option=soil", "option_from=[0, 'x']").replace(", soil)", ")"), "call 1: replayed"),
         (CODE.replace("option=soil", "option_from=[0, 'B77']").replace(", soil)", ")"), "option must not be"),

@@ -10,7 +10,7 @@ from tasks.models.visible import visible
 from tasks.refine.risks.scan import scan
 from tasks.refine.text.redact import redact
 
-_LINK = re.compile(r"\w+://|\bwww\.|\bmailto:|\]\(", re.IGNORECASE)
+_LINK = re.compile(r"://|\bwww\.|\bmailto:|\]\(", re.IGNORECASE)
 # A sentence about a page names what is done; it tells nobody what to do.
 _SPOKEN_TO = re.compile(
     r"\b(?:you|yourself|assistants?|agents?|language models?|llms?|instructions?|prompts?)\b", re.IGNORECASE

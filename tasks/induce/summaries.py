@@ -16,6 +16,7 @@ PROMPT = WrittenPrompt("induce-summary-1", "tasks.induce", "summary_rules.txt")
 # The paper leaves both open; these are those of its release.
 TOKENS = 160  # of a summary
 CHARACTERS = 12_000  # of a state that are read
+_MOST_SAID = 2_000  # characters of a summary, whatever its tokens are
 
 
 class LlmSummaries:
@@ -55,11 +56,11 @@ def summary_of(text: str) -> str:
     """Return the summary that an answer is, in one line.
 
     Raises:
-        Rejected: It is empty, or may not be kept (`unfit`).
+        Rejected: It is empty or very long, or may not be kept (`unfit`).
     """
     said = " ".join(without_thoughts(text).split())
-    if not said:
-        reason = "the answer is empty"
+    if not 0 < len(said) <= _MOST_SAID:
+        reason = f"the summary has {len(said)} characters, and 1 to {_MOST_SAID} are allowed"
         raise Rejected(reason)
     if wrong := unfit(said):
         reason = f"the summary {wrong}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _LINE = re.compile(r'\s*(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?')
 _SIGNS = re.compile(r"[\W_]+")
 _COUNT = re.compile(r"(?<=\S) \d+$")
-_ID = re.compile(r"^(\s*)\[[^\]\s]+\] ", re.MULTILINE)
+_ID = re.compile(r"^([ \t]*)\[[^\]\s]+\] ", re.MULTILINE)
 _KEPT = 64  # outlines of the last pages; a step's page is asked for many times
 
 

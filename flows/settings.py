@@ -139,10 +139,7 @@ class Settings(BaseSettings):
         0.79, gt=0, lt=1, description="How often the model is right: the confidence of its labels."
     )
     rerank_accuracy: float = Field(
-        0.8,
-        gt=0.5,
-        lt=1,
-        description="The share of nodes that the LLM as reranker of pages judges right.",
+        0.8, gt=0.5, lt=1, description="The share of nodes that the LLM as reranker of pages judges right."
     )
     llm_threshold: float | None = Field(
         None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
@@ -255,8 +252,10 @@ def load(kind: type[Model]) -> Model:
         raise WrongInput(msg) from error
 
 
-# Settings of published pipelines and of training have classes, and loaders, of their own.
-_OTHERS = ("SKILLERY_SKILLPAGER_", "SKILLERY_SKILLFLOW_", "SKILLERY_SKILLROUTER_", "SKILLERY_TRAINING_")
+# Settings of published pipelines, of training and of inducing have classes, and loaders, of their own.
+_OTHERS = tuple(
+    f"SKILLERY_{each}_" for each in ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE")
+)
 
 
 def unknown_settings() -> dict[str, str | None]:

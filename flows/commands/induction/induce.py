@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import progress
+from flows.commands.induction.teaching import state_summaries
 from flows.run_record import new_run_id
 from flows.settings import Settings
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.learn import Learning, domains_held, keep_new, learn, summed, to_learn
+from tasks.induce.library.teaching import BY_FILES, Teaching
 from tasks.induce.replay.verify import opened
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.onnx_export import export_below
@@ -30,18 +32,20 @@ class InduceWishes:
     how: Learning = field(default_factory=Learning)
 
 
-def induce(root: Root, settings: Settings, wishes: InduceWishes) -> dict[str, Any]:
+def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = BY_FILES) -> dict[str, Any]:
     """Keep the trajectories of files that are new, learn the libraries of their domains, and serve them.
 
     Args:
         root: Where all is kept.
         settings: The encoder, and the limits of the gate.
         wishes: What to induce.
+        by: Who judges and induces. An LLM judges all runs of a domain that is learned: `waiting` counts them.
 
     Returns:
         `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
         redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by
-        reason, `verified` by how, `domains`, `vectors_new`, `checks`, `seconds`.
+        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`FallbackLlm.report`, or
+        null), `domains`, `vectors_new`, `checks`, `seconds`.
 
     Raises:
         WrongInput: A path, the granularity or the way to verify cannot be used; nothing was kept.
@@ -50,22 +54,24 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes) -> dict[str, An
     began, run_id = time.monotonic(), new_run_id()
     with writer_lock(root), opened(wishes.how.verify, wishes.how.folder) as replay:
         read = keep_new(root, wishes.paths, wishes.form, wishes.domain)
-        todo = to_learn(root, wishes.how)
+        todo = to_learn(root, wishes.how, by)
         learned = []
         with progress("domains learned") as report:
             for number, (domain, made_of) in enumerate(todo.items(), 1):
-                learned.append(learn(root, domain, made_of, replay, wishes.how))
+                learned.append(learn(root, domain, made_of, replay, wishes.how, by))
                 report(number, len(todo))
         encoder = export_below(root, settings.encoder, settings.encoder_precision)
-        with progress("rows written") as report:
-            policy = settings.licence_policies()["serve"]
-            served = serve_learned(root, encoder, settings.gate(), policy, run_id, report=report)
+        policy = settings.licence_policies()["serve"]
+        with progress("rows written") as report, state_summaries(root, settings) as words:
+            served = serve_learned(root, encoder, settings.gate(), policy, run_id, words=words, report=report)
+    if not by.is_declared:
+        read["waiting"] = sum(one["waiting"] for one in learned)
     return {
         "run_id": run_id, "trajectories": read, **summed(learned), "domains": domains_held(root), **served,
-        "state": _state(read, served), "seconds": round(time.monotonic() - began, 2),
+        "llm": by.report(), "state": _state(read, served, by), "seconds": round(time.monotonic() - began, 2),
     }  # fmt: skip
 
 
-def _state(read: dict[str, Any], served: dict[str, Any]) -> str:
+def _state(read: dict[str, Any], served: dict[str, Any], by: Teaching) -> str:
     refused = not all(check["passed"] for check in served["checks"])
-    return "refused" if refused else "partial" if read["failed"] else "complete"
+    return "refused" if refused else "partial" if read["failed"] or by.unfinished else "complete"

@@ -14,12 +14,12 @@ from storage.jsonl import json_value, read_lines, write_lines
 from storage.root import Root
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of
 from tasks.induce.windows.recurrence import Target, situation_of
 from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
 from tasks.retrieve.suggest.offered import Offered
 from tasks.retrieve.suggest.served import ServedSkills
+from tasks.retrieve.suggest.stored import BY_RULE, StateWords
 
 _MOST = 100  # skills that are offered at once
 
@@ -35,10 +35,13 @@ class SuggestWishes:
 
 
 class Suggester:
-    """Answers which skills to offer, out of what a root serves; each domain is read once."""
+    """Answers which skills to offer, out of what a root serves; each domain is read once.
 
-    def __init__(self, root: Root, settings: Settings) -> None:
-        self._served = ServedSkills(root)
+    `words` sum up states.
+    """
+
+    def __init__(self, root: Root, settings: Settings, words: StateWords = BY_RULE) -> None:
+        self._served, self._words = ServedSkills(root), words
         self._encoder = self._served.encoder(settings.encoder, settings.query_threads)
         self._known: dict[str, tuple[dict[Body, InducedSkill], Offered]] = {}
 
@@ -58,7 +61,7 @@ class Suggester:
         observation, url, title, before = _read(state)
         name = self._served.named(domain)
         skills, offered = self._domain(name)
-        summary = summed_up(observation, url, title)
+        summary = self._words.summarise(observation, url, title)
         (vector,) = self._encoder.encode([task])
         situation = situation_of(task, observation, url, title, before)
         offers = method(offered, SkillQuestion(situation, vector, summary, summary), wishes.k)

@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tasks.induce.bindings.values import leaves, word_run
+from tasks.induce.library.drafts import DroppedSkill, Inducer, SkillDraft
 from tasks.induce.library.near import linked
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.replay.window import SourceWindow, source_windows
 from tasks.induce.skills.actions import Body, Granularity
 from tasks.induce.skills.code import actions_of
-from tasks.induce.skills.naming import function_name, skill_id_of
+from tasks.induce.skills.naming import function_name, skill_id_of, with_id
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import COMMON, described, page_named
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
@@ -21,21 +22,6 @@ from tasks.induce.trajectories.record import Trajectory
 
 STAGE_VERSION = 2  # raised when the same trajectories give another library
 _LEAST_LENGTH = 6  # characters of a value that may be rare
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedSkill:
-    """A skill that is not kept, and why.
-
-    The reason is `code`, `leak`, `forgotten`, or `replay` with the source where it broke.
-    """
-
-    skill_id: str
-    domain: str
-    reason: str
-    detail: str
-    trajectory_id: str | None = None
-    t: int | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +56,7 @@ def build(
     replay: Replay,
     support: int = 1,
     granularity: Granularity = "window",
+    inducer: Inducer | None = None,
 ) -> DomainLibrary:
     """Return the library of a domain; trajectories in another order give the same.
 
@@ -79,17 +66,24 @@ def build(
         replay: How skills are verified.
         support: The least number of tasks that did a skill.
         granularity: What skills are cut out of.
+        inducer: Goes over what recurrence found; None: that is what is verified.
     """
     given = sorted(trajectories, key=lambda one: one.trajectory_id)
     uses = _uses(given, granularity)
     rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
     taken = Counter(function_name(body) for body in uses)
     pages = _by_page(uses.values())
-    for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0])):
-        if len(own.tasks) >= support:
-            skill = _skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1)
-            _keep(found, replace(skill, granularity=granularity), own, rare, replay)
+    drafts = [
+        SkillDraft(_skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1), own.windows)
+        for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0]))
+        if len(own.tasks) >= support
+    ]
+    if inducer is not None:
+        drafts, found.dropped = inducer.induce(drafts, rare, replay)
+    for draft in drafts:
+        _keep(found, replace(draft, skill=replace(draft.skill, granularity=granularity)), rare, replay)
     found.skills = linked(found.skills)
+    found.dropped.sort(key=lambda one: one.skill_id)
     return found
 
 
@@ -118,7 +112,7 @@ def _skill(
     skill_id, name = skill_id_of(domain, body), function_name(body)
     page = page_named(own.pages, pages)
     # A name that is taken loses no skill: both get their ids' first digits.
-    called = f"{name}_{skill_id.rpartition('/')[2][:8]}" if is_taken else name
+    called = with_id(name, skill_id) if is_taken else name
     return InducedSkill(
         skill_id,
         domain,
@@ -130,7 +124,8 @@ def _skill(
     )
 
 
-def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValues, replay: Replay) -> None:
+def _keep(found: DomainLibrary, draft: SkillDraft, rare: RareValues, replay: Replay) -> None:
+    skill = draft.skill
     length = len(skill.body)
     if actions_of(skill.code, least=length, most=length)[1] != skill.body:
         detail = "its code does not say what its actions do"
@@ -140,7 +135,7 @@ def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValue
         detail = "a value that fewer than three tasks gave stands in it"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "leak", detail))
         return
-    verdict = verify(skill.body, own.windows, replay)
+    verdict = verify(skill.body, draft.windows, replay)
     if verdict.broken is None:
         found.skills.append(skill.with_verdict(verdict.how, len(verdict.sources)))
         return

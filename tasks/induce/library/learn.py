@@ -14,6 +14,8 @@ from storage.tombstones import Forgotten
 from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.teaching import BY_FILES, Teaching
+from tasks.induce.library.verdicts import HeldVerdicts
 from tasks.induce.replay.verify import Replay
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.skill import InducedSkill
@@ -57,36 +59,51 @@ def keep_new(
     }  # fmt: skip
 
 
-def to_learn(root: Root, how: Learning) -> dict[str, str]:
+def to_learn(root: Root, how: Learning, by: Teaching = BY_FILES) -> dict[str, str]:
     """Return by domain what its library is to be made of, where that is not what it was made of."""
-    states = {domain: _made_of(state, how) for domain, state in KeptTrajectories(root).states().items()}
+    states = {domain: _made_of(state, how, by) for domain, state in KeptTrajectories(root).states().items()}
     held = HeldLibraries(root)
     made = {domain: state for domain, state in held.made_of().items() if domain in held.domains()}
     return {domain: state for domain, state in states.items() if made.get(domain) != state}
 
 
-def _made_of(state: str, how: Learning) -> str:
+def _made_of(state: str, how: Learning, by: Teaching) -> str:
     """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {how.verify} {how.support} {how.granularity}"
+    said = f"{STAGE_VERSION} {state} {how.verify} {how.support} {how.granularity} {by.name}"
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) -> dict[str, Any]:
+def learn(
+    root: Root, domain: str, made_of: str, replay: Replay, how: Learning, by: Teaching = BY_FILES
+) -> dict[str, Any]:
     """Build the library of a domain anew, and put it in place of the one before.
 
+    Args:
+        root: Where trajectories and libraries are kept.
+        domain: Its name.
+        made_of: What the library is to be made of, as `to_learn` says.
+        replay: How skills are verified.
+        how: How they are learned.
+        by: Who judges and induces.
+
     Returns:
-        `windows`, `skills` (new, changed, unchanged, retired), `dropped` by reason, `verified` by how.
+        `windows`, `waiting` (trajectories without a verdict), `skills` (new, changed, unchanged, retired),
+        `inducers` (skills by who found them), `dropped` by reason, `verified` by how.
 
     Raises:
         EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+        LlmDenied: The server of the LLM denies access, or has no such model.
     """
     held = HeldLibraries(root)
-    before, given = held.by_id(domain), KeptTrajectories(root).of(domain)
-    found = build(domain, given, replay, how.support, how.granularity)
+    before, runs = held.by_id(domain), by.judged(KeptTrajectories(root).of(domain))
+    found = build(domain, runs, replay, how.support, how.granularity, by.inducer)
     found.forget(Forgotten.load(root).named("learned"))
-    held.put(domain, found, made_of)
+    HeldVerdicts(root).put(domain, runs, declared=by.is_declared)
+    # What an LLM left open is asked again by the next run.
+    held.put(domain, found, "" if by.unfinished else made_of)
     return {
-        "windows": found.windows, "skills": _changes(before, found),
+        "windows": found.windows, "waiting": sum(one.success is None for one in runs),
+        "skills": _changes(before, found), "inducers": dict(Counter(s.inducer for s in found.skills)),
         "dropped": dict(Counter(one.reason for one in found.dropped)),
         "verified": dict(Counter(how for skill in found.skills for how in skill.verified)),
     }  # fmt: skip
@@ -104,12 +121,10 @@ def _changes(before: Mapping[str, InducedSkill], library: DomainLibrary) -> dict
 
 def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return what `learn` gave of several domains as one."""
-    counts = {
-        name: sum((Counter(one[name]) for one in found), Counter())
-        for name in ("skills", "dropped", "verified")
-    }
+    parts = ("skills", "inducers", "dropped", "verified")
+    counts = {name: sum((Counter(one[name]) for one in found), Counter()) for name in parts}
     skills = {name: counts["skills"][name] for name in ("new", "changed", "unchanged", "retired")}
-    others = {name: dict(counts[name]) for name in ("dropped", "verified")}
+    others = {name: dict(counts[name]) for name in parts[1:]}
     return {"windows": sum(one["windows"] for one in found), "skills": skills, **others}
 
 

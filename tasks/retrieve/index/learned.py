@@ -19,6 +19,7 @@ from storage.root import Root
 from storage.served import Served, drop_stray_tags, mend_tags, read_served
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.verdicts import HeldVerdicts
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.windows.recurrence import moments
 from tasks.models.protocols import IndexEncoder
@@ -138,12 +139,12 @@ def _write(
 
 
 def _rows(root: Root, summarise: Summarise) -> Iterator[InducedRow]:
-    libraries, kept = HeldLibraries(root), KeptTrajectories(root)
+    libraries, kept, verdicts = HeldLibraries(root), KeptTrajectories(root), HeldVerdicts(root)
     for domain in libraries.domains():
         skills = libraries.skills(domain)
         # Moments are cut as the library was: all its skills are of one granularity.
         cut: Granularity = skills[0].granularity if skills else "window"
-        runs = ((one, moments(one, cut)) for one in kept.of(domain) if one.success)
+        runs = ((one, moments(one, cut)) for one in verdicts.successful(domain, kept.of(domain)))
         yield from rows_of_domain(domain, skills, runs, summarise)
 
 

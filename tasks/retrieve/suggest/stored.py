@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill, skill_told
+from tasks.induce.skills.wording import SUMMED_BY, summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
 from tasks.induce.windows.recurrence import Moment, Situation, Target
@@ -24,6 +26,17 @@ from tasks.models.protocols import Vectors
 
 SKILL, RUN, STATE = "skill", "run", "state"
 Summarise = Callable[[str, str, str], str]  # an observation, its address and title: the state in few words
+
+
+@dataclass(frozen=True, slots=True)
+class StateWords:
+    """How states are summed up, and what that is called."""
+
+    name: str = SUMMED_BY
+    summarise: Summarise = summed_up
+
+
+BY_RULE = StateWords()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +69,10 @@ def rows_of_domain(
         runs: The trajectories that it was learned from, with their moments.
         summarise: Sums up states.
     """
-    named = {skill.body: skill.skill_id for skill in skills}
+    named: defaultdict[tuple[str, int], list[str]] = defaultdict(list)  # by where a skill was done
     for skill in skills:
+        for source in skill.sources:
+            named[source].append(skill.skill_id)
         yield InducedRow(skill.skill_id, SKILL, domain, skill.description, _json(skill.told()))
     known: set[str] = set()
     for run, moments in runs:
@@ -67,7 +82,7 @@ def rows_of_domain(
             if state.row_id not in known:
                 known.add(state.row_id)
                 yield state
-            told.append(_told(moment, state.row_id, named))
+            told.append(_told(moment, state.row_id, named[run.trajectory_id, moment.t]))
         record = _json({"trajectory_id": run.trajectory_id, "task_id": run.task_id, "moments": told})
         row_id = f"run/{_digest(domain, run.trajectory_id)}"
         yield InducedRow(row_id, RUN, domain, run.task, record)
@@ -82,8 +97,7 @@ def _state(domain: str, moment: Moment, text: str) -> InducedRow:
     return InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
 
 
-def _told(moment: Moment, state: str, named: Mapping[Body, str]) -> dict[str, Any]:
-    skills = [named[body] for body in dict.fromkeys(moment.bodies) if body in named]
+def _told(moment: Moment, state: str, skills: Sequence[str]) -> dict[str, Any]:
     return {
         "t": moment.t, "state": state, "before": moment.situation.before, "after": moment.after,
         "skills": skills,

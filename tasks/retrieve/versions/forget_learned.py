@@ -17,8 +17,8 @@ from tasks.induce.skills.skill import InducedSkill
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of
 from tasks.retrieve.index.learned import build_learned, note_learned
+from tasks.retrieve.suggest.stored import BY_RULE
 from tasks.retrieve.versions.forget import ForgetReport
-from tasks.retrieve.versions.learned import StateWords
 from tasks.retrieve.versions.publish import publish_learned
 from tasks.retrieve.versions.purge import purge
 
@@ -101,10 +101,10 @@ def _publish(root: Root, run_id: str, now: datetime) -> None:
     served = read_served(root)
     if served is None or served.induced is None:
         return
-    path, words = str(served.model["path"]), StateWords()
+    path = str(served.model["path"])
     folder = str(root.fetch(path))
     found = build_learned(
-        root, encoder=load_kept_encoder(root.uri, folder), summarise=words.summarise, said=words.name
+        root, encoder=load_kept_encoder(root.uri, folder), summarise=BY_RULE.summarise, said=BY_RULE.name
     )
     publish_learned(root, found.built, card=card_of(folder), path=path, run_id=run_id, now=now)
     note_learned(root, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,14 @@ from typing import Any
 from storage.errors import GateRefused
 from storage.root import Root
 from storage.served import read_served
-from tasks.induce.skills.wording import SUMMED_BY, summed_up
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.index.gate import check_learned, require_passed
 from tasks.retrieve.index.learned import build_learned, note_learned
 from tasks.retrieve.index.licence_classes import classify_licences
-from tasks.retrieve.suggest.stored import Summarise
+from tasks.retrieve.suggest.stored import BY_RULE, StateWords
 from tasks.retrieve.versions.publish import publish_learned
-
-
-@dataclass(frozen=True, slots=True)
-class StateWords:
-    """How states are summed up, and what that is called."""
-
-    name: str = SUMMED_BY
-    summarise: Summarise = summed_up
 
 
 def serve_learned(
@@ -37,7 +28,7 @@ def serve_learned(
     policy: Mapping[str, Any],
     run_id: str,
     *,
-    words: StateWords | None = None,
+    words: StateWords = BY_RULE,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
     """Write the libraries of a root to a new version of `induced`, and serve it if it passes the gate.
@@ -48,7 +39,7 @@ def serve_learned(
         gate: How many rows may be lost: `max_shrink` and `few`.
         policy: The fields of a `LicencePolicy`: searches ask for classes, also where there are no skills.
         run_id: Names the version.
-        words: Sums up states; by rule if none is given.
+        words: Sum up states.
         report: Is told how many rows are written, of how many.
 
     Returns:
@@ -57,9 +48,8 @@ def serve_learned(
     Raises:
         ModelMismatch: What is served was made with another encoder.
     """
-    own = words or StateWords()
     kept = load_kept_encoder(root.uri, encoder)
-    found = build_learned(root, encoder=kept, summarise=own.summarise, said=own.name, report=report)
+    found = build_learned(root, encoder=kept, summarise=words.summarise, said=words.name, report=report)
     changed, message = found.built.changed, ""
     fresh = load_encoder(encoder)  # the gate takes no vector that is kept
     checks = check_learned(root, found.built, found.expected, encoder=fresh, **gate) if changed else []

@@ -48,13 +48,13 @@ def test_skills_moments_and_tasks_come_back_whatever_the_order_of_the_rows() -> 
 
     assert held.skills == sorted(SKILLS, key=lambda skill: skill.skill_id)
     assert held.tasks == {run.task_id: run.task for run in GREENHOUSE}
-    known = {skill.body for skill in SKILLS}
+    known = [skill.body for skill in held.skills]
     assert held.runs == [
         [
             replace(
                 moment,
                 situation=replace(moment.situation, page=None),  # asked of situations alone
-                bodies=tuple(body for body in dict.fromkeys(moment.bodies) if body in known),
+                bodies=tuple(body for body in known if body in moment.bodies),
             )
             for moment in moments(run)
         ]

@@ -16,11 +16,12 @@ from tasks.induce.skills.code import actions_of
 from tasks.induce.skills.naming import function_name, skill_id_of, with_id
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import COMMON, described, page_named
+from tasks.induce.texts.redaction import gives_orders
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
 
-STAGE_VERSION = 2  # raised when the same trajectories give another library
+STAGE_VERSION = 3  # raised when the same trajectories give another library
 _LEAST_LENGTH = 6  # characters of a value that may be rare
 
 
@@ -131,9 +132,14 @@ def _keep(found: DomainLibrary, draft: SkillDraft, rare: RareValues, replay: Rep
         detail = "its code does not say what its actions do"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "code", detail))
         return
-    if rare.stand_in(f"{skill.name} {skill.description} {skill.code}"):
+    said = f"{skill.name.replace('_', ' ')} {skill.description} {skill.code}"
+    if rare.stand_in(said):
         detail = "a value that fewer than three tasks gave stands in it"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "leak", detail))
+        return
+    if gives_orders(said):
+        detail = "a label in it tells its reader what to do"
+        found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "gives-orders", detail))
         return
     verdict = verify(skill.body, draft.windows, replay)
     if verdict.broken is None:

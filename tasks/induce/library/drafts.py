@@ -18,7 +18,8 @@ from tasks.induce.skills.skill import InducedSkill
 class DroppedSkill:
     """A skill that is not kept, and why.
 
-    Reasons are `code`, `leak`, `replay` with the source where it broke, and an LLM's `not-reusable`.
+    Reasons are `code`, `leak`, `gives-orders`, `forgotten`, `replay` with the source where it broke, and an
+    LLM's `not-reusable`.
     """
 
     skill_id: str

@@ -38,6 +38,11 @@ def unfit(text: str) -> str | None:
         return "holds what looks like a secret"
     if _LINK.search(text):
         return "holds a link"
-    if addresses_the_reader(text) or _SPOKEN_TO.search(text) or scan(text):
+    if _SPOKEN_TO.search(text) or gives_orders(text):
         return "addresses its reader"
     return None
+
+
+def gives_orders(text: str) -> bool:
+    """Tell whether a text tells a model what to do, or to run what is risky, as a label of a page may."""
+    return addresses_the_reader(text) or bool(scan(text))

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.artifacts import counted, show_table
+from flows.artifacts import counted, flat, show_table
+from flows.commands.induction.teaching import state_summaries, teaching
 from flows.run_page import counts, named, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
@@ -32,6 +33,8 @@ def induce(
     verify_in: str = ".",
     support: Annotated[int, Field(ge=1)] = 1,
     granularity: Literal["window", "trajectory", "action"] = "window",
+    judge: Literal["declared", "llm"] | None = None,
+    inducer: Literal["recurrence", "llm"] = "recurrence",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
 ) -> dict[str, Any]:
     """Keep what is new of agents' runs, learn the libraries of their domains, and serve them.
@@ -45,6 +48,8 @@ def induce(
         verify_in: The folder in which that command runs.
         support: The least number of tasks that did a skill.
         granularity: What skills are cut out of: windows, whole runs between messages, or single actions.
+        judge: Whose verdicts count: the file's, or an LLM's; without a choice an LLM's where one is set up.
+        inducer: Who says what is a skill, and names and describes it.
         wait_minutes: How long to wait for another run that writes to this root.
 
     Raises:
@@ -53,17 +58,23 @@ def induce(
     """
     run, settings = new_run_id(), load_settings()
     how = Learning(verify, Path(verify_in), support, granularity)
-    with writer_lock(Root(root), wait=60 * wait_minutes):
+    with (
+        writer_lock(Root(root), wait=60 * wait_minutes),
+        teaching(Root(root), settings, judge, inducer) as by,
+        state_summaries(Root(root), settings) as words,
+    ):
         read = keep_trajectories(root, trajectories, form, domain)
         tell(f"runs: {counts({k: v for k, v in read.items() if k != 'failed'})}")
         tell(f"not read: {counts(read['failed'])}")
-        todo = plan_learning(root, how)
-        learned = {domain: learn_domain(root, domain, state, how) for domain, state in todo.items()}
+        todo = plan_learning(root, how, by)
+        learned = {domain: learn_domain(root, domain, state, how, by) for domain, state in todo.items()}
         encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
         policy = settings.licence_policies()["serve"]
-        served = serve_learned_skills(root, encoder, settings.gate(), policy, run)
+        served = serve_learned_skills(root, encoder, settings.gate(), policy, run, words)
     found = {"run_id": run, "trajectories": read, **summed(list(learned.values())), **served}
-    found["domains"] = domains_held(Root(root))
+    found |= {"domains": domains_held(Root(root)), "llm": by.report()}
+    if not by.is_declared:
+        read["waiting"] = sum(one["waiting"] for one in learned.values())
     _show(found, learned)
     require_passed(served["checks"])
     return found  # nothing that the evaluation measures has changed: no event starts it
@@ -89,6 +100,10 @@ def _show(found: dict[str, Any], learned: dict[str, dict[str, Any]]) -> None:
         for r, n in one["dropped"].items()
     ]
     show_table("skillery-skills-left-out", left, "Skills that are not kept, by reason.")
+    if found["llm"]:
+        show_table(
+            "skillery-induction-llm", counted(flat(found["llm"])), "What the LLM was asked, and its cost."
+        )
     show_table("skillery-learned-checks", found["checks"], "The gate: what the new version had to pass.")
     tell(
         f"windows {found['windows']}; skills: {counts(found['skills'])}; left out: {counts(found['dropped'])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from storage.served import require_served
 from tasks.retrieve.suggest.served import ServedSkills
 from tests.support.induce.learning import RUNS, written
 from tests.support.induce.runs import mooring
+from tests.support.llm.induce_llm import teaches
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import LlmServer
 
 pytestmark = pytest.mark.prefect
 
@@ -65,3 +69,21 @@ def test_a_folder_without_runs_fails_the_run_and_leaves_what_is_served(
     with pytest.raises(Exception, match="is missing; give a file or a folder"):
         induce(root=root, trajectories=str(tmp_path / "nowhere"))
     assert not Root(root).exists("state/served.json")
+
+
+def test_a_model_may_judge_and_induce_and_what_it_cost_is_shown(
+    prefect_server: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.induce import induce
+
+    monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
+    unjudged = [replace(run, success=None) for run in RUNS]
+    folder = written(tmp_path / "runs.jsonl", unjudged)
+    with LlmServer(say=teaches) as running:
+        for name, value in settings_of(running).items():
+            monkeypatch.setenv(name, value)
+        found = induce(root=root, trajectories=str(folder), inducer="llm")
+
+    assert set(found["inducers"]) == {"llm"}
+    assert (found["trajectories"]["waiting"], found["llm"]["requests"] > len(RUNS)) == (0, True)
+    assert {"what": "requests", "count": found["llm"]["requests"]} in tables()["skillery-induction-llm"]

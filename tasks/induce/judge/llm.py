@@ -55,7 +55,8 @@ class LlmTrajectoryJudge:
         async def work(place: int) -> None:
             record = record_of(trajectories[place])
             task = "Did the agent do what was asked?"
-            found[place] = await self._llm.asked(PROMPT, record, task, status_of, tries=TRIES)
+            of = (f"trajectory:{trajectories[place].trajectory_id}",)  # by which `forget` finds the answer
+            found[place] = await self._llm.asked(PROMPT, record, task, status_of, doc_ids=of, tries=TRIES)
 
         async def all_of_them() -> None:
             async with self._llm.book.opened():

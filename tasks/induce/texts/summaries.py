@@ -16,6 +16,7 @@ PROMPT = WrittenPrompt("induce-summary-1", "tasks.induce", "summary_rules.txt")
 # The paper leaves both open; these are those of its release.
 TOKENS = 160  # of a summary
 CHARACTERS = 12_000  # of a state that are read
+STATES = "states"  # stands for the document that an answer is about: `forget` of any run drops them all
 _MOST_SAID = 2_000  # characters of a summary, whatever its tokens are
 
 
@@ -53,7 +54,9 @@ class LlmSummaries:
         """
         seen = redacted({"url": url, "title": title, "outline": without_ids(observation)})
         seen["outline"] = shortened(seen["outline"], self._characters, "start")
-        said = self._llm.ask(PROMPT, seen, "Sum up the state.", summary_of, sampling=self._sampling)
+        said = self._llm.ask(
+            PROMPT, seen, "Sum up the state.", summary_of, doc_ids=(STATES,), sampling=self._sampling
+        )
         return summed_up(observation, url, title) if said is None else said
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 
+from storage.answers import forget_answers
 from storage.errors import UnknownDocument
 from storage.root import Root
 from storage.served import read_served
@@ -14,6 +16,7 @@ from tasks.induce.library.build import DomainLibrary
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.texts.summaries import STATES
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of
 from tasks.retrieve.index.learned import build_learned, note_learned
@@ -66,6 +69,7 @@ def forget_learned(root: Root, target: str, *, run_id: str, now: datetime) -> Fo
     scope, name = find_learned(root, target)
     forgotten = add_tombstones(root, [Tombstone(name, scope, target)], now)
     dropped = KeptTrajectories(root).drop({name}) if scope == _RUN else 0
+    answers = forget_answers(root, lambda of: of in (target, STATES)) if scope == _RUN else 0
     held = HeldLibraries(root)
     changed = [domain for domain in held.domains() if _take_out(held, domain, scope, name)]
     if changed or dropped:
@@ -73,7 +77,8 @@ def forget_learned(root: Root, target: str, *, run_id: str, now: datetime) -> Fo
     removed = purge(root, forgotten, run_id=run_id)
     mark_purged(root, now)
     served = read_served(root)
-    counts = {**dict(sorted(removed.items())), **({"trajectories": dropped} if dropped else {})}
+    removed += +Counter({"trajectories": dropped, "state/answers": answers})
+    counts = dict(sorted(removed.items()))
     return ForgetReport(name, SCOPES[scope], (name,), (), counts, served.version if served else None)
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from storage.answers import Answers, KeptAnswer
 from storage.errors import ModelMismatch, UnknownDocument, WrongInput
 from storage.lance import INDUCED, connect, open_at, tagged
 from storage.served import published_versions, write_served
+from tasks.induce.texts.summaries import STATES
 from tasks.retrieve.suggest.served import ServedSkills
 from tasks.retrieve.versions.compact import check_compacted, compact_tables
 from tasks.retrieve.versions.doctor import examine
@@ -229,3 +231,17 @@ def test_forgetting_a_document_keeps_learned_skills(root: SkillRoot) -> None:
 
     assert ids(root) == before
     assert root.served().version == "v-gone"
+
+
+def test_with_a_run_go_what_a_model_said_of_it_and_of_any_state(root: SkillRoot) -> None:
+    said = ("trajectory:h0", "trajectory:h1", STATES, "local/market/bees")
+    with Answers(root.root) as answers:
+        for number, about in enumerate(said):
+            key = f"k{number}"
+            kept = KeptAnswer(key, "m", "p", 0, "text", None, None, None, NOW.isoformat())
+            answers.keep(kept, (about,))
+    found = forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
+
+    assert found.removed["state/answers"] == 2
+    with Answers(root.root) as answers:
+        assert [answers.find(f"k{number}") is None for number in range(4)] == [True, False, True, False]

@@ -98,7 +98,7 @@ class Chromium:
 
 
 def _arguments(host: str) -> list[str]:
-    """Return what keeps Chromium off other hosts; Playwright's routing does not see where answers point to."""
+    """Return what keeps Chromium off other hosts; Playwright's routing sees no redirects."""
     known = " , ".join(f"EXCLUDE {name}" for name in dict.fromkeys((*_LOOPBACK, host)))
     return [
         f"--host-resolver-rules=MAP * ~NOTFOUND , {known}",

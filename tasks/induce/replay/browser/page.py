@@ -52,13 +52,16 @@ class LivePage:
         self._begun = 0
         self._ids: Mapping[str, object] = {}
         page.on("request", self._begin)
-        page.on("requestfinished", self._under_way.discard)
-        page.on("requestfailed", self._under_way.discard)
+        page.on("requestfinished", self._finish)
+        page.on("requestfailed", self._finish)
 
     def _begin(self, request: Request) -> None:
         if request.resource_type not in _OPEN_ENDED:
             self._begun += 1
             self._under_way.add(request)
+
+    def _finish(self, request: Request) -> None:
+        self._under_way.discard(request)
 
     def open(self, url: str) -> None:
         """Go to an address.

@@ -139,13 +139,13 @@ class Settings(BaseSettings):
         0.79, gt=0, lt=1, description="How often the model is right: the confidence of its labels."
     )
     rerank_accuracy: float = Field(
-        0.8,
-        gt=0.5,
-        lt=1,
-        description="The share of nodes that the LLM as reranker of pages judges right.",
+        0.8, gt=0.5, lt=1, description="The share of nodes that the LLM as reranker of pages judges right."
     )
     llm_threshold: float | None = Field(
         None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
+    )
+    chromium: str | None = Field(
+        None, description="Chromium that `induce --verify browser:URL` drives; none: the first on PATH."
     )
     compose_certainty: float = Field(0.6, ge=0, le=1, description="Hybrid plans ask the LLM when no surer.")
     gate_max_shrink: float = Field(

@@ -46,7 +46,9 @@ def induce(
     verify: Annotated[
         str,
         typer.Option(
-            "--verify", metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines."
+            "--verify",
+            metavar="HOW",
+            help="recorded, command:CMD, which replays runs over JSON lines, or browser:URL.",
         ),
     ] = "recorded",
     folder: Annotated[
@@ -65,8 +67,8 @@ def induce(
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
     from flows.commands.induction.suggest import kept_encoder  # noqa: PLC0415
 
-    wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support)
     settings = load_settings()
+    wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support, settings.chromium)
     where = root_of(settings, root)
     found = induce(where, kept_encoder(where, settings).encode, wishes)
     print_json(found) if as_json else _print_induced(found)

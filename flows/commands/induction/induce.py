@@ -29,9 +29,10 @@ class InduceWishes:
     paths: Sequence[Path]
     form: Format = "trajectories"  # what a row of the files is
     domain: str = DOMAIN  # of chats that name none
-    verify: str = "recorded"  # or `command:CMD`
+    verify: str = "recorded"  # or `command:CMD`, or `browser:URL`
     folder: Path = Path()  # in which the command runs
     support: int = 1  # the least number of tasks that did a skill
+    chromium: str | None = None  # the program that is the browser; None: the first that is found
 
 
 def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
@@ -48,10 +49,11 @@ def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
 
     Raises:
         WrongInput: A path or the way to verify cannot be used; nothing was kept.
-        EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+        EnvironmentUnusable, EnvironmentStopped: The command or application that skills are verified with
+            cannot be used.
     """
     began = time.monotonic()
-    with writer_lock(root), opened(wishes.verify, wishes.folder) as replay:
+    with writer_lock(root), opened(wishes.verify, wishes.folder, chromium=wishes.chromium) as replay:
         kept, reading = KeptTrajectories(root), Reading()
         reading.digests.update(kept.digests())
         new = list(read_trajectories(wishes.paths, wishes.form, reading, wishes.domain))

@@ -20,12 +20,12 @@ T = TypeVar("T")
 _FOCUS = ":focus, body"  # the last of these has the keyboard
 _CALM, _LONG_CALM = 0.05, 0.2  # seconds without a request: after an action, after a run
 _OPEN_ENDED = frozenset({"eventsource", "ping", "websocket"})  # requests that nobody waits for the end of
-# What actions are given beside an element, and what does them.
-_ACTIONS: Mapping[str, tuple[str | None, Callable[[Locator, str, float], object]]] = {
-    "click": (None, lambda on, _, ms: on.click(timeout=ms)),
-    "fill": ("text", lambda on, text, ms: on.fill(text, timeout=ms)),
-    "select_option": ("option", lambda on, option, ms: on.select_option(option, timeout=ms)),
-    "keyboard_press": ("key", lambda on, key, ms: on.press(key, timeout=ms)),
+# What actions are given, and what does them with the last of it.
+_ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[Locator, str, float], object]]] = {
+    "click": ((ELEMENT,), lambda on, _, ms: on.click(timeout=ms)),
+    "fill": ((ELEMENT, "text"), lambda on, text, ms: on.fill(text, timeout=ms)),
+    "select_option": ((ELEMENT, "option"), lambda on, option, ms: on.select_option(option, timeout=ms)),
+    "keyboard_press": (("key",), lambda on, key, ms: on.press(key, timeout=ms)),
 }
 
 
@@ -116,24 +116,23 @@ class LivePage:
         Raises:
             PageBroken: There is no such action or element, or it cannot be done in the time of an action.
         """
-        if action.name not in _ACTIONS:
-            msg = f"{action.name} is no action in a browser: there are {', '.join(_ACTIONS)}"
+        name, given = action.name, action.args
+        if name not in _ACTIONS:
+            msg = f"{name} is no action in a browser: there are {', '.join(_ACTIONS)}"
             raise PageBroken(msg)
-        given, act = _ACTIONS[action.name]
-        element, value = action.args.get(ELEMENT), action.args.get(given, "") if given else ""
-        is_on_element = action.name != "keyboard_press"
-        if set(action.args) != {*([ELEMENT] if is_on_element else []), *([given] if given else [])}:
-            msg = f"{action.name} cannot be given {', '.join(sorted(action.args)) or 'nothing'}"
+        wanted, act = _ACTIONS[name]
+        if set(given) != set(wanted) or not all(isinstance(given[each], str) for each in wanted):
+            msg = f"{name} takes {' and '.join(wanted)} as texts, and is given {dict(given)!r:.120}"
             raise PageBroken(msg)
-        if is_on_element and element not in self._ids:
-            msg = f"{action.name} is on {element!r:.60}, which is no element of the page"
-            raise PageBroken(msg)
-        if not isinstance(value, str):
-            msg = f"{given} of {action.name} must be a text"
-            raise PageBroken(msg)
-        on = self._page.locator(f"aria-ref={element}") if is_on_element else self._page.locator(_FOCUS).last
+        on = self._page.locator(_FOCUS).last
+        if ELEMENT in wanted:
+            # Only an id of the outline is put into the locator: nothing that was recorded is a selector.
+            if given[ELEMENT] not in self._ids:
+                msg = f"{name} is on {given[ELEMENT]!r:.60}, which is no element of the page"
+                raise PageBroken(msg)
+            on = self._page.locator(f"aria-ref={given[ELEMENT]}")
         with self._broken():
-            act(on, value, self._left())
+            act(on, given[wanted[-1]], self._left())
 
     def _left(self) -> float:
         """Return the milliseconds that an action may take."""

@@ -36,7 +36,7 @@ _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 
 
 @dataclass(frozen=True, slots=True)
-class _Original:
+class _LiveOriginal:
     """What a trajectory does here: what is seen before each step and at the end, and the state it leaves.
 
     A page that is not the same each time is None.
@@ -54,7 +54,7 @@ class BrowserReplay:
     def __init__(self, chromium: Chromium, application: WebApplication, limits: Limits | None = None) -> None:
         self._chromium, self._application = chromium, application
         self._limits = limits or Limits()
-        self._originals: dict[str, _Original | str] = {}
+        self._originals: dict[str, _LiveOriginal | str] = {}
 
     def takes(self, body: Body, window: SourceWindow) -> bool:
         """Tell whether a skill can be replayed in a window here.
@@ -65,7 +65,7 @@ class BrowserReplay:
         is_of_pages = (
             len(body) > 0 and window.length > 0 and all(step.outline is not None for step in window.steps)
         )
-        return is_of_pages and isinstance(self._original(window), _Original)
+        return is_of_pages and isinstance(self._original(window), _LiveOriginal)
 
     def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
         """Return the action by which a rewritten trajectory differs; None if it does the same.
@@ -80,7 +80,7 @@ class BrowserReplay:
             return Broken(0, original)
         return self._chromium.do(partial(self._rewritten, body, window, call, original))
 
-    def _original(self, window: SourceWindow) -> _Original | str:
+    def _original(self, window: SourceWindow) -> _LiveOriginal | str:
         """Return what a trajectory does here, or why it proves nothing."""
         known = self._originals.get(window.trajectory_id)
         if known is None:
@@ -90,7 +90,7 @@ class BrowserReplay:
                 _LOG.warning("%s is not replayed in the browser: %s", window.trajectory_id, known)
         return known
 
-    def _twice(self, window: SourceWindow, browser: Browser) -> _Original | str:
+    def _twice(self, window: SourceWindow, browser: Browser) -> _LiveOriginal | str:
         try:
             one, other = self._done(window, browser), self._done(window, browser)
         except PageBroken as reason:
@@ -98,17 +98,17 @@ class BrowserReplay:
         unlike = first_difference(one.state, other.state)
         if unlike is not None:
             return f"the same actions leave another state at {unlike}"
-        return _Original(
+        return _LiveOriginal(
             tuple(a if a == b else None for a, b in zip(one.pages, other.pages, strict=True)), one.state
         )
 
-    def _done(self, window: SourceWindow, browser: Browser) -> _Original:
+    def _done(self, window: SourceWindow, browser: Browser) -> _LiveOriginal:
         """Do an original trajectory."""
         with self._begun(browser) as page:
             pages = [_redone(page, step) for step in window.steps]
             page.settle()
             pages.append(page.look(_seen, _any))
-            return _Original(tuple(pages), self._application.state())
+            return _LiveOriginal(tuple(pages), self._application.state())
 
     @contextmanager
     def _begun(self, browser: Browser) -> Iterator[LivePage]:
@@ -118,7 +118,7 @@ class BrowserReplay:
             yield page
 
     def _rewritten(
-        self, body: Body, window: SourceWindow, call: Call, original: _Original, browser: Browser
+        self, body: Body, window: SourceWindow, call: Call, original: _LiveOriginal, browser: Browser
     ) -> Broken | None:
         """Do a trajectory with a skill in place of its window."""
         end = window.start + window.length
@@ -148,7 +148,7 @@ class BrowserReplay:
         return None
 
     def _ended(
-        self, page: LivePage, steps: Sequence[CleanStep], original: _Original, end: int, body: Body
+        self, page: LivePage, steps: Sequence[CleanStep], original: _LiveOriginal, end: int, body: Body
     ) -> Broken | None:
         """Do what comes after a skill, and return what is other than in the original."""
         wanted, after = original.pages[end], len(body)

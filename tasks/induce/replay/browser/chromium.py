@@ -91,7 +91,10 @@ class Chromium:
                 chromium_sandbox=os.geteuid() != 0,  # Chromium has none for root
             )
         except Error as error:
-            detail = f"cannot be started: {error.message.strip().splitlines()[0]}"
+            # What the browser itself says stands in Playwright's log, its last words last.
+            log = error.message.strip().splitlines()
+            said = [line for line in log if "[err]" in line] or log[:1]
+            detail = f"cannot be started: {said[-1].rpartition('[err]')[2].strip()}"
             raise EnvironmentUnusable(self._program, "start", detail) from error
         self._held.callback(browser.close)
         return browser

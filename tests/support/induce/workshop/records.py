@@ -30,7 +30,7 @@ class Records:
 
     def reset(self) -> None:
         """Begin with the same jobs, parts and customers."""
-        jobs = [
+        jobs: list[dict[str, Any]] = [
             {"bicycle": bicycle, "kind": kind, "mechanic": mechanic, "status": status, "urgent": False,
              "complaint": "", "notes": [], "cancelled": None, "opened_at": "2026-01-05T09:30:00+00:00"}
             for bicycle, kind, mechanic, status in _JOBS

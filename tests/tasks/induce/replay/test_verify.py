@@ -105,7 +105,7 @@ def test_a_browser_verifies_pages_and_leaves_tools_to_the_recording(
 def test_an_application_without_a_state_verifies_nothing(chromium: Chromium, tmp_path: Path) -> None:
     with (
         served(lambda _: Said("", 404)) as url,
-        pytest.raises(EnvironmentUnusable, match="answers POST /.skillery/reset with 404"),
+        pytest.raises(EnvironmentUnusable, match=r"answers POST /.skillery/reset with 404"),
         opened(f"browser:{url}", tmp_path),
     ):
         pass

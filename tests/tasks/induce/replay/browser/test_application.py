@@ -51,10 +51,15 @@ def test_an_application_that_cannot_be_reset_or_asked_is_unusable(answer: Answer
         begun(url).state()
 
 
+def late_answer(_: Asked) -> Said:
+    time.sleep(1)
+    return says_json({})
+
+
 def test_an_application_that_does_not_answer_in_time_is_stopped() -> None:
     late = r"no answer to GET /.skillery/state within 0.2 s"
     with (
-        served(lambda _: time.sleep(1) or says_json({})) as url,
+        served(late_answer) as url,
         pytest.raises(EnvironmentStopped, match=late),
     ):
         WebApplication(url, 0.2, 1 << 20).state()

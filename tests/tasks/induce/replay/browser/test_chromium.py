@@ -120,8 +120,18 @@ def test_without_a_program_that_is_chromium_nothing_is_started(
         Chromium("127.0.0.1", "firefox")
 
 
-def test_a_program_that_is_no_browser_cannot_be_started() -> None:
-    with pytest.raises(EnvironmentUnusable, match="cannot be started"), Chromium("127.0.0.1", "true"):
+@pytest.mark.parametrize(
+    ("script", "what"),
+    [
+        ("exit 0", "browser has been closed$"),
+        ("echo no; echo no sandbox >&2; exit 1", "started: no sandbox$"),
+    ],
+)
+def test_a_program_that_is_no_browser_cannot_be_started(tmp_path: Path, script: str, what: str) -> None:
+    program = tmp_path / "browser"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    with pytest.raises(EnvironmentUnusable, match=what), Chromium("127.0.0.1", str(program)):
         pass
 
 

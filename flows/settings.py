@@ -144,6 +144,9 @@ class Settings(BaseSettings):
     llm_threshold: float | None = Field(
         None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
     )
+    chromium: str | None = Field(
+        None, description="Chromium that `induce --verify browser:URL` drives; none: the first on PATH."
+    )
     compose_certainty: float = Field(0.6, ge=0, le=1, description="Hybrid plans ask the LLM when no surer.")
     gate_max_shrink: float = Field(
         0.05, ge=0, le=1, description="Share of rows that a new version may lack of those served; 1: any."

@@ -46,7 +46,9 @@ def induce(
     verify: Annotated[
         str,
         typer.Option(
-            "--verify", metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines."
+            "--verify",
+            metavar="HOW",
+            help="recorded, command:CMD, which replays runs over JSON lines, or browser:URL.",
         ),
     ] = "recorded",
     folder: Annotated[
@@ -85,9 +87,9 @@ def induce(
     from tasks.induce.library.learn import Learning  # noqa: PLC0415
     from tasks.induce.skills.actions import granularity_of  # noqa: PLC0415
 
-    how = Learning(verify, folder, support, granularity_of(granularity))
-    wishes = InduceWishes(trajectories, form.value, domain, how)
     settings = load_settings()
+    how = Learning(verify, folder, support, granularity_of(granularity), settings.chromium)
+    wishes = InduceWishes(trajectories, form.value, domain, how)
     where = root_of(settings, root)
     with teaching(where, settings, judge, inducer) as by:
         found = induce(where, settings, wishes, by)

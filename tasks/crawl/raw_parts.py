@@ -18,7 +18,7 @@ _Row = TypeVar("_Row", RawDocument, Listing)
 # What Polars raises for a number beyond 64 bits, half of a surrogate pair, or a value of another type.
 _NOT_STORABLE = (pl.exceptions.PolarsError, ArithmeticError, TypeError, ValueError)
 BATCH_DOCUMENTS = 100
-BATCH_BYTES = 16_000_000  # texts of a part's documents: bounds the memory whatever their size
+BATCH_BYTES = 16_000_000  # texts and bundled files of a part's documents: bounds the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class RawParts:
         else:
             self._documents.append(item)
             self._bytes += len(item.content or b"") + sum(len(f.text) for f in item.licence_files)
+            self._bytes += sum(len(file.content) for file in item.contents)
 
     def is_full(self) -> bool:
         """Return whether the buffer has reached the size of a part."""

@@ -18,6 +18,7 @@ from storage.root import Root
 from storage.served import read_served
 from storage.state import aliases_table, seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
+from tasks.crawl.backfill import rebuilt_days
 from tasks.retrieve.versions.purge import parquet_files, purge
 
 _COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
@@ -59,8 +60,8 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
     with ExitStack() as locks:
         # Tombstones come first: from then on no crawl or backfill brings the text back.
         forgotten = add_tombstones(root, found.tombstones, now)
-        for day in sorted({"/".join(file.split("/")[:2]) for file in root.files("backfill")}):
-            locks.enter_context(writer_lock(Root(root.at(day))))
+        for day in rebuilt_days(root):
+            locks.enter_context(writer_lock(day))
         removed = purge(root, forgotten, run_id=run_id)
         mark_purged(root, now)
     served, counts = read_served(root), dict(sorted(removed.items()))

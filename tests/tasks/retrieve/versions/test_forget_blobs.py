@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from storage.blobs import BlobStore
+from storage.errors import UnknownDocument
 from storage.root import Root
+from storage.state import documents_table
 from tasks.crawl.backfill import rebuilt_days, replay_seen
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
@@ -95,3 +97,22 @@ def test_a_file_that_changes_alone_has_nothing_parsed_or_encoded_again(root: Ski
     built = root.index()
     assert (built.vectors_new, len(root.encoder.encoded)) == (0, encoded)
     assert sha(b"echo another\n") in BlobStore(root.root).digests()
+
+
+@pytest.mark.parametrize("asked", ["bread", "market/Bread"])
+def test_the_end_of_an_id_forgets_that_document_alone_and_says_which(root: SkillRoot, asked: str) -> None:
+    bread, others = "local/market/bread", ["local/market/bees", "local/market/bike"]
+    report = forgotten(root, asked)
+    assert (report.target, report.scope, report.doc_ids) == (bread, "document", (bread,))
+    assert documents_table(root.root).read()["doc_id"].sort().to_list() == others
+    assert forgotten(root, asked).removed == {}
+
+
+def test_nothing_is_forgotten_for_what_may_mean_several(root: SkillRoot) -> None:
+    root.write("old/bread", BREAD.replace("name: bread", "name: old bread"))
+    root.crawl()
+    with pytest.raises(
+        UnknownDocument, match=r"it may mean local/market/bread, local/market/old/bread: give"
+    ):
+        forgotten(root, "bread")
+    assert len(BlobStore(root.root).digests()) == 4

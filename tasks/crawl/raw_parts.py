@@ -12,7 +12,18 @@ import polars as pl
 from storage.parquet import write_frame
 from storage.partitions import list_file
 from storage.root import Root
-from storage.schemas import LISTINGS, RAW_DOCUMENTS, SCHEMA_VERSION, Listing, RawDocument, to_frame
+from storage.schemas import (
+    LISTINGS,
+    RAW_DOCUMENTS,
+    SCHEMA_VERSION,
+    BundledFile,
+    FileContent,
+    Finding,
+    LicenceFile,
+    Listing,
+    RawDocument,
+    to_frame,
+)
 
 _Row = TypeVar("_Row", RawDocument, Listing)
 # What Polars raises for a number beyond 64 bits, half of a surrogate pair, or a value of another type.
@@ -104,3 +115,19 @@ def _listings_of(documents: pl.DataFrame) -> pl.DataFrame:
         description=pl.lit(None, pl.String), updated_at=pl.lit(None, LISTINGS["updated_at"]),
         seen_at="fetched_at",
     ).select(LISTINGS.names())  # fmt: skip
+
+
+_BARE = ("fetched_at", "run_id", "schema_version")
+
+
+def raw_document(row: dict[str, Any]) -> RawDocument:
+    """Return a row of a raw part as the document that it holds."""
+    given = {
+        **{key: value for key, value in row.items() if key not in _BARE},
+        "tags": tuple(row["tags"] or ()),
+        "findings": tuple(Finding(**f) for f in row["findings"] or ()),
+        "licence_files": tuple(LicenceFile(**f) for f in row["licence_files"] or ()),
+        "contents": tuple(FileContent(**f) for f in row["contents"] or ()),
+        "files": None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"]),
+    }
+    return RawDocument(**given)

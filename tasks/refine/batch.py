@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import polars as pl
 
@@ -18,17 +17,14 @@ from storage.schemas import (
     DROPPED,
     RAW_DOCUMENTS,
     SCHEMA_VERSION,
-    BundledFile,
     Document,
     Dropped,
-    FileContent,
-    Finding,
-    LicenceFile,
     RawDocument,
     to_frame,
 )
 from storage.state import SIGNATURES
 from storage.tombstones import Forgotten
+from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.refine.bundles import refine_bundles
 from tasks.refine.document import refine_document
@@ -38,8 +34,6 @@ from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
 from tasks.refine.risks.scan import scan_all
 from tasks.refine.text.decode import decode
-
-_BARE = ("fetched_at", "run_id", "schema_version")
 
 
 def refine_batch(
@@ -124,16 +118,3 @@ def _raw_documents(
             msg = f"{root.at(str(part))} {lacking}"
             raise StorageError(msg)
         yield [(raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in wanted_rows]
-
-
-def raw_document(row: dict[str, Any]) -> RawDocument:
-    """Return a row of a raw part as the document that it holds."""
-    given = {
-        **{key: value for key, value in row.items() if key not in _BARE},
-        "tags": tuple(row["tags"] or ()),
-        "findings": tuple(Finding(**f) for f in row["findings"] or ()),
-        "licence_files": tuple(LicenceFile(**f) for f in row["licence_files"] or ()),
-        "contents": tuple(FileContent(**f) for f in row["contents"] or ()),
-        "files": None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"]),
-    }
-    return RawDocument(**given)

@@ -1,4 +1,4 @@
-"""Looks up the document that a person means by an id, the end of one, or a name."""
+"""The lookup of the document that a person means by an id, the end of one, or a name."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
-from storage.blobs import BlobStore, blob_file, blobs_named
+from storage.blobs.named import blobs_named
+from storage.blobs.store import BlobStore, blob_file
 from storage.errors import NewerSchema, StorageError
 from storage.parquet import check_columns, read_columns
 from storage.partitions import Manifest, forget_entry, missing_files

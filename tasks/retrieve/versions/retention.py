@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from storage.blobs import drop_unused_blobs
+from storage.blobs.named import drop_unused_blobs
 from storage.errors import StorageError
 from storage.lance import MARGIN, NODES, SKILLS, connect, prune, table_names
 from storage.root import Root

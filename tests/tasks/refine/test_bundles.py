@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.blobs import BlobStore, blobs_named, drop_unused_blobs
+from storage.blobs.named import blobs_named, drop_unused_blobs
+from storage.blobs.store import BlobStore
 from storage.state import documents_table
 from tasks.refine.bundles import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits

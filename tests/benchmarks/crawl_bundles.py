@@ -1,7 +1,8 @@
 """What keeping bundled files costs a crawl: its seconds with them and without, turn by turn.
 
-Run by hand: `python tests/benchmarks/crawl_bundles.py FOLDER [--skills 1000] [--files 5] [--turns 5]`. FOLDER is
-a new one, for skills made up and the roots. Files of 3 kB of random hexadecimal digits pack worse than most.
+Run by hand: `python tests/benchmarks/crawl_bundles.py FOLDER [--skills 1000] [--files 5] [--bytes 3000]
+[--turns 5]`. FOLDER is a new one, for skills made up and the roots. Random hexadecimal digits pack worse than
+most files do.
 """
 
 # ruff: noqa: T201
@@ -31,7 +32,7 @@ from tasks.crawl.source.protocol import Source
 _KEPT = {"with files": DocumentLimits(), "without": DocumentLimits(kept_files=0)}
 
 
-def _write_skills(folder: Path, skills: int, files: int) -> None:
+def _write_skills(folder: Path, skills: int, files: int, size: int) -> None:
     chance = random.Random(0)  # noqa: S311 (no secret)
     for number in range(skills):
         skill = folder / f"skill-{number}"
@@ -39,7 +40,7 @@ def _write_skills(folder: Path, skills: int, files: int) -> None:
         text = "Weigh the flour, then let the dough rise.\n" * 100
         (skill / "SKILL.md").write_text(f"---\nname: s{number}\ndescription: Bakes.\n---\n{text}", "utf-8")
         for file in range(files):
-            (skill / f"file-{file}.py").write_text(chance.randbytes(1500).hex(), "utf-8")
+            (skill / f"file-{file}.py").write_text(chance.randbytes(size // 2).hex(), "utf-8")
 
 
 def _crawl(source: Source, root: Path) -> float:
@@ -56,10 +57,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--skills", type=int, default=1000)
     parser.add_argument("--files", type=int, default=5)
+    parser.add_argument("--bytes", type=int, default=3000)
     parser.add_argument("--turns", type=int, default=5)
     given = parser.parse_args()
     market = given.folder / "market"
-    _write_skills(market, given.skills, given.files)
+    _write_skills(market, given.skills, given.files, given.bytes)
     address = make_repository(market, given.folder / "repository.git").removeprefix("git+")
     sources: dict[str, Callable[[DocumentLimits], Source]] = {
         "dir": lambda limits: DirectorySource(str(market), limits=limits),

@@ -16,12 +16,21 @@ from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import require_served
-from tasks.retrieve.shells import clean_files, compact_served, keep_versions, publish_tables, served_encoder
+from tasks.retrieve.shells import (
+    clean_files,
+    compact_served,
+    drop_unnamed_blobs,
+    keep_versions,
+    publish_tables,
+    served_encoder,
+)
 
 
 @flow(name="compact", flow_run_name=named("compact {root}"))
 def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60) -> dict[str, Any]:
     """Merge small files of the tables into a new version, and remove what retention does not keep.
+
+    Bundled files that no document names any more go too.
 
     The compacted version holds the same rows, byte for byte; otherwise it is refused. Raw snapshots, the
     corpus and state stay as they are, and so do the last published versions and those younger than a day.
@@ -42,9 +51,10 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
             root, done["built"], done["checks"], served_encoder(root), run_id=run, now=before.published_at
         )
         gone = keep_versions(root, settings.keep_versions, now=datetime.now(UTC))
-        after = clean_files(root)
+        after, blobs = clean_files(root), drop_unnamed_blobs(root)
     tell(f"files before {done['files_before']}, now {after}; versions gone: {', '.join(gone) or 'none'}")
+    tell(f"bundled files that no document names any more, removed: {blobs}")
     tell(f"published: {version}" if version else "nothing to merge; the served version stays")
     show_table("skillery-compaction", done["tables"], "Rows and files of each table, before and after.")
     announce(root, version)
-    return {**done, "files_after": after, "gone": gone, "published": version}
+    return {**done, "files_after": after, "blobs_gone": blobs, "gone": gone, "published": version}

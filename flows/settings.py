@@ -43,6 +43,12 @@ class Settings(BaseSettings):
     debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
+    keep_files: int = Field(
+        512, ge=0, description="Files beside a SKILL.md whose bytes are kept at most; 0 keeps none."
+    )
+    keep_bytes: int = Field(
+        16 * 1024 * 1024, ge=0, description="Bytes of a skill's files kept at most; others are listed alone."
+    )
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."
     )
@@ -144,9 +150,6 @@ class Settings(BaseSettings):
     llm_threshold: float | None = Field(
         None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
     )
-    chromium: str | None = Field(
-        None, description="Chromium that `induce --verify browser:URL` drives; none: the first on PATH."
-    )
     compose_certainty: float = Field(0.6, ge=0, le=1, description="Hybrid plans ask the LLM when no surer.")
     gate_max_shrink: float = Field(
         0.05, ge=0, le=1, description="Share of rows that a new version may lack of those served; 1: any."
@@ -159,9 +162,7 @@ class Settings(BaseSettings):
         description="What a leg's MRR@10 on probes may fall below what is served, beyond noise; 1: any.",
     )  # fmt: skip
     keep_versions: int = Field(
-        7,
-        ge=2,
-        description="Published versions that stay, for `skillery rollback`; the one served always does.",
+        7, ge=2, description="Versions that stay, for `skillery rollback`; the one served always does."
     )
     probes: int = Field(100, ge=1, description="Seeded probes of each kind that evaluate asks.")
     evaluation_min_found: float = Field(
@@ -175,9 +176,7 @@ class Settings(BaseSettings):
         None, gt=0, description="95th percentile of a search in ms from which evaluation fails; none: any."
     )
     evaluation_max_slowdown: float = Field(
-        2.0,
-        ge=1,
-        description="What latency may rise to, beyond noise, times that of other versions; inf: any.",
+        2.0, ge=1, description="What latency may rise to, beyond noise, times that of others; inf: any."
     )
     evaluation_compared: int = Field(7, ge=1, description="Other versions that drift is told from.")
 
@@ -225,7 +224,7 @@ class Settings(BaseSettings):
 
     def reading(self) -> dict[str, Any]:
         """Return the options with which the tasks of crawl read sources."""
-        names = ("max_document_bytes", "git_timeout", "max_repository_paths")
+        names = ("max_document_bytes", "git_timeout", "max_repository_paths", "keep_files", "keep_bytes")
         return {**{n: getattr(self, n) for n in names}, "network": self.network()}
 
     def network(self) -> dict[str, Any]:
@@ -256,9 +255,8 @@ def load(kind: type[Model]) -> Model:
 
 
 # Settings of published pipelines, of training and of inducing have classes, and loaders, of their own.
-_OTHERS = tuple(
-    f"SKILLERY_{each}_" for each in ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE")
-)
+_KINDS = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE")
+_OTHERS = tuple(f"SKILLERY_{kind}_" for kind in _KINDS)
 
 
 def unknown_settings() -> dict[str, str | None]:

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-SCHEMA_VERSION = 5  # 1 had no `repo_licence`, 2 no `states`, 3 no `inferred_by`, 4 no `near`
+# 1 had no `repo_licence`, 2 no `states`, 3 no `inferred_by`, 4 no `contents`, `blobs` and `near`
+SCHEMA_VERSION = 5
 NODE_TYPES = ("step", "example", "param", "precondition", "error_handling", "concept")
 EDGE_TYPES = ("sequence", "semantic", "reference", "condition")
 BLOCKS = ("prose", "list_item", "code", "table", "html")
@@ -18,6 +19,7 @@ Block = Literal["prose", "list_item", "code", "table", "html"]
 _TIME = pl.Datetime("us", "UTC")
 _TEXTS = pl.List(pl.String)
 FILE = pl.Struct({"path": pl.String, "size": pl.Int64, "sha256": pl.String})
+FILE_CONTENT = pl.Struct({"path": pl.String, "content": pl.Binary})
 LICENCE_FILE = pl.Struct({"path": pl.String, "sha256": pl.String, "text": pl.String})
 FINDING = pl.Struct({"code": pl.String, "severity": pl.String, "message": pl.String})
 # What every stage knows of where a text comes from.
@@ -35,17 +37,18 @@ _LISTINGS: dict[str, Any] = {
 LISTINGS = pl.Schema(_LISTINGS)
 _RAW_DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, **_ORIGIN, "content": pl.Binary, "size": pl.Int64,
-    "raw_hash": pl.String, "files": pl.List(FILE), "licence_files": pl.List(LICENCE_FILE),
-    "repo_licence": pl.String, "findings": pl.List(FINDING), "fetched_at": _TIME, "run_id": pl.String,
-    "schema_version": pl.Int32,
+    "raw_hash": pl.String, "files": pl.List(FILE), "contents": pl.List(FILE_CONTENT),
+    "licence_files": pl.List(LICENCE_FILE), "repo_licence": pl.String, "findings": pl.List(FINDING),
+    "fetched_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
 }  # fmt: skip
 RAW_DOCUMENTS = pl.Schema(_RAW_DOCUMENTS)
 _DOCUMENTS: dict[str, Any] = {
     "doc_id": pl.String, "kind": pl.String, "name": pl.String, "description": pl.String, "body": pl.String,
     "inferred": _TEXTS, "body_hash": pl.String, "content_hash": pl.String, "raw_hash": pl.String, **_ORIGIN,
-    "language": pl.String, "files": pl.List(FILE), "licence": pl.String, "licence_rule": pl.String,
-    "licence_files": pl.List(LICENCE_FILE), "findings": pl.List(FINDING), "risks": pl.List(FINDING),
-    "fetched_at": _TIME, "first_seen_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
+    "language": pl.String, "files": pl.List(FILE), "blobs": pl.List(FILE), "licence": pl.String,
+    "licence_rule": pl.String, "licence_files": pl.List(LICENCE_FILE), "findings": pl.List(FINDING),
+    "risks": pl.List(FINDING), "fetched_at": _TIME, "first_seen_at": _TIME, "run_id": pl.String,
+    "schema_version": pl.Int32,
 }  # fmt: skip
 DOCUMENTS = pl.Schema(_DOCUMENTS)
 _NODES: dict[str, Any] = {
@@ -84,6 +87,14 @@ class BundledFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileContent:
+    """The bytes of a file beside a SKILL.md, as fetched; `path` is that of its `BundledFile`."""
+
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class LicenceFile:
     """A licence file of a skill's folder or of a folder above it, path relative to the repository."""
 
@@ -97,8 +108,9 @@ class RawDocument:
     """One document as fetched, before anything judges it.
 
     `content` holds the bytes of its SKILL.md, None where they were over the limit; of an `mcp-server` a JSON
-    object with what its list says of it, `name` and `description` at least. `repo_licence` is the SPDX
-    identifier that the forge gives its whole repository.
+    object with what its list says of it, `name` and `description` at least. `contents` holds the bytes of
+    those of its `files` that are kept. `repo_licence` is the SPDX identifier that the forge gives its whole
+    repository.
     """
 
     doc_id: str
@@ -119,6 +131,7 @@ class RawDocument:
     category: str | None = None
     tags: tuple[str, ...] = ()
     files: tuple[BundledFile, ...] | None = None
+    contents: tuple[FileContent, ...] = ()
     licence_files: tuple[LicenceFile, ...] = ()
     repo_licence: str | None = None
     findings: tuple[Finding, ...] = ()
@@ -161,8 +174,9 @@ class Document:
     """One refined skill: canonical text, where it comes from, what was found in it.
 
     `inferred` names the fields its author left out; `body_hash` is the SHA-256 of `body`, `content_hash` that
-    of name, description and body, `raw_hash` that of the bytes fetched; `files` is None where the bundle is
-    unknown; `licence` is an SPDX expression, None where none is known.
+    of name, description and body, `raw_hash` that of the bytes fetched; `files` are those of its folder as
+    fetched, None where the bundle is unknown; `blobs` are those of them whose bytes are kept, redacted, each
+    with the size and SHA-256 of what is kept; `licence` is an SPDX expression, None where none is known.
     """
 
     doc_id: str
@@ -190,6 +204,7 @@ class Document:
     tags: tuple[str, ...] = ()
     language: str | None = None
     files: tuple[BundledFile, ...] | None = None
+    blobs: tuple[BundledFile, ...] = ()
     licence: str | None = None
     licence_rule: str | None = None
     licence_files: tuple[LicenceFile, ...] = ()

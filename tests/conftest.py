@@ -15,6 +15,7 @@ from filelock import FileLock
 from tasks.models.encoder import OnnxEncoder
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, Export, SkillRoot
+from tests.support.roots.storied import tell
 from tests.support.s3_server import BUCKET, s3_server
 
 # No test is about a machine that loses its power, and waiting for the disk takes a fifth of their time.
@@ -97,4 +98,13 @@ def served_bakery(tmp_path_factory: pytest.TempPathFactory, minilm_export: Expor
     for name, text in SKILLS.items():
         root.write(name, text)
     root.publish()
+    return root
+
+
+@pytest.fixture(scope="session")
+def storied(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """A root on which a skill and its files have changed over four nights; tests only ask it."""
+    folder = tmp_path_factory.mktemp("storied")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    tell(root)
     return root

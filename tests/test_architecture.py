@@ -309,6 +309,7 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
         ["evaluate", "paging", *bench, *root],
         ["evaluate", "nodes", files["fragments"], *root],
         ["compose", "look after a hive, then bake bread", *root],
+        ["show", "bees", *root],
     ]
 
     script = _ASK.format(heavy=(*HEAVY, *FOR_RUNS))
@@ -321,8 +322,11 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
     )
 
     assert done.returncode == 0, done.stderr
-    (found, *_), (paged, *_), _, (measured, *_), (agreed, *_), (plan, *_) = answers = json.loads(done.stdout)
-    assert [loaded for _, loaded in answers] == [[]] * 6
+    (found, *_), (paged, *_), _, (measured, *_), (agreed, *_), (plan, *_), (shown, *_) = answers = json.loads(
+        done.stdout
+    )
+    assert [loaded for _, loaded in answers] == [[]] * 7
+    assert json.loads(shown)["doc_id"] == "local/market/bees"
     assert json.loads(plan)["steps"]
     assert json.loads(found)["results"][0]["name"] == "bees"
     assert "oxalic acid" in json.loads(paged)["context"]

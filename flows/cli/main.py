@@ -37,6 +37,7 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
+from flows.cli.read import diff, show
 from flows.commands.console import say_text
 from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
@@ -50,6 +51,8 @@ app.add_typer(evaluate_app, name="evaluate", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
 app.add_typer(train_app, name="train", rich_help_panel=MEASURE)
 
+app.command(rich_help_panel=ASK)(show)
+app.command(rich_help_panel=ASK)(diff)
 app.command(rich_help_panel=ASK)(compose)
 app.command(rich_help_panel=ASK)(suggest)
 app.command(rich_help_panel=ASK)(library)

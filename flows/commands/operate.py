@@ -119,7 +119,7 @@ def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
         scope, name = find_learned(root, target)
         return {"target": name, "scope": SCOPES[scope], "doc_ids": (name,), "copies": ()}
     found = find_targets(root, target, Forgotten.load(root))
-    return {"target": target, "scope": found.scope, "doc_ids": found.doc_ids, "copies": found.copies}
+    return {"target": found.target, "scope": found.scope, "doc_ids": found.doc_ids, "copies": found.copies}
 
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:

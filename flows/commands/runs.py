@@ -16,7 +16,7 @@ from storage.root import Root
 from storage.served import require_served
 from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
-from tasks.crawl.refresh import Target, sources_of
+from tasks.crawl.refresh import target_of
 from tasks.crawl.sources import normal_spec
 from tasks.models.onnx_export import require_encoder
 
@@ -129,12 +129,12 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
         WrongInput: No source has such a document; nothing was started.
         Locked: Another run writes to the root.
     """
-    sources_of(root, Target(target))
+    wanted = target_of(root, target).name
     _require_encoder(root)
     with prefect_for(root):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
-        return _recorded(root, lambda: refresh_one(target, root.uri, _mode(index), 0))
+        return _recorded(root, lambda: refresh_one(wanted, root.uri, _mode(index), 0))
 
 
 def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]:

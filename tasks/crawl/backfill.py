@@ -62,6 +62,13 @@ def backfill_of(day: str) -> str:
     return f"backfill/date={day}"
 
 
+def rebuilt_days(root: Root) -> list[Root]:
+    """Return the roots of the days that were rebuilt below a root, sorted."""
+    return [
+        Root(root.at(day)) for day in sorted({"/".join(f.split("/")[:2]) for f in root.files("backfill")})
+    ]
+
+
 def day_of(file: str) -> str:
     """Return the day (YYYY-MM-DD) on which a raw part was fetched."""
     return file.partition("/date=")[2].partition("/")[0]

@@ -12,13 +12,26 @@ import polars as pl
 from storage.parquet import write_frame
 from storage.partitions import list_file
 from storage.root import Root
-from storage.schemas import LISTINGS, RAW_DOCUMENTS, SCHEMA_VERSION, Listing, RawDocument, to_frame
+from storage.schemas import (
+    LISTINGS,
+    RAW_DOCUMENTS,
+    SCHEMA_VERSION,
+    BundledFile,
+    FileContent,
+    Finding,
+    LicenceFile,
+    Listing,
+    RawDocument,
+    to_frame,
+)
 
 _Row = TypeVar("_Row", RawDocument, Listing)
 # What Polars raises for a number beyond 64 bits, half of a surrogate pair, or a value of another type.
 _NOT_STORABLE = (pl.exceptions.PolarsError, ArithmeticError, TypeError, ValueError)
+# Bytes are storable: megabytes of them need not be tried.
+_TRIED = pl.Schema({name: kind for name, kind in RAW_DOCUMENTS.items() if name != "contents"})
 BATCH_DOCUMENTS = 100
-BATCH_BYTES = 16_000_000  # texts of a part's documents: bounds the memory whatever their size
+BATCH_BYTES = 16_000_000  # texts and bundled files of a part's documents: bounds the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,7 @@ class RawParts:
         else:
             self._documents.append(item)
             self._bytes += len(item.content or b"") + sum(len(f.text) for f in item.licence_files)
+            self._bytes += sum(len(file.content) for file in item.contents)
 
     def is_full(self) -> bool:
         """Return whether the buffer has reached the size of a part."""
@@ -58,7 +72,7 @@ class RawParts:
         """Write the buffer, documents as listings too if asked."""
         written = Written()
         constant = {"run_id": self._run_id, "schema_version": SCHEMA_VERSION}
-        documents = _storable(self._documents, RAW_DOCUMENTS, written.refused)
+        documents = _storable(self._documents, _TRIED, written.refused)
         if documents:
             frame = to_frame(documents, RAW_DOCUMENTS, fetched_at=self._now, **constant)
             part = self._write("documents", frame, RAW_DOCUMENTS)
@@ -103,3 +117,19 @@ def _listings_of(documents: pl.DataFrame) -> pl.DataFrame:
         description=pl.lit(None, pl.String), updated_at=pl.lit(None, LISTINGS["updated_at"]),
         seen_at="fetched_at",
     ).select(LISTINGS.names())  # fmt: skip
+
+
+_BARE = ("fetched_at", "run_id", "schema_version")
+
+
+def raw_document(row: dict[str, Any]) -> RawDocument:
+    """Return a row of a raw part as the document that it holds."""
+    given = {
+        **{key: value for key, value in row.items() if key not in _BARE},
+        "tags": tuple(row["tags"] or ()),
+        "findings": tuple(Finding(**f) for f in row["findings"] or ()),
+        "licence_files": tuple(LicenceFile(**f) for f in row["licence_files"] or ()),
+        "contents": tuple(FileContent(**f) for f in row["contents"] or ()),
+        "files": None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"]),
+    }
+    return RawDocument(**given)

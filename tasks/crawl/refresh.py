@@ -10,11 +10,12 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import Listing
-from storage.state import listed_table, repositories_table, seen_table
+from storage.state import documents_table, listed_table, repositories_table, seen_table
 from tasks.crawl.github.due import Unit, units_of
 from tasks.crawl.github.repository_source import RepositorySource
 from tasks.crawl.seen import Covers
 from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.lookup import meant, suggestion
 from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
@@ -38,16 +39,36 @@ class Target:
         return "/".join(self.name.lower().split("/")[:2])
 
 
+def target_of(root: Root, text: str) -> Target:
+    """Return the target that a text means: an id, OWNER/REPO, or the end of an id or a name of one document.
+
+    Raises:
+        WrongInput: No source holds such a document, or several may be meant.
+    """
+    seen = seen_table(root).read(columns=["doc_id", "retired_at"]).filter(pl.col("retired_at").is_null())
+    target, ids = Target(text), set(seen["doc_id"])
+    if any(map(target.covers, ids)):
+        return target
+    documents = documents_table(root).read(columns=["doc_id", "name"]).select("doc_id", "name")
+    names = {
+        **dict.fromkeys(ids),
+        **{doc_id: name for doc_id, name in documents.iter_rows() if doc_id in ids},
+    }
+    if len(found := meant(text, names)) == 1:
+        return Target(found[0])
+    raise WrongInput(
+        f"no source has brought {text!r}{suggestion(text, found, ids)}: give an id as `skillery search` "
+        "prints it, or OWNER/REPO, or bring in what is new by `skillery run --source SPEC`"
+    )
+
+
 def sources_of(root: Root, target: Target) -> list[str]:
     """Return the sorted specs of the sources that hold a document of the target; none raises WrongInput."""
     seen = seen_table(root).read(columns=["doc_id", "source", "retired_at"])
     there = seen.filter(pl.col("retired_at").is_null())
     found = {source for doc_id, source, _ in there.iter_rows() if target.covers(doc_id)}
     if not found:
-        raise WrongInput(
-            f"no source has brought {target.name!r}: give an id as `skillery search` prints it, or "
-            "OWNER/REPO, or bring in what is new by `skillery run --source SPEC`"
-        )
+        raise WrongInput(f"no source has brought {target.name!r}: `skillery search` prints ids")
     return sorted(found)
 
 

@@ -22,13 +22,18 @@ Covers: TypeAlias = Callable[[str], bool]
 def digest_of(raw: RawDocument) -> str:
     """Return the digest of a document's bytes, bundle, path and licence, which tells whether it changed.
 
+    The bundle counts with digests of all its files and the paths of those that are kept.
+
     A commit that leaves the document as it was does not change the digest, although the URL names it.
     """
     beside = [asdict(f) for f in raw.files or ()] + [asdict(f) for f in raw.licence_files]
     url = raw.url.replace(raw.commit, "") if raw.url and raw.commit else raw.url
     missing = [raw.content is None, raw.files is None]
-    known = [raw.raw_hash, missing, beside, raw.path, url]
-    parts = json.dumps(known + [raw.repo_licence] * (raw.repo_licence is not None), sort_keys=True)
+    known: list[Any] = [raw.raw_hash, missing, beside, raw.path, url]
+    known += [raw.repo_licence] * (raw.repo_licence is not None)
+    # Only where there are any: documents that were seen before bytes were kept must not all change.
+    known += [[file.path for file in raw.contents]] * bool(raw.contents)
+    parts = json.dumps(known, sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 

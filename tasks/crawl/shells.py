@@ -24,7 +24,8 @@ def crawl_source(
     root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Crawl one source into raw parts; `options` are fields of SourceOptions, `network` as a dict."""
-    place, read_as = Root(root), {"max_document_bytes": options["max_document_bytes"]}
+    place = Root(root)
+    read_as = {name: options[name] for name in ("max_document_bytes", "keep_files", "keep_bytes")}
     source = open_source(spec, _source_options(place, now, limit, options))
     return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import polars as pl
 
+from storage.blobs.store import BlobStore
 from storage.errors import StorageError
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
@@ -17,17 +17,16 @@ from storage.schemas import (
     DROPPED,
     RAW_DOCUMENTS,
     SCHEMA_VERSION,
-    BundledFile,
     Document,
     Dropped,
-    Finding,
-    LicenceFile,
     RawDocument,
     to_frame,
 )
 from storage.state import SIGNATURES
 from storage.tombstones import Forgotten
+from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.tombstones import drop_forgotten
+from tasks.refine.bundles import refine_bundles
 from tasks.refine.document import refine_document
 from tasks.refine.duplicates.minhash import SignatureRule, signatures
 from tasks.refine.duplicates.near import NearLimits
@@ -35,8 +34,6 @@ from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
 from tasks.refine.risks.scan import scan_all
 from tasks.refine.text.decode import decode
-
-_BARE = ("fetched_at", "run_id", "schema_version")
 
 
 def refine_batch(
@@ -50,6 +47,8 @@ def refine_batch(
 ) -> dict[str, int]:
     """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
+    The files of the documents kept become blobs. One raw part at a time is in memory.
+
     Args:
         root: Where the corpus lies.
         raw_parts: Files of raw documents, a batch of the plan.
@@ -62,8 +61,10 @@ def refine_batch(
         The number of documents kept, and of those dropped by reason.
     """
     raw = raw or root
-    documents = _raw_documents(raw, read_batch(root, raw_parts))
-    results = list(_refined(documents, limits, Forgotten.load(raw)))
+    forgotten, store = Forgotten.load(raw), BlobStore(root)
+    results: list[Document | Dropped] = []
+    for documents in _raw_documents(raw, read_batch(root, raw_parts)):
+        results += _refined(documents, limits, forgotten, store)
     kept = [result for result in results if isinstance(result, Document)]
     dropped = [result for result in results if isinstance(result, Dropped)]
     name = f"{batch_name(raw_parts)}.parquet"
@@ -75,16 +76,27 @@ def refine_batch(
 
 
 def _refined(
-    documents: list[tuple[RawDocument, datetime, datetime]], limits: FilterLimits, forgotten: Forgotten
-) -> Iterator[Document | Dropped]:
+    documents: list[tuple[RawDocument, datetime, datetime]],
+    limits: FilterLimits,
+    forgotten: Forgotten,
+    store: BlobStore,
+) -> list[Document | Dropped]:
     # Scanned together, texts take a fraction of the time.
-    risks = scan_all([decode(raw.content or b"")[0] for raw, _, _ in documents])
-    for (raw, fetched, first_seen), found in zip(documents, risks, strict=True):
+    raws = [raw for raw, _, _ in documents]
+    risks = scan_all([decode(raw.content or b"")[0] for raw in raws])
+    bundles = refine_bundles(raws, max_control_share=limits.max_control_share)
+    results: list[Document | Dropped] = []
+    kept: list[bytes] = []
+    for (raw, fetched, first_seen), found, bundle in zip(documents, risks, bundles, strict=True):
         result = refine_document(
-            raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, risks=found
+            raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, risks=found, bundle=bundle
         )
         # A forgotten text may come back under another id and front matter: only its refined body tells.
-        yield (drop_forgotten(forgotten, result) or result) if isinstance(result, Document) else result
+        gone = drop_forgotten(forgotten, result) if isinstance(result, Document) else None
+        results.append(gone or result)
+        kept += bundle.contents if isinstance(results[-1], Document) else ()
+    store.put(kept)
+    return results
 
 
 def _signed(documents: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
@@ -93,8 +105,10 @@ def _signed(documents: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
     return texts.select("body_hash", rule=pl.lit(rule.name)).hstack(signatures(texts["body"], rule))
 
 
-def _raw_documents(root: Root, wanted: pl.DataFrame) -> list[tuple[RawDocument, datetime, datetime]]:
-    found = []
+def _raw_documents(
+    root: Root, wanted: pl.DataFrame
+) -> Iterator[list[tuple[RawDocument, datetime, datetime]]]:
+    """Yield the wanted documents of each raw part, with when they were fetched and first seen."""
     for (part,), rows in wanted.group_by("raw_part", maintain_order=True):
         first_seen = dict(rows.select("doc_id", "first_seen_at").iter_rows())
         frame = read_frame(root, str(part), RAW_DOCUMENTS)
@@ -103,16 +117,4 @@ def _raw_documents(root: Root, wanted: pl.DataFrame) -> list[tuple[RawDocument, 
             lacking = f"lacks {len(absent)} documents it should hold, {min(absent)} among them"
             msg = f"{root.at(str(part))} {lacking}"
             raise StorageError(msg)
-        found += [(_raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in wanted_rows]
-    return found
-
-
-def _raw_document(row: dict[str, Any]) -> RawDocument:
-    given = {
-        **{key: value for key, value in row.items() if key not in _BARE},
-        "tags": tuple(row["tags"] or ()),
-        "findings": tuple(Finding(**f) for f in row["findings"] or ()),
-        "licence_files": tuple(LicenceFile(**f) for f in row["licence_files"] or ()),
-        "files": None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"]),
-    }
-    return RawDocument(**given)
+        yield [(raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in wanted_rows]

@@ -7,6 +7,7 @@ from dataclasses import fields
 from datetime import datetime
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
+from tasks.refine.bundles import RefinedBundle
 from tasks.refine.filters import (
     FilterLimits,
     Verdict,
@@ -52,12 +53,13 @@ def refine_document(
     first_seen_at: datetime,
     limits: FilterLimits | None = None,
     risks: tuple[Finding, ...] | None = None,
+    bundle: RefinedBundle | None = None,
 ) -> Document | Dropped:
     """Refine one file: decode, split, redact and filter it; find its licence, language and risks.
 
     No content raises an error. Name and description are inferred where the front matter lacks them. Risks are
-    those of the whole text as fetched. The content of an `mcp-server` is a JSON object from a registry; the
-    filters on bodies do not apply to it.
+    those of the whole text as fetched, then those of its bundle. The content of an `mcp-server` is a JSON
+    object from a registry; the filters on bodies do not apply to it.
 
     Args:
         raw: The file as fetched; `content` is None if it was over the crawler's limit.
@@ -65,8 +67,9 @@ def refine_document(
         first_seen_at: Time when any version of this document was first seen.
         limits: The filters' thresholds; None: the defaults.
         risks: The risks of its text, if it was scanned already; None scans it.
+        bundle: Its refined files; None: nothing is kept of them.
     """
-    limits, content = limits or FilterLimits(), raw.content or b""
+    limits, content, bundle = limits or FilterLimits(), raw.content or b"", bundle or RefinedBundle()
     text, on_bytes = decode(content)
     unreadable = too_large(raw.content, raw.size) or empty(content)
     unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
@@ -88,8 +91,12 @@ def refine_document(
         language=language.code,
         licence=licence.licence,
         licence_rule=licence.rule,
-        findings=(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
-        risks=scan(text) if risks is None else risks,
+        blobs=bundle.blobs,
+        findings=(
+            *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
+            *bundle.findings,
+        ),
+        risks=(*(scan(text) if risks is None else risks), *bundle.risks),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
     )

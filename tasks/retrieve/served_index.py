@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import Licences, Served, require_licences, require_served
 from storage.state import aliases_table, read_sources
+from tasks.crawl.source.lookup import meant, suggestion
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import Classifier
@@ -215,7 +215,10 @@ class ServedIndex:
         return self._root.fetch(served.model["path"])
 
     def _find(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
-        """Return the served row for an id and, if the id is an alias, the document that it leads to."""
+        """Return the served row for an id and, if the id is an alias, the document that it leads to.
+
+        The end of an id, or a name, will do if one document alone has it.
+        """
         wanted, steps = doc_id, 0
         while steps < _ALIAS_STEPS:
             where = f"doc_key IN ({quoted([wanted.casefold()])})"
@@ -228,10 +231,11 @@ class ServedIndex:
             if survivor is None:
                 break
             wanted, steps = survivor, steps + 1
-        near = _nearest(now.skills, doc_id)
-        said = f"; near it are {', '.join(near)}" if near else ""
-        msg = f"no served document has the id {doc_id!r}{said}: `skillery search` prints ids"
-        raise UnknownDocument(msg)
+        names = _names(now.skills)
+        if len(found := meant(doc_id, names)) == 1:
+            return self._find(now, found[0])
+        msg = f"no served document has the id {doc_id!r}{suggestion(doc_id, found, names)}"
+        raise UnknownDocument(f"{msg}: `skillery search` prints ids")
 
     def _ranked(
         self, now: OpenVersion, query: str, k: int, filters: Filters
@@ -278,17 +282,9 @@ class ServedIndex:
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"], states=states)
 
 
-def _nearest(skills: lancedb.table.Table, doc_id: str) -> list[str]:
-    """Return the ids most like one that is missing, at most three; one that ends in it comes first."""
-    served = skills.search().select(["doc_id"]).to_arrow().column("doc_id").to_pylist()
-    ids, wanted = {d.casefold(): d for d in served}, doc_id.casefold().strip("/")
-    ending = sorted(key for key in ids if key.endswith(f"/{wanted}"))
-    names = {key.rpartition("/")[2]: key for key in ids}
-    close = [
-        *difflib.get_close_matches(wanted, ids, n=3),
-        *map(names.get, difflib.get_close_matches(wanted, names)),
-    ]
-    return [ids[key] for key in dict.fromkeys([*ending, *close]) if key][:3]
+def _names(skills: lancedb.table.Table) -> dict[str, str | None]:
+    rows = skills.search().select(["doc_id", "name"]).to_arrow()
+    return dict(zip(rows.column("doc_id").to_pylist(), rows.column("name").to_pylist(), strict=True))
 
 
 def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:

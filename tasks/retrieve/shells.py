@@ -24,7 +24,7 @@ from tasks.retrieve.suggest.stored import StateWords
 from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
 from tasks.retrieve.versions.learned import serve_learned
 from tasks.retrieve.versions.publish import publish
-from tasks.retrieve.versions.retention import retain_versions
+from tasks.retrieve.versions.retention import drop_blobs, retain_versions
 
 
 @task(name="build-tables", cache_policy=NO_CACHE, **task_retries())
@@ -130,6 +130,12 @@ def clean_files(root: str) -> int:
     """Remove files that no published version needs; return the number of those that are left."""
     clean_tables(Root(root))
     return table_files(Root(root))
+
+
+@task(name="drop-blobs", cache_policy=NO_CACHE)
+def drop_unnamed_blobs(root: str) -> int:
+    """Remove blobs that no document names; return how many."""
+    return drop_blobs(Root(root))
 
 
 @task(name="served-encoder", cache_policy=NO_CACHE, **task_retries())

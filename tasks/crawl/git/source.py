@@ -13,7 +13,7 @@ from storage.errors import SourceError, WrongInput
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.git.client import PROTOCOLS, GitClient
 from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, read_skill, wanted
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume
 from tasks.crawl.source.identity import (
     GIT_REF,
     author_of,
@@ -24,6 +24,7 @@ from tasks.crawl.source.identity import (
     skill_url,
 )
 from tasks.crawl.source.protocol import WholeSource
+from tasks.crawl.source.skill import read_skill, wanted
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 _BATCH = 100  # documents whose blobs are fetched together

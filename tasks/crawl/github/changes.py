@@ -19,8 +19,9 @@ from tasks.crawl.github.fetch import Fetched, Part, skill_digest
 from tasks.crawl.github.retirement import FOUND, Claims, fate_of
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import DocumentLimits, read_skill
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import Gone, Item, Missed, Unchanged
+from tasks.crawl.source.skill import read_skill
 
 OK = "ok"
 # Such a repository is not looked at again before its rows change or a recheck is due.
@@ -211,7 +212,7 @@ class ChangeReader:
             yield from self._not_read(doc_id, row, part, unit, again=doc_id in taken)
             taken.add(doc_id)
             yield from self._renamed(unit, part, row, doc_id)
-            digest = skill_digest(skill, part.tree.folders.get(skill.entry.folder, ""))
+            digest = skill_digest(skill, part.tree.folders.get(skill.entry.folder, ""), self._limits)
             known = {"outcome": outcomes.get(doc_id, OK), "doc_id": doc_id}
             state.rows.append({**row, **known, "digest": None if doc_id in unit.ceded else digest})
         if unit.whole:

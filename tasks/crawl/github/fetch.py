@@ -17,9 +17,9 @@ from tasks.crawl.github.responses import Metadata, NotModified, Tree
 from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.source.bundle import BundledSkill, plan
 from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.content import wanted as wanted_files
 from tasks.crawl.source.github_url import split_by_refs
 from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.skill import wanted as wanted_files
 
 _FEW_FILES = 3  # up to so many files are fetched one by one; more come as one archive
 _LARGE_FEW = 30  # the same, of a repository whose archive is too large
@@ -66,11 +66,18 @@ class _Ref(NamedTuple):
     folders: dict[str, str] | None  # folders of skills by the folder that the list names; None: all skills
 
 
-def skill_digest(skill: BundledSkill, folder_sha: str) -> str:
-    """Return the digest of git's ids of a skill's folder, its files and the licences above it."""
+def skill_digest(skill: BundledSkill, folder_sha: str, limits: DocumentLimits) -> str:
+    """Return the digest of git's ids of a skill's folder, its files and the licences above it.
+
+    Before it stand the limits of what is kept of its files.
+    """
     # A mirror may leave folders out of its trees; the ids of the files tell the same.
     parts = [folder_sha, skill.entry.key, *(f"{e.path} {e.key}" for e in (*skill.files, *skill.licences))]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+    return _keeping(limits) + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+def _keeping(limits: DocumentLimits) -> str:
+    return f"{limits.kept_files}/{limits.kept_bytes}:"
 
 
 class Fetcher:
@@ -84,7 +91,7 @@ class Fetcher:
         self, github: GitHub, spec: str, folder: Path, limits: DocumentLimits, etag_key: str
     ) -> None:
         self._github, self._spec, self._folder = github, spec, folder
-        self._limits, self._key = limits, etag_key
+        self._limits, self._key, self._keeping = limits, etag_key, _keeping(limits)
         self.in_use: Counter[Path] = Counter()
         self._fetching: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: list[HttpTransient] = []  # since something was answered
@@ -115,6 +122,10 @@ class Fetcher:
     async def _look(self, unit: Unit) -> Fetched:
         known = unit.known
         same_list = known.get("listed") == unit.digest and known.get("state") in ("ok", *OPEN)
+        # Files that were read under other limits are read again, when their repository is due.
+        same_list = same_list and all(
+            r["digest"].startswith(self._keeping) for r in unit.listed if r["digest"]
+        )
         etag = known.get("etag") if same_list and known.get("etag_key") == self._key else None
         refs, new_etag = await self._refs(unit, etag)
         if not refs or (same_list and [r.commit for r in refs] == [known.get("commit")]):
@@ -171,7 +182,7 @@ class Fetcher:
         changed = frozenset(
             doc_id
             for doc_id, (row, skill) in by_id.items()
-            if doc_id not in unit.ceded and _changed(row, skill, tree)
+            if doc_id not in unit.ceded and _changed(row, skill, tree, self._limits)
         )
         part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
         return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
@@ -244,7 +255,7 @@ def _loose(folder: str) -> str:
     return doc_key(unicodedata.normalize("NFC", folder))
 
 
-def _changed(row: dict[str, Any] | None, skill: BundledSkill, tree: Tree) -> bool:
+def _changed(row: dict[str, Any] | None, skill: BundledSkill, tree: Tree, limits: DocumentLimits) -> bool:
     if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
         return True
-    return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, "")))
+    return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, ""), limits))

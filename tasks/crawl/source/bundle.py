@@ -56,7 +56,7 @@ class BundledSkill:
 
 def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[BundledSkill | Dropped]:
     """Return the skills to read and dropped entries in the order of paths; ids begin with `repository`."""
-    listing = _Listing(sorted(map(_checked, entries), key=lambda e: e.path))
+    listing = _Listing(sorted(map(checked, entries), key=lambda e: e.path))
     survivors: dict[str, str] = {}
     rows: list[BundledSkill | Dropped] = []
     for entry in listing.entries:
@@ -73,7 +73,7 @@ def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[B
     return rows
 
 
-def _checked(entry: SourceEntry) -> SourceEntry:
+def checked(entry: SourceEntry) -> SourceEntry:
     """Return an entry with a plain path; any other is `unreadable`, under a path that can be looked up."""
     parts = entry.path.split("/")
     if len(entry.path) > _LONGEST_PATH or len(parts) > _DEEPEST:

@@ -10,9 +10,10 @@ from pathlib import Path
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, read_skill
+from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
 from tasks.crawl.source.identity import repository_name
 from tasks.crawl.source.protocol import WholeSource
+from tasks.crawl.source.skill import read_skill
 
 _SKIPPED = {".git", "node_modules"}
 _PIECE = 1 << 16

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import SourceError
-from storage.schemas import Dropped, RawDocument
+from storage.schemas import Dropped, Finding, RawDocument
+from tasks.crawl.source.bundle import SourceEntry, checked
+from tasks.crawl.source.bundled_files import Bundle, take_bundle
 from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, too_large
 from tasks.crawl.source.fields import count_of
 from tasks.crawl.source.identity import doc_key
@@ -82,10 +84,11 @@ class ParquetSource(WholeSource):
             detail = f"columns missing: {', '.join(missing)}; columns found: {found}"
             raise SourceError(self.spec, "columns", detail)
         kind = schema.field("content").type
-        if (kind.value_type if pa.types.is_dictionary(kind) else kind) not in _TEXT_TYPES:
+        if not _is_text(kind):
             raise SourceError(self.spec, "columns", f"column content is {kind}; it must be text or binary")
         identifier = "id" if "id" in names else "doc_id"
-        return {"id": identifier, "content": "content"} | {c: c for c in _OPTIONAL if c in names}
+        optional = [*_OPTIONAL, *(["files"] if "files" in names and _holds_files(schema) else [])]
+        return {"id": identifier, "content": "content"} | {c: c for c in optional if c in names}
 
     def _rows(self, file: pq.ParquetFile, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
         try:
@@ -115,19 +118,67 @@ class ParquetSource(WholeSource):
         text = consume([content])
         fits = text.size <= self._limits.document_bytes
         owner, repo = _text(row.get("owner")), _text(row.get("repo"))
+        findings = [] if fits else [too_large(text.size, self._limits.document_bytes)]
+        bundle = _bundle(row.get("files"), self._limits, findings)
         return RawDocument(
             doc_id, self.spec, content=content if fits else None, size=text.size, raw_hash=text.sha256,
             repo=f"{owner}/{repo}" if owner and repo else repo, ref=_text(row.get("branch")),
             path=_text(row.get("path")), url=_text(row.get("source_url")), author=owner,
-            stars=row.get("stars"),
-            findings=() if fits else (too_large(text.size, self._limits.document_bytes),),
+            stars=row.get("stars"), files=bundle.files, contents=bundle.contents, findings=tuple(findings),
         )  # fmt: skip
+
+
+_Files = list[tuple[str | None, bytes | None]]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (kind.value_type if pa.types.is_dictionary(kind) else kind) in _TEXT_TYPES
+
+
+def _holds_files(schema: pa.Schema) -> bool:
+    """Tell whether the column `files` is a list of structs with a path and a content."""
+    kind = schema.field("files").type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not is_list or not pa.types.is_struct(kind.value_type):
+        return False
+    fields = {field.name: field.type for field in kind.value_type.fields}
+    return all(name in fields and _is_text(fields[name]) for name in ("path", "content"))
+
+
+def _bundle(rows: _Files | None, limits: DocumentLimits, findings: list[Finding]) -> Bundle:
+    """Return the bundle of a row, in the order of its paths; SKILL.md among them is the content already."""
+    if rows is None:
+        return Bundle(None)
+    named: dict[str, bytes] = {}
+    for path, content in rows:
+        entry = checked(SourceEntry(path or ""))
+        if entry.kind == "unreadable" or path is None or content is None or path in named:
+            why = entry.note or ("it has no content" if content is None else "it is there twice")
+            findings.append(Finding("bundle.unreadable", "warning", f"{entry.path}: {why}"))
+        elif path.lower() != "skill.md":
+            named[path] = content
+    return take_bundle(((path, iter([named[path]])) for path in sorted(named)), len(named), limits, findings)
+
+
+def _files(cell: pa.Scalar) -> _Files | _Unreadable | None:
+    if not cell.is_valid:
+        return None
+    try:
+        paths, contents = (_plain(cell.values.field(name)) for name in ("path", "content"))
+        decoded = [None if path is None else path.decode() for path in paths]
+    except (pa.ArrowException, ValueError) as error:
+        return _Unreadable(_line(error))
+    return list(zip(decoded, contents, strict=True))
 
 
 def _values(column: pa.Array, field: str) -> list[Any]:
     """Return a column's values; content as bytes, since a text column may hold invalid UTF-8."""
-    if field != "content":
-        return [_value(cell, field) for cell in column]
+    if field == "files":
+        return [_files(cell) for cell in column]
+    return _plain(column) if field == "content" else [_value(cell, field) for cell in column]
+
+
+def _plain(column: pa.Array) -> list[bytes | None]:
     plain = pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
     return list(pc.cast(plain, pa.large_binary()).to_pylist())
 

@@ -29,13 +29,20 @@ class SourceOptions:
     limit: int | None = None  # how many documents are wanted; None: all
     max_document_bytes: int = 2_000_000  # a longer SKILL.md is recorded without its content
     max_repository_paths: int = 500_000  # a git repository of more is not read
+    keep_files: int = 512  # bundled files of a skill whose bytes are kept at most
+    keep_bytes: int = 16 * 1024 * 1024  # of them in all
     git_timeout: float = 300.0  # longest time of one git command, seconds
     network: Network = field(default_factory=Network)  # the network as the operator set it
 
     @property
     def limits(self) -> DocumentLimits:
         """The most that is taken of one document."""
-        return DocumentLimits(self.max_document_bytes, repository_paths=self.max_repository_paths)
+        return DocumentLimits(
+            self.max_document_bytes,
+            repository_paths=self.max_repository_paths,
+            kept_files=self.keep_files,
+            kept_bytes=self.keep_bytes,
+        )
 
 
 class RemoteSource:

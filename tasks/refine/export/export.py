@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias, get_args
 
 import polars as pl
 
+from storage.blobs.store import BlobStore
 from storage.errors import WrongInput
 from storage.partitions import PARTITIONS
 from storage.root import Root
@@ -70,14 +71,15 @@ def export_corpus(
     Args:
         root: Where the corpus lies.
         out: A folder that does not exist, or is empty.
-        format: `parquet`: one file; `jsonl`: an object a line; `folder`: a SKILL.md a skill, and one JSON
-            lines file of metadata.
+        format: `parquet`: one file; `jsonl`: an object a line; `folder`: a folder a skill, with its
+            bundled files, and one JSON lines file of metadata.
         licences: The classes wanted, `allow` or `metadata-only`.
         policy: Which licence is of which class.
         now: Time of the export.
 
     Raises:
         WrongInput: The format or a class is not known, `out` holds something, or cannot be written.
+        StorageError: A bundled file is missing or damaged.
     """
     wanted = _wanted(licences)
     if format not in FORMATS:
@@ -86,7 +88,7 @@ def export_corpus(
     classes: Counter[str] = Counter()
     exported: list[pl.DataFrame] = []
     with _unfinished(out) as folder:
-        with contextlib.closing(_WRITERS[format](folder)) as writer:
+        with contextlib.closing(_WRITERS[format](folder, BlobStore(root))) as writer:
             for frame in _partitions(root, policy):
                 classes.update(count_classes(frame["licence"], policy))
                 chosen = with_quality(frame.filter(pl.col("licence_class").is_in(sorted(wanted))))

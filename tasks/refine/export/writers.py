@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,24 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from storage.blobs.store import BlobStore
 from storage.schemas import LicenceFile
+from tasks.refine.export.paths import FreePaths, file_path, safe_path
 from tasks.refine.licences.resolve import nearest_licence_files
 
-# Characters that some file system refuses, and names that mean something to one or to a reader of skills.
-_UNSAFE = re.compile(r"[^\w.@+-]|\.(?=\.)")
-_RESERVED = re.compile(
-    r"(?:con|prn|aux|nul|com\d|lpt\d|skill\.md|license|provenance\.json)(?:\..*)?", re.IGNORECASE
-)
-_MAX_PART_BYTES = 80
-# Systems take paths of 4,096 bytes, the export's own folder and the files' names included.
-_MAX_PATH_BYTES = 1_000
 _OLDEST = pl.CompatLevel.oldest()
 
 
 class Writer(Protocol):
     """Writes documents, a frame at a time, into a folder that exists."""
 
-    def __init__(self, folder: Path) -> None: ...
+    def __init__(self, folder: Path, store: BlobStore) -> None: ...
 
     def write(self, frame: pl.DataFrame) -> None:
         """Add documents; the first frame has every column and may have no row."""
@@ -58,7 +49,7 @@ def _write_lines(path: Path, rows: list[dict[str, Any]], mode: str = "w") -> Non
 class ParquetWriter:
     """Writes `documents.parquet` and `aliases.parquet`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, _store: BlobStore) -> None:
         self._folder = folder
         self._file: pq.ParquetWriter | None = None
 
@@ -84,8 +75,8 @@ class ParquetWriter:
 class JsonLinesWriter:
     """Writes `documents.jsonl` and `aliases.jsonl`, an object a line; times in ISO 8601."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, store: BlobStore) -> None:
+        self._folder, self._store = folder, store
 
     def write(self, frame: pl.DataFrame) -> None:
         """Append a line a document."""
@@ -97,22 +88,6 @@ class JsonLinesWriter:
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
-
-
-def safe_path(doc_id: str) -> str:
-    """Return a relative path, made of a document's id, that is safe on any file system.
-
-    Each part keeps letters, digits and `.@+-_`. No part is hidden, reserved, longer than 80 bytes, or `..`.
-    A path of more than 1,000 bytes is cut, and ends in 12 hexadecimal digits of the id's SHA-256.
-    """
-    whole = unicodedata.normalize("NFC", doc_id.replace("\\", "/"))
-    parts = [_UNSAFE.sub("_", part.strip(". ")).strip(". ") for part in whole.split("/")]
-    kept = [part.encode()[:_MAX_PART_BYTES].decode(errors="ignore").rstrip(". ") for part in parts]
-    path = "/".join(f"_{part}" if _RESERVED.fullmatch(part) else part for part in kept if part) or "_"
-    if len(path.encode()) <= _MAX_PATH_BYTES:
-        return path
-    cut = path.encode()[:_MAX_PATH_BYTES].decode(errors="ignore").rpartition("/")[0]
-    return f"{cut}/{hashlib.sha256(doc_id.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def skill_text(name: str, description: str | None, body: str, licence: str | None) -> str:
@@ -128,23 +103,28 @@ _PROVENANCE = (
     "doc_id", "source", "repo", "ref", "commit", "path", "url", "author", "licence", "licence_rule",
     "raw_hash", "content_hash", "fetched_at",
 )  # fmt: skip
-_CHANGED = "SKILL.md was rebuilt from cleaned text: it is not the origin's byte for byte."
+_CHANGED = "SKILL.md was rebuilt from cleaned text, and keys in files were redacted: not the origin's bytes."
+_OWN = ("SKILL.md", "PROVENANCE.json")  # what an export writes itself into each folder
 
 
 class FolderWriter(JsonLinesWriter):
-    """Writes `skills/<id>/SKILL.md` for each document with its text, and all other columns to JSON lines.
+    """Writes a folder `skills/<id>/` for each document with text: SKILL.md, and what is kept of its files.
 
-    `documents.jsonl` names a skill's folder in `exported_to`. Beside each SKILL.md lie `PROVENANCE.json` and
-    the nearest licence files of its origin, as `LICENSE`, `LICENSE.2`, ... Folders whose names would be equal
-    on some file system are numbered.
+    All other columns go to JSON lines; `documents.jsonl` names a skill's folder in `exported_to`. Beside each
+    SKILL.md lie `PROVENANCE.json` and, unless the bundle holds them, the nearest licence files of its origin,
+    as `LICENSE`, `LICENSE.2`, ... Paths that would be equal on some file system are numbered.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._taken: set[str] = set()
+    def __init__(self, folder: Path, store: BlobStore) -> None:
+        super().__init__(folder, store)
+        self._free = FreePaths(folder)
 
     def write(self, frame: pl.DataFrame) -> None:
-        """Write a folder for each document with text; append a line a document."""
+        """Write a folder for each document with text; append a line a document.
+
+        Raises:
+            StorageError: A bundled file is missing or damaged.
+        """
         rows = frame.to_dicts()
         for row in rows:
             body = row.pop("body")
@@ -153,32 +133,44 @@ class FolderWriter(JsonLinesWriter):
 
     def _skill(self, row: dict[str, Any], body: str) -> str:
         """Write a skill's folder and return its path, relative to the export."""
-        path = f"skills/{self._free(safe_path(row['doc_id']))}"
-        (self._folder / path).mkdir(parents=True, exist_ok=True)
+        path = self._free.of_folder(f"skills/{safe_path(row['doc_id'])}", _OWN)
+        folder = self._folder / path
+        folder.mkdir(parents=True, exist_ok=True)
         text = skill_text(row["name"], row["description"], body, row["licence"])
-        (self._folder / path / "SKILL.md").write_text(text, encoding="utf-8", newline="\n")
-        _write_origin(self._folder / path, row)
+        (folder / "SKILL.md").write_text(text, encoding="utf-8", newline="\n")
+        free = FreePaths(folder, _OWN)
+        files = self._write_files(folder, row["blobs"] or (), free)
+        licences = _write_licences(folder, row, files, free)
+        origin = {key: _plain(row[key]) for key in _PROVENANCE}
+        told = origin | {"files": files, "licence_files": licences, "changes": _CHANGED}
+        provenance = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+        (folder / "PROVENANCE.json").write_text(provenance, encoding="utf-8", newline="\n")
         return path
 
-    def _free(self, path: str) -> str:
-        """Return the path, with a number if it is taken in any letter case."""
-        tried, number = path, 1
-        while tried.casefold() in self._taken:
-            number += 1
-            tried = f"{path}~{number}"
-        self._taken.add(tried.casefold())
-        return tried
+    def _write_files(
+        self, folder: Path, blobs: Iterable[Mapping[str, Any]], free: FreePaths
+    ) -> list[dict[str, str]]:
+        """Write the bundled files and return where each went; none of them is ever executable."""
+        written = []
+        for blob in blobs:
+            name = free.of_file(file_path(blob["path"]))
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(self._store.read(blob["sha256"]))
+            written.append({"file": name, "path": blob["path"], "sha256": blob["sha256"]})
+        return written
 
 
-def _write_origin(folder: Path, row: Mapping[str, Any]) -> None:
-    """Write a skill's provenance, and the licence files nearest to it in its repository."""
+def _write_licences(
+    folder: Path, row: Mapping[str, Any], files: Iterable[Mapping[str, str]], free: FreePaths
+) -> list[dict[str, str]]:
+    """Write the licence files nearest to a skill that its bundle lacks; return where all of them are."""
+    bundled = {file["sha256"]: file["file"] for file in files}
     licences = []
     given = [LicenceFile(**file) for file in row["licence_files"] or ()]
     for number, file in enumerate(nearest_licence_files(row["path"], given), start=1):
-        name = "LICENSE" if number == 1 else f"LICENSE.{number}"
-        (folder / name).write_text(file.text or "", encoding="utf-8", newline="")
+        name = bundled.get(file.sha256)
+        if name is None:
+            name = free.of_file("LICENSE" if number == 1 else f"LICENSE.{number}")
+            (folder / name).write_text(file.text or "", encoding="utf-8", newline="")
         licences.append({"file": name, "path": file.path, "sha256": file.sha256})
-    origin = {key: _plain(row[key]) for key in _PROVENANCE}
-    told = origin | {"licence_files": licences, "changes": _CHANGED}
-    text = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
-    (folder / "PROVENANCE.json").write_text(text, encoding="utf-8", newline="\n")
+    return licences

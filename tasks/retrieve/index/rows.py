@@ -61,7 +61,8 @@ def skill_rows(
         text=head + documents["body"],
         body_start=head.str.len_chars().cast(pl.Int64),
         n_tokens=pl.Series(tokenizer.count(documents["body"].to_list()), dtype=pl.Int64),
-        risks=pl.col("risks").list.eval(pl.element().struct.field("code")),
+        # A rule may have hit both the text and the files beside it.
+        risks=pl.col("risks").list.eval(pl.element().struct.field("code")).list.unique(maintain_order=True),
     )
     joined = rows.join(state, on="doc_id", how="left", maintain_order="left")
     return _arrow(joined, encoder.encode(skill_texts(documents)), schema)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
+import polars as pl
+
+from storage.blobs.named import blobs_named
+from storage.blobs.store import BlobStore, blob_file
 from storage.errors import NewerSchema, StorageError
 from storage.parquet import check_columns, read_columns
 from storage.partitions import Manifest, forget_entry, missing_files
@@ -25,11 +29,12 @@ from storage.state import (
     is_run,
     nodes_table,
     read_sources,
+    refined_table,
     write_source,
 )
 from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
 from storage.tombstones import FORGOTTEN
-from tasks.crawl.backfill import recover_seen
+from tasks.crawl.backfill import rebuilt_days, recover_seen
 from tasks.induce.library.held import MADE
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
@@ -69,13 +74,14 @@ def examine(root: Root, policy: LicencePolicy = SERVE_POLICY) -> list[Defect]:
     - Current tables that cannot be read, or hold a row twice, are removed with the records that say they are
       done, so that the next run rebuilds them.
     - `state/seen` is rebuilt from raw snapshots.
+    - Blobs that are damaged are removed; the next run makes them, and missing ones, from raw snapshots.
     - If the served version cannot be read, the newest published one that can is served. If none can, the
       index is removed, so that the next run builds it.
     - What cannot be rebuilt is reported. Raw snapshots stay as they are; aliases, which every run reads, are
       set aside.
     """
     found = [*_unfinished(root), *_records(root), *mend_missing(root), *_files(root), *_doubled(root)]
-    found += [*examine_served(root), *_licences(root, policy)]
+    found += [*_blobs(root), *examine_served(root), *_licences(root, policy)]
     note_digests(root)  # of what an earlier version of this program published
     return found
 
@@ -239,3 +245,24 @@ def _doubled(root: Root) -> Iterator[Defect]:
                 _remove_made(root, "", table.folder, PurePosixPath(file).name)
                 found = f"{twice} rows stand there twice, by {', '.join(key)}"
                 yield Defect(found, file, "removed: the next run makes it anew", mended=True)
+
+
+def _blobs(root: Root) -> Iterator[Defect]:
+    """Remove damaged blobs, and have the documents that name these or missing ones refined again."""
+    for place in (root, *rebuilt_days(root)):
+        store, refined = BlobStore(place), refined_table(place)
+        try:
+            named = blobs_named(place)
+        except NewerSchema:
+            continue
+        wrong = store.unreadable(sorted({*store.digests(), *named["sha256"]}))
+        if not wrong:
+            continue
+        ids = set(named.filter(pl.col("sha256").is_in(list(wrong)))["doc_id"])
+        again = refined.read().filter(pl.col("doc_id").is_in(list(ids)))
+        refined.replace(ids, again.with_columns(digest=pl.lit("")))
+        store.delete(wrong)
+        base = place.uri.removeprefix(root.uri).strip("/")
+        for digest, why in wrong.items():
+            where = "/".join(filter(None, (base, blob_file(digest))))
+            yield Defect(why, where, "the next run makes it anew from raw snapshots", mended=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,8 +15,10 @@ from storage.locks import writer_lock
 from storage.parquet import read_columns
 from storage.root import Root
 from storage.served import read_served
-from storage.state import aliases_table, seen_table
+from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
+from tasks.crawl.backfill import rebuilt_days
+from tasks.crawl.source.lookup import meant, suggestion
 from tasks.retrieve.versions.purge import parquet_files, purge
 
 _COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
@@ -59,19 +60,20 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
     with ExitStack() as locks:
         # Tombstones come first: from then on no crawl or backfill brings the text back.
         forgotten = add_tombstones(root, found.tombstones, now)
-        for day in sorted({"/".join(file.split("/")[:2]) for file in root.files("backfill")}):
-            locks.enter_context(writer_lock(Root(root.at(day))))
+        for day in rebuilt_days(root):
+            locks.enter_context(writer_lock(day))
         removed = purge(root, forgotten, run_id=run_id)
         mark_purged(root, now)
     served, counts = read_served(root), dict(sorted(removed.items()))
     version = served.version if served else None
-    return ForgetReport(target, found.scope, found.doc_ids, found.copies, counts, version)
+    return ForgetReport(found.target, found.scope, found.doc_ids, found.copies, counts, version)
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
     """The ids that a request names, those of documents with the same text now, and the tombstones of both."""
 
+    target: str  # as asked for; the whole id, if that was the end of one or a name
     scope: str
     doc_ids: tuple[str, ...]
     copies: tuple[str, ...]
@@ -81,8 +83,9 @@ class Targets:
 def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
     """Return what `target` names: an id or alias in any letter case, or a repository and all below it.
 
-    Other documents are forgotten too if they hold a text now that the target holds now. A text that only the
-    target held before is kept from coming back under any id.
+    The end of an id, or a name, names the one document that has it. Other documents are forgotten too if they
+    hold a text now that the target holds now. A text that only the target held before is kept from coming
+    back under any id.
 
     Raises:
         UnknownDocument: Nothing has or had this id, or lies below it.
@@ -100,16 +103,23 @@ def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
         in_repository = rows.filter(pl.col("repo").str.to_lowercase() == key)["doc_id"]
         named = {d for d in known if f"{d.casefold()}/".startswith(f"{key}/")} | set(in_repository)
     if not named:
-        near = difflib.get_close_matches(key, dict.fromkeys(map(str.casefold, known)), n=3)
-        said = f": near {', '.join(near)}" if near else ""
-        msg = f"no document or repository has the id {target!r}{said}"
+        names = {**dict.fromkeys([*known, *forgotten.rows["doc_id"]]), **_names(root)}
+        found = meant(target, names)
+        # A whole repository goes by its whole name alone.
+        if len(found) == 1 and _scope(found[0].casefold(), known) == "document":
+            return find_targets(root, found[0], forgotten)
+        msg = f"no document or repository has the id {target!r}{suggestion(target, found, known)}"
         raise UnknownDocument(msg)
     ids = _with_aliases(named | set(before.filter(~pl.col("copy"))["doc_id"]), aliases)
     copies, tombstones = _tombstones(rows, ids, key)
     if scope == "repository":
         tombstones.append(Tombstone(key, "repository", key))
     copies |= set(before.filter("copy")["doc_id"])
-    return Targets(scope, tuple(sorted(ids)), tuple(sorted(copies - ids)), tuple(tombstones))
+    return Targets(target, scope, tuple(sorted(ids)), tuple(sorted(copies - ids)), tuple(tombstones))
+
+
+def _names(root: Root) -> dict[str, str | None]:
+    return dict(documents_table(root).read(columns=["doc_id", "name"]).select("doc_id", "name").iter_rows())
 
 
 def _known_texts(root: Root) -> pl.DataFrame:

@@ -26,7 +26,7 @@ from tasks.parse.classify.cascade import LOOKS
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
 from tasks.retrieve.versions.file_digests import note_digests
-from tasks.retrieve.versions.retention import drop_unused_vectors
+from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
 
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")
@@ -52,6 +52,10 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
     if removed or forgotten.rows["purged_at"].has_nulls() or _tables_hold(root, forgotten):
         removed += _purge_tables(root, forgotten, f"v-{run_id}", run_id)
         removed += +Counter({"vectors": drop_unused_vectors(root)})
+        try:
+            removed += +Counter({"blobs": drop_blobs(root)})
+        except StorageError as error:
+            unreadable.append(str(error))
     if unreadable:
         msg = f"nothing could be taken out of {'; '.join(unreadable)}: delete that, then forget again"
         raise StorageError(msg)

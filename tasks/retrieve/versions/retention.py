@@ -1,4 +1,4 @@
-"""Retention of the cache: vectors and token embeddings live as long as a node or skill holds their text."""
+"""Retention: vectors, token embeddings and blobs live as long as a node, skill or document has them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
+from storage.blobs.named import drop_unused_blobs
 from storage.errors import StorageError
 from storage.lance import MARGIN, TABLES, connect, prune, table_names
 from storage.root import Root
 from storage.served import Served, drop_published, published_versions, require_served
 from storage.state import documents_table, nodes_table, parsed_table
 from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
+from tasks.crawl.backfill import rebuilt_days
 from tasks.models.cached_encoder import kept_states, vectors_of
 from tasks.parse.classify.cascade import LOOKS, looks_of
 from tasks.retrieve.index.rows import skill_texts
@@ -68,6 +70,15 @@ def drop_unused_vectors(root: Root) -> int:
         root.delete(FOLDER)
         root.delete(STATES)
         return 0
+
+
+def drop_blobs(root: Root) -> int:
+    """Remove blobs that no document names, here and in the corpora of past days; return how many.
+
+    Raises:
+        StorageError: A corpus cannot be read; its blobs stay.
+    """
+    return sum(drop_unused_blobs(place) for place in (root, *rebuilt_days(root)))
 
 
 def texts_in_use(root: Root) -> set[bytes]:

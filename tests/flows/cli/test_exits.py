@@ -132,11 +132,11 @@ def test_what_a_person_must_know_of_a_page_is_said_on_stderr(ask: Ask, served_ba
     assert "no part" not in done.stdout
 
 
-def test_a_short_id_is_answered_by_the_whole_ones(ask: Ask, served_bakery: SkillRoot) -> None:
-    done = ask("page", "bees", "mites", "--root", served_bakery.root.uri)
+def test_a_mistyped_id_is_answered_by_the_nearest(ask: Ask, served_bakery: SkillRoot) -> None:
+    done = ask("page", "beez", "mites", "--root", served_bakery.root.uri)
 
     assert done.code == 2
-    assert "no served document has the id 'bees'; near it are local/market/bees" in done.stderr
+    assert "no served document has the id 'beez'; near it are local/market/bees" in done.stderr
 
 
 def test_two_forms_of_one_answer_are_refused(ask: Ask, served_bakery: SkillRoot) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import polars as pl
 
 from storage.partitions import PartitionedTable
 from storage.root import Root
-from storage.schemas import DROPPED, RawDocument
+from storage.schemas import DROPPED, Finding, RawDocument
 from storage.state import aliases_table, documents_table, folded_table, refined_table, seen_table
 from tasks.crawl.collect import collect
 from tasks.crawl.report import SourceReport
+from tasks.crawl.source.bundled_files import take_bundle
+from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.protocol import Source, WholeSource
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
@@ -33,6 +36,14 @@ def skill(doc_id: str, text: str = "Let it rise.", **origin: Any) -> RawDocument
 def raw(doc_id: str, content: bytes, **origin: Any) -> RawDocument:  # noqa: ANN401
     digest = hashlib.sha256(content).hexdigest()
     return RawDocument(doc_id, "", content, len(content), digest, **origin)
+
+
+def with_files(document: RawDocument, files: Mapping[str, bytes]) -> RawDocument:
+    """Return a document with these files beside its SKILL.md."""
+    found: list[Finding] = []
+    pieces = ((path, iter([content])) for path, content in files.items())
+    bundle = take_bundle(pieces, len(files), DocumentLimits(), found)
+    return replace(document, files=bundle.files, contents=bundle.contents, findings=tuple(found))
 
 
 class HandSource(WholeSource):

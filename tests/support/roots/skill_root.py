@@ -120,6 +120,12 @@ class SkillRoot:
         (self.market / name).mkdir(parents=True, exist_ok=True)
         (self.market / name / "SKILL.md").write_text(text, "utf-8")
 
+    def write_file(self, name: str, path: str, content: bytes) -> None:
+        """Write a file beside a SKILL.md."""
+        file = self.market / name / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
     def remove(self, name: str) -> None:
         shutil.rmtree(self.market / name)
 

@@ -11,7 +11,7 @@ import pytest
 from storage.errors import WrongInput
 from storage.state import read_sources, seen_table
 from tasks.crawl.collect import collect_some
-from tasks.crawl.refresh import Target, open_part, sources_of
+from tasks.crawl.refresh import Target, open_part, sources_of, target_of
 from tasks.crawl.report import SourceReport
 from tasks.crawl.source.remote import SourceOptions
 from tests.support.crawl.crawling import Crawler, grows
@@ -67,7 +67,7 @@ def test_the_sources_of_a_target_are_those_that_brought_it(crawler: Crawler, she
     crawler.crawl(f"dir:{shelf}")
 
     assert sources_of(crawler.root, Target("LOCAL/shelf/dill")) == [f"dir:{shelf}"]
-    with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden'.*skillery run --source"):
+    with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden': `skillery search`"):
         sources_of(crawler.root, Target("ann/garden"))
 
 
@@ -172,3 +172,18 @@ def test_of_a_github_repository_all_is_looked_at_even_for_one_skill(
 
     assert refresh(crawler, "github:ann/garden", "ann/garden/beds/dill").changed == 2
     assert crawler.crawl("github:ann/garden").unchanged == 5
+
+
+def test_the_end_of_one_id_is_a_target_and_what_may_mean_several_is_not(
+    crawler: Crawler, shelf: Path
+) -> None:
+    crawler.crawl(f"dir:{shelf}")
+    assert target_of(crawler.root, "LOCAL/shelf") == Target("LOCAL/shelf")
+    assert target_of(crawler.root, "Dill") == Target("local/shelf/dill")
+    (shelf / "deep" / "dill").mkdir(parents=True)
+    (shelf / "deep" / "dill" / "SKILL.md").write_bytes(grows("dill"))
+    crawler.crawl(f"dir:{shelf}")
+    with pytest.raises(WrongInput, match=r"may mean local/shelf/deep/dill, local/shelf/dill: give the whole"):
+        target_of(crawler.root, "dill")
+    with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden'.*skillery run --source"):
+        target_of(crawler.root, "ann/garden")

@@ -97,11 +97,19 @@ def test_letter_case_of_an_id_does_not_matter(index: ServedIndex, doc_id: str) -
 
 
 @pytest.mark.parametrize(
-    "doc_id", ["local/market/wasps", "bees", "' OR 1=1 --", "%", "#", "local/market/bees#1"]
+    "doc_id", ["local/market/wasps", "market", "' OR 1=1 --", "%", "#", "local/market/bees#1", "ees"]
 )
 def test_an_id_that_nothing_has_is_unknown(index: ServedIndex, doc_id: str) -> None:
     with pytest.raises(UnknownDocument, match="no served document has the id"):
         page(index, doc_id)
+
+
+@pytest.mark.parametrize("doc_id", ["bees", "market/Bees", "/market/bees/"])
+def test_the_end_of_an_id_will_do_where_one_skill_alone_has_it(index: ServedIndex, doc_id: str) -> None:
+    answer = page(index, doc_id)
+
+    assert (answer["doc_id"], "alias_of" in answer) == (BEES, False)
+    assert index.find(doc_id) == BEES
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\ud800 lone"])

@@ -120,6 +120,6 @@ def _found(program: str | None) -> str:
     tried = (program,) if program else PROGRAMS
     found = next((path for path in map(shutil.which, tried) if path), None)
     if found is None:
-        msg = f"there is no {', '.join(tried)}: install Chromium, or name it in SKILLERY_CHROMIUM"
+        msg = f"there is no {', '.join(tried)}: install Chromium, or name it in SKILLERY_INDUCE_CHROMIUM"
         raise WrongInput(msg)
     return found

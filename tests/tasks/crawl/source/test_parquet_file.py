@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage.errors import SourceError
-from storage.schemas import Dropped, RawDocument
+from storage.schemas import BundledFile, Dropped, RawDocument
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.parquet_file import ParquetSource
 
@@ -218,3 +218,50 @@ def test_rows_are_read_as_they_are_asked_for(file: Path) -> None:
 def test_the_version_is_the_digest_of_the_file(file: Path) -> None:
     source = write(file, {"id": ["x"], "content": ["y"]})
     assert source.version() == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def bundles(
+    file: Path, *rows: list[dict[str, object]] | None, content: pa.DataType | None = None
+) -> list[RawDocument]:
+    """Return the documents of a table whose column `files` has these cells."""
+    kind = pa.list_(
+        pa.struct([("path", pa.string()), ("content", content or pa.binary()), ("mode", pa.int32())])
+    )
+    ids = [f"s{number}" for number in range(len(rows))]
+    source = write(file, {"id": ids, "content": ids, "files": pa.array(rows, kind)})
+    return [row for row in source.read() if isinstance(row, RawDocument)]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_binary()])
+def test_a_column_of_files_brings_the_bundle(file: Path, kind: pa.DataType) -> None:
+    given = [
+        {"path": "SKILL.md", "content": "x"},
+        {"path": "b/run.sh", "content": "ls"},
+        {"path": "a", "content": ""},
+    ]
+    rows = [
+        [{**row, "content": row["content"].encode()} if kind != pa.string() else row for row in given],
+        None,
+        [],
+    ]
+    unknown, bare = (found := bundles(file, *rows, content=kind))[1:]
+    assert [(f.path, f.content) for f in found[0].contents] == [("a", b""), ("b/run.sh", b"ls")]
+    assert found[0].files == tuple(
+        BundledFile(path, len(content), hashlib.sha256(content).hexdigest())
+        for path, content in (("a", b""), ("b/run.sh", b"ls"))
+    )
+    assert (unknown.files, bare.files, found[0].findings) == (None, (), ())
+
+
+def test_files_whose_path_leads_elsewhere_are_named_and_not_kept(file: Path) -> None:
+    paths = ["../up", "/etc/passwd", "a/./b", "a//b", "fine", "fine", "x" * 5000, None]
+    (found,) = bundles(file, [{"path": path, "content": b"1"} for path in paths])
+    assert [f.path for f in found.contents] == ["fine"]
+    assert {f.code for f in found.findings} == {"bundle.unreadable"}
+    assert len(found.findings) == len(paths) - 1
+
+
+def test_a_column_called_files_of_another_kind_is_no_bundle(file: Path) -> None:
+    (found,) = write(file, {"id": ["x"], "content": ["1"], "files": ["many"]}).read()
+    assert isinstance(found, RawDocument)
+    assert (found.files, found.content) == (None, b"1")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from storage.errors import WrongInput
 from storage.schemas import DOCUMENTS, LicenceFile
 from tasks.refine.export.export import ExportReport, export_corpus
-from tasks.refine.export.writers import safe_path, skill_text
+from tasks.refine.export.paths import safe_path
+from tasks.refine.export.writers import skill_text
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.refine.rule_digests import rule_digests

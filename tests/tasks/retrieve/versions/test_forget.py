@@ -265,7 +265,7 @@ def test_a_text_that_another_document_went_on_from_stays_with_that_one(
 
 def test_an_unknown_id_is_named_with_those_near_it(root: SkillRoot) -> None:
     before = contents(root)
-    with pytest.raises(UnknownDocument, match="'local/market/ryes': near local/market/rye"):
+    with pytest.raises(UnknownDocument, match="'local/market/ryes'; near it are local/market/rye"):
         forgotten(root, "local/market/ryes")
     assert contents(root) == before
 

@@ -114,7 +114,9 @@ def test_without_a_program_that_is_chromium_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(WrongInput, match=r"there is no chromium, chromium-browser, .*SKILLERY_CHROMIUM"):
+    with pytest.raises(
+        WrongInput, match=r"there is no chromium, chromium-browser, .*SKILLERY_INDUCE_CHROMIUM"
+    ):
         Chromium("127.0.0.1")
     with pytest.raises(WrongInput, match="there is no firefox: install Chromium"):
         Chromium("127.0.0.1", "firefox")

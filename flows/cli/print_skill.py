@@ -1,0 +1,83 @@
+"""Print a skill, and what changed in one, for a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.commands.console import say, table
+
+_ORIGIN = ("source", "commit", "ref", "path", "url", "author", "licence", "licence_rule", "language")
+_TIMES = ("fetched_at", "first_seen_at", "stale_since", "revision", "run_id")
+
+
+def print_skill(found: Mapping[str, Any]) -> None:
+    """Print what is known of a skill, without its body."""
+    said = f" ({found['doc_id']} leads to it)" if "alias_of" in found else ""
+    say(f"{found.get('alias_of', found['doc_id'])}{said}", style="bold")
+    say(f"{found['name']}: {found['description'] or 'no description may be shown'}", indent=2)
+    for name in (*_ORIGIN, *_TIMES):
+        if found[name] is not None:
+            say(f"{name.replace('_', ' ')}: {found[name]}", indent=2)
+    if found["licence_class"] != "allow":
+        say(f"its text is withheld: its licence is of class {found['licence_class']}", style="red", indent=2)
+    if found["front_matter"]:
+        say("front matter", style="bold")
+        for key, value in found["front_matter"].items():
+            say(
+                f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}",
+                indent=2,
+            )
+    for kind in ("risks", "findings"):
+        _findings(kind, found[kind])
+    _files(found["files"])
+    if found["aliases"]:
+        ids = [f"{alias['doc_id']} ({alias['kind']})" for alias in found["aliases"]]
+        say(f"aliases: {', '.join(ids)}")
+
+
+def _findings(title: str, found: Sequence[Mapping[str, Any]]) -> None:
+    say(title if found else f"{title}: none", style="bold")
+    for one in found:
+        said = "" if one["message"] is None else f": {one['message']}"
+        say(f"{one['severity']} {one['code']}{said}", indent=2)
+
+
+def _files(files: Sequence[Mapping[str, Any]] | None) -> None:
+    if not files:
+        say("files beside SKILL.md: " + ("not known" if files is None else "none"), style="bold")
+        return
+    rows = [(f["path"], f"{f['size']:,}", f["sha256"][:12], _kept(f)) for f in files]
+    table("files beside SKILL.md", ("path", "bytes", "sha256", "kept"), rows)
+
+
+def _kept(file: Mapping[str, Any]) -> str:
+    if file["kept"] is None:
+        return "no"
+    return "yes" if file["kept"]["sha256"] == file["sha256"] else "redacted"
+
+
+def print_differences(found: Mapping[str, Any]) -> None:
+    """Print what changed between two revisions of a skill."""
+    a, b = (f"{r['revision']} of {r['fetched_at'][:10]}" for r in (found["a"], found["b"]))
+    say(f"{found['doc_id']}: {a} to {b}", style="bold")
+    if not found["changed"]:
+        alone = "; it has no other revision" if found["revisions"] == 1 else ""
+        say(f"nothing changed{alone}", indent=2)
+    for name, (was, now) in found["fields"].items():
+        say(f"{name}: {was} -> {now}", indent=2)
+    for change, risks in found["risks"].items():
+        for risk in risks:
+            say(f"risk {change}: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
+    _lines(found["text"])
+    for file in found["files"]:
+        was, now = ("none" if size is None else f"{size:,}" for size in file["sizes"])
+        say(f"{file['change']} {file['path']} (bytes: {was} -> {now})", style="bold")
+        _lines(file["difference"])
+
+
+def _lines(difference: str | None) -> None:
+    for line in (difference or "").splitlines():
+        style = {"+": "green", "-": "red"}.get(line[:1]) if line[:3] not in ("+++", "---") else "bold"
+        say(line, style=style)

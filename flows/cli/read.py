@@ -1,0 +1,68 @@
+"""The commands that read one skill: show and diff."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import JsonOption, RootOption, print_json, root_of
+from flows.cli.print_skill import print_differences, print_skill
+from flows.commands.console import say_text
+from flows.settings import load_settings
+from storage.errors import WrongInput
+
+DocIdArgument = Annotated[
+    str, typer.Argument(metavar="DOC_ID", help="A skill's id, the end of it, or its name.")
+]
+
+
+def show(
+    doc_id: DocIdArgument,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="PATH", help="Print this file of its folder instead.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print SKILL.md, or the file, as it is: bytes, keys redacted.")
+    ] = False,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", metavar="HASH", help="As it was: a hash, a commit, a day or a run."),
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a skill: its front matter, origin, licence, risks, findings and files."""
+    from flows.commands.skills.reading import require_text, skill_bytes, skill_file, skill_of  # noqa: PLC0415
+
+    if raw and as_json:
+        msg = "--raw and --json are two forms of one answer: give one of them"
+        raise WrongInput(msg)
+    place = root_of(load_settings(), root)
+    if raw:
+        sys.stdout.buffer.write(skill_bytes(place, doc_id, file, revision))
+        sys.stdout.buffer.flush()
+    elif file is not None:
+        content = skill_file(place, doc_id, file, revision)
+        print_json(content) if as_json else say_text(require_text(content))
+    else:
+        found = skill_of(place, doc_id, revision)
+        print_json(found) if as_json else print_skill(found)
+
+
+def diff(
+    doc_id: DocIdArgument,
+    a: Annotated[
+        str | None,
+        typer.Argument(metavar="A", help="The earlier: a hash, a commit, a day or a run  [the one before B]"),
+    ] = None,
+    b: Annotated[str | None, typer.Argument(metavar="B", help="The later  [the newest]")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what changed in a skill between two nights: its text, its files, its risks."""
+    from tasks.retrieve.revisions.differences import differences  # noqa: PLC0415
+
+    found = differences(root_of(load_settings(), root), doc_id, a, b)
+    print_json(found) if as_json else print_differences(found)

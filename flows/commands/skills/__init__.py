@@ -1,0 +1,1 @@
+"""Reading one skill: what `show` and `diff` do; begin with `reading`."""

@@ -1,0 +1,56 @@
+"""The lookup of the document that a person means by an id, the end of one, or a name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from tasks.crawl.source.identity import doc_key
+
+_SHOWN = 5
+
+
+def meant(wanted: str, names: Mapping[str, str | None]) -> list[str]:
+    """Return the ids that a text means: the id itself or, if nothing has it, all that it may stand for.
+
+    It may stand for ids of which it is the end, after a slash, and for ids of documents with this name, in
+    any letter case.
+
+    Args:
+        wanted: What a person wrote.
+        names: Every id with its document's name, None where that is not known.
+    """
+    key = doc_key(wanted.strip().strip("/"))
+    if not key:
+        return []
+    same = sorted(doc_id for doc_id in names if doc_key(doc_id) == key)
+    if same:
+        return same[:1]
+    ends = {doc_id for doc_id in names if doc_key(doc_id).endswith(f"/{key}")}
+    named = {doc_id for doc_id, name in names.items() if name is not None and doc_key(name) == key}
+    return sorted(ends | named)
+
+
+def suggestion(wanted: str, found: list[str], ids: Iterable[str]) -> str:
+    """Return what a message says after an id that is no document's: which ids it may mean, or the nearest.
+
+    Args:
+        wanted: What a person wrote.
+        found: Several ids that it may mean, or none.
+        ids: All ids.
+    """
+    if found:
+        more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+        return f"; it may mean {', '.join(found[:_SHOWN])}{more}: give the whole id"
+    near = _nearest(doc_key(wanted.strip().strip("/")), {doc_key(doc_id): doc_id for doc_id in ids})
+    return f"; near it are {', '.join(near)}" if near else ""
+
+
+def _nearest(key: str, ids: Mapping[str, str]) -> list[str]:
+    """Return at most three of the ids most like a key."""
+    last = {other.rpartition("/")[2]: other for other in ids}
+    close = [
+        *difflib.get_close_matches(key, ids, n=3),
+        *map(last.__getitem__, difflib.get_close_matches(key.rpartition("/")[2], last)),
+    ]
+    return [ids[other] for other in dict.fromkeys(close)][:3]

@@ -1,0 +1,102 @@
+"""Paths of an export that any file system takes, made of ids and of the paths of bundled files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+# Characters that some file system refuses, and names that mean something to one or to a reader of skills.
+_UNSAFE = re.compile(r"[^\w.@+-]|\.(?=\.)")
+_RESERVED = re.compile(
+    r"(?:con|prn|aux|nul|com\d|lpt\d|skill\.md|license|provenance\.json)(?:\..*)?", re.IGNORECASE
+)
+_MAX_PART_BYTES = 80
+# Systems take paths of 4,096 bytes, the export's own folder and the files' names included.
+_MAX_PATH_BYTES = 1_000
+# Names of bundled files that stay as they are; a hidden folder such as .git means something to a program.
+_PLAIN = re.compile(r"(?![ .])[\w .@+,&=#!'()-]{1,200}(?<![ .])")
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
+
+
+def safe_path(doc_id: str) -> str:
+    """Return a relative path, made of a document's id, that is safe on any file system.
+
+    Each part keeps letters, digits and `.@+-_`. No part is hidden, reserved, longer than 80 bytes, or `..`.
+    A path of more than 1,000 bytes is cut, and ends in 12 hexadecimal digits of the id's SHA-256.
+    """
+    whole = unicodedata.normalize("NFC", doc_id.replace("\\", "/"))
+    parts = [_UNSAFE.sub("_", part.strip(". ")).strip(". ") for part in whole.split("/")]
+    kept = [part.encode()[:_MAX_PART_BYTES].decode(errors="ignore").rstrip(". ") for part in parts]
+    path = "/".join(f"_{part}" if _RESERVED.fullmatch(part) else part for part in kept if part) or "_"
+    if len(path.encode()) <= _MAX_PATH_BYTES:
+        return path
+    cut = path.encode()[:_MAX_PATH_BYTES].decode(errors="ignore").rpartition("/")[0]
+    return f"{cut}/{hashlib.sha256(doc_id.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def file_path(path: str) -> str:
+    """Return the path of a bundled file as it is if any file system takes it, else one by `safe_path`."""
+    parts = path.split("/")
+    plain = all(_PLAIN.fullmatch(part) and not _DEVICE.fullmatch(part) for part in parts)
+    return path if plain and len(path.encode()) <= _MAX_PATH_BYTES else safe_path(path)
+
+
+class FreePaths:
+    """Gives files and folders below a folder paths of their own, whether or not letter case counts there.
+
+    Args:
+        folder: What lies there already keeps its path.
+        taken: Paths below it, relative and with `/` as all here, that are not free.
+    """
+
+    def __init__(self, folder: Path, taken: Iterable[str] = ()) -> None:
+        self._folder, self._files = folder, {_key(path) for path in taken}
+        self._folders, self._above = set[str](), set[str]()  # given as such; those that files lie in
+
+    def of_file(self, path: str) -> str:
+        """Return a free path for a file, with numbers after those of its parts that are not free."""
+        free = _numbered(self._below(path), self._is_taken)
+        self._files.add(_key(free))
+        return free
+
+    def of_folder(self, path: str, own: Collection[str]) -> str:
+        """Return a free path for a folder; one that is there is free if it lacks these names of its `own`."""
+
+        def is_taken(tried: str) -> bool:
+            used = any((self._folder / tried / name).exists() for name in own)
+            return used or _key(tried) in self._folders or self._is_file(tried)
+
+        free = _numbered(self._below(path), is_taken)
+        self._folders.add(_key(free))
+        return free
+
+    def _below(self, path: str) -> str:
+        """Return a path whose folders may be used: no file has the path of one."""
+        *folders, name = path.split("/")
+        at = ""
+        for folder in folders:
+            at = _numbered(at + folder, self._is_file)
+            self._above.add(_key(at))
+            at += "/"
+        return at + name
+
+    def _is_file(self, path: str) -> bool:
+        return _key(path) in self._files or (self._folder / path).is_file()
+
+    def _is_taken(self, path: str) -> bool:
+        return self._is_file(path) or _key(path) in self._above or (self._folder / path).exists()
+
+
+def _numbered(path: str, is_taken: Callable[[str], bool]) -> str:
+    tried, number = path, 1
+    while is_taken(tried):
+        number += 1
+        tried = f"{path}~{number}"
+    return tried
+
+
+def _key(path: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())

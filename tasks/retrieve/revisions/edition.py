@@ -1,0 +1,168 @@
+"""An edition of a skill: its document, front matter, SKILL.md and files, now or as one revision held them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storage.blobs.store import BlobStore
+from storage.errors import UnknownDocument, Withheld, WrongInput
+from storage.root import Root
+from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
+from storage.served import require_licences
+from storage.state import aliases_table, documents_table, seen_table
+from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.lookup import meant, suggestion
+from tasks.refine.frontmatter.frontmatter import parse_frontmatter
+from tasks.refine.text.canonical import canonical
+from tasks.refine.text.decode import decode
+from tasks.refine.text.redact import redact
+from tasks.refine.text.strict_yaml import Value
+from tasks.retrieve.revisions.history import Revision, read_revision, revisions_in, revisions_of
+
+SKILL_FILE = "SKILL.md"
+_ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """A skill as it is or was; nothing of it holds what looks like a key.
+
+    `row` is its row of DOCUMENTS; `skill_file` its SKILL.md as its author wrote it, None where it was not
+    fetched; `contents` holds the bytes of files by path, and those that it lacks are blobs of `root`.
+    """
+
+    root: Root
+    revision: Revision
+    row: Mapping[str, Any]
+    licence_class: str
+    skill_file: bytes | None
+    front_matter: dict[str, Value]
+    contents: Mapping[str, bytes]
+
+    def require_text(self) -> None:
+        """Raise `Withheld` if the policy keeps its text back."""
+        if self.licence_class != "allow":
+            said = f"its licence, {self.row['licence'] or 'unknown'}, is of class {self.licence_class}"
+            msg = f"{self.row['doc_id']} is withheld: {said}; its metadata is not"
+            raise Withheld(msg)
+
+    def path_of(self, path: str) -> str:
+        """Return the path of SKILL.md or of the one bundled file that a path, or the end of one, means.
+
+        Raises:
+            WrongInput: There is no such file, or several may be meant.
+        """
+        if path.casefold() == SKILL_FILE.casefold():
+            return SKILL_FILE
+        files = [file["path"] for file in self.row["files"] or ()]
+        exact = [path] if path in files else meant(path, dict.fromkeys(files))
+        if len(exact) != 1:
+            said = suggestion(path, exact, [SKILL_FILE, *files]).replace("whole id", "whole path")
+            msg = f"{self.row['doc_id']} has no file {path!r}{said}"
+            raise WrongInput(msg)
+        return exact[0]
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file, as they are kept.
+
+        Raises:
+            WrongInput: As `path_of`, or its bytes are not kept.
+            Withheld: The policy keeps the skill's text back.
+            StorageError: A blob is missing or damaged.
+        """
+        self.require_text()
+        found = self.path_of(path)
+        blobs = {file["path"]: file["sha256"] for file in self.row["blobs"] or ()}
+        if found == SKILL_FILE and self.skill_file is not None:
+            return self.skill_file
+        if found not in blobs:
+            msg = f"the bytes of {found} of {self.row['doc_id']} are not kept: its findings say why"
+            raise WrongInput(msg)
+        kept = self.contents.get(found)
+        return BlobStore(self.root).read(blobs[found]) if kept is None else kept
+
+
+def find_row(root: Root, text: str) -> tuple[dict[str, Any], str | None]:
+    """Return the row of the document that a text means, and the alias by which, None if by none.
+
+    Raises:
+        UnknownDocument: Nothing has this id, and not exactly one document has an id that ends in it or this
+            name.
+    """
+    table, wanted = documents_table(root), text.strip().strip("/")
+    for step in range(_ALIAS_STEPS):
+        rows = table.of(wanted)
+        for row in rows.filter([doc_key(d) == doc_key(wanted) for d in rows["doc_id"]]).iter_rows(named=True):
+            return row, text if step else None
+        aliases = aliases_table(root).of(wanted).select("doc_id", "survivor").iter_rows()
+        survivor = next((s for d, s in aliases if doc_key(d) == doc_key(wanted)), None)
+        if survivor is None:
+            break
+        wanted = survivor
+    known = table.read(columns=["doc_id", "name"])
+    names = dict(known.select("doc_id", "name").iter_rows())
+    if len(found := meant(text, names)) == 1:
+        return table.of_document(found[0]).row(0, named=True), None
+    msg = f"no document has the id {text!r}{suggestion(text, found, names)}: `skillery search` prints ids"
+    raise UnknownDocument(msg)
+
+
+def present_edition(root: Root, row: Mapping[str, Any]) -> Edition:
+    """Return a document of the corpus, by its row, as it is now.
+
+    Raises:
+        StorageError: A raw part, or the file of licences' classes, cannot be read.
+        UnknownDocument: There is no raw snapshot of it.
+    """
+    revision = _present_revision(root, row)
+    return _edition(root, revision, read_revision(root, revision), row, {})
+
+
+def _present_revision(root: Root, row: Mapping[str, Any]) -> Revision:
+    def is_it(revision: Revision) -> bool:
+        return (revision.source, revision.fetched_at) == (row["source"], row["fetched_at"])
+
+    seen = seen_table(root).of_document(row["doc_id"]).filter(source=row["source"])
+    # A crawl may have brought a newer one that has not been refined yet: then all parts are searched.
+    for part in (file for file in seen["raw_part"] if root.exists(file)):
+        if found := [r for r in revisions_in(root, part, row["doc_id"]) if is_it(r)]:
+            return found[-1]
+    revisions = revisions_of(root, row["doc_id"], row["source"])
+    return ([r for r in revisions if is_it(r)] or revisions)[-1]
+
+
+def past_edition(root: Root, revision: Revision) -> Edition:
+    """Return a document as a revision held it, refined by the rules of now.
+
+    Raises:
+        WrongInput: It was dropped when it was refined; the message says why.
+        StorageError: A raw part, or the file of licences' classes, cannot be read.
+    """
+    # Refining takes a second to load, which what is there now does without.
+    from tasks.refine.bundles import refine_bundles  # noqa: PLC0415
+    from tasks.refine.document import refine_document  # noqa: PLC0415
+
+    raw = read_revision(root, revision)
+    (bundle,) = refine_bundles([raw])
+    at = revision.fetched_at
+    document = refine_document(raw, fetched_at=at, first_seen_at=at, bundle=bundle)
+    if isinstance(document, Dropped):
+        msg = f"revision {revision.revision[:12]} of {revision.doc_id} was dropped: {document.reason}"
+        raise WrongInput(f"{msg} ({document.detail})")
+    frame = to_frame([document], DOCUMENTS, run_id=revision.run_id, schema_version=SCHEMA_VERSION)
+    kept = {blob.path: content for blob, content in zip(bundle.blobs, bundle.contents, strict=True)}
+    return _edition(root, revision, raw, frame.row(0, named=True), kept)
+
+
+def _edition(
+    root: Root, revision: Revision, raw: RawDocument, row: Mapping[str, Any], contents: Mapping[str, bytes]
+) -> Edition:
+    text, redacted = decode(raw.content or b"")[0], raw.content
+    clean, secrets = redact(text)
+    if secrets:
+        redacted = clean.encode("utf-8", "replace")
+    fields = parse_frontmatter(canonical(clean)[0]).fields if raw.kind == "skill" else {}
+    licence_class = require_licences(root).class_of(row["licence"])
+    return Edition(root, revision, row, licence_class, redacted, fields, contents)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from storage.errors import UnknownDocument, Withheld, WrongInput
+from storage.served import Licences, read_licences, write_licences
+from storage.state import documents_table
+from tasks.crawl.collect import collect
+from tasks.retrieve.revisions.show import open_edition, shown
+from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.storied import BREAD_ID, KEY, KNEAD, LOGO, PIPED, SECOND
+
+
+def show(root: SkillRoot, text: str = BREAD_ID, revision: str | None = None) -> dict[str, Any]:
+    return shown(*open_edition(root.root, text, revision))
+
+
+def read(root: SkillRoot, path: str, revision: str | None = None) -> bytes:
+    return open_edition(root.root, BREAD_ID, revision)[0].read(path)
+
+
+def test_it_says_what_is_known_of_a_skill(storied: SkillRoot) -> None:
+    found = show(storied)
+    row = documents_table(storied.root).of_document(BREAD_ID).to_dicts()[0]
+    assert found["front_matter"] == {"name": "bread", "description": "Bakes wheat bread with yeast at home"}
+    assert {k: found[k] for k in ("doc_id", "body", "content_hash", "licence", "source", "url")} == {
+        k: row[k] for k in ("doc_id", "body", "content_hash", "licence", "source", "url")
+    }
+    assert [risk["code"] for risk in found["risks"]] == ["risk.remote.pipe-to-shell"]
+    assert "risk.secret.github-token" in {one["code"] for one in found["findings"]}
+    assert (found["fetched_at"][:10], found["first_seen_at"][:10]) == ("2025-03-05", "2025-03-02")
+    assert (found["licence_class"], found["stale_since"], found["aliases"]) == ("allow", None, [])
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_its_files_are_told_as_fetched_and_as_kept(storied: SkillRoot) -> None:
+    files = {file["path"]: file for file in show(storied)["files"]}
+    assert list(files) == ["keys.env", "notes.md", "scripts/knead.sh"]
+    assert files["scripts/knead.sh"]["kept"]["sha256"] == files["scripts/knead.sh"]["sha256"]
+    assert files["keys.env"]["kept"]["sha256"] != files["keys.env"]["sha256"]
+    for path, file in files.items():
+        content = read(storied, path)
+        assert (len(content), hashlib.sha256(content).hexdigest()) == tuple(
+            file["kept"][name] for name in ("size", "sha256")
+        )
+
+
+def test_a_revision_is_shown_as_it_was(storied: SkillRoot) -> None:
+    now, then = show(storied), show(storied, revision="2025-03-03")
+    assert (then["fetched_at"][:10], "two hours" in then["body"], then["risks"]) == ("2025-03-02", True, [])
+    assert now["body"] != then["body"]
+    assert read(storied, "scripts/knead.sh", "2025-03-03") == KNEAD
+    assert read(storied, "knead.sh") == PIPED
+    assert read(storied, "logo.png", "2025-03-02") == LOGO
+    assert show(storied, revision=now["content_hash"][:10])["revision"] == now["revision"]
+    assert show(storied, revision=then["content_hash"])["revision"] == then["revision"]
+
+
+@pytest.mark.parametrize("revision", [None, "2025-03-02"])
+def test_no_key_is_ever_shown(storied: SkillRoot, revision: str | None) -> None:
+    assert KEY not in json.dumps(show(storied, revision=revision))
+    assert read(storied, "keys.env", revision) == b"TOKEN=[redacted:github-token]\n"
+
+
+def test_the_skill_file_is_as_its_author_wrote_it(storied: SkillRoot) -> None:
+    assert read(storied, "skill.md") == SECOND.encode()
+
+
+def test_the_end_of_an_id_or_a_name_will_do_if_one_document_has_it(storied: SkillRoot) -> None:
+    assert show(storied, "bread")["doc_id"] == BREAD_ID
+    assert show(storied, "OLD BEES")["doc_id"] == "local/market/old/bees"
+    with pytest.raises(UnknownDocument, match="it may mean local/market/bees, local/market/old/bees"):
+        show(storied, "bees")
+    with pytest.raises(UnknownDocument, match="near it are local/market/bread"):
+        show(storied, "local/market/braed")
+
+
+def test_a_file_that_is_not_there_or_not_kept_is_named(storied: SkillRoot) -> None:
+    with pytest.raises(WrongInput, match=r"has no file 'nots\.md'; near it are notes\.md"):
+        read(storied, "nots.md")
+    with pytest.raises(WrongInput, match=r"has no file '\.\./\.\./state/served\.json'"):
+        read(storied, "../../state/served.json")
+
+
+@pytest.fixture
+def withheld(storied: SkillRoot) -> Any:  # noqa: ANN401
+    """The root, while its policy keeps back what has no known licence."""
+    before = read_licences(storied.root)
+    assert before is not None
+    write_licences(storied.root, Licences(before.classes, "metadata-only"))
+    yield storied
+    write_licences(storied.root, before)
+
+
+def test_of_what_is_withheld_only_the_metadata_is_shown(withheld: SkillRoot) -> None:
+    found = show(withheld)
+    assert (found["body"], found["front_matter"], found["licence_class"]) == (None, None, "metadata-only")
+    assert {one["message"] for one in [*found["findings"], *found["risks"]]} == {None}
+    assert found["description"] == "Bakes wheat bread with yeast at home"
+    for path in ("SKILL.md", "notes.md"):
+        with pytest.raises(Withheld, match="is withheld"):
+            read(withheld, path)
+
+
+def test_a_folded_copy_is_shown_by_its_survivor(skill_root: Any) -> None:  # noqa: ANN401
+    root = skill_root({"bread": SECOND, "copy": SECOND.replace("name: bread", "name: copied")})
+    root.publish()
+    (gone,) = {"local/market/bread", "local/market/copy"} - set(documents_table(root.root).read()["doc_id"])
+    found = show(root, gone)
+    assert (found["doc_id"], found["alias_of"]) == (gone, *({BREAD_ID, "local/market/copy"} - {gone}))
+    assert show(root, found["alias_of"])["aliases"] == [{"doc_id": gone, "kind": "folded"}]
+
+
+def test_what_a_crawl_has_brought_is_shown_once_it_is_refined(skill_root: Any) -> None:  # noqa: ANN401
+    root = skill_root({"bread": SECOND})
+    root.publish()
+    before = show(root)
+    root.write("bread", SECOND.replace("three hours", "a night"))
+    now = root.now + timedelta(days=1)
+    collect(root.source(str(root.market)), root.root, run_id="brought", now=now)
+    assert show(root) == before
+    assert read(root, "SKILL.md") == SECOND.encode()

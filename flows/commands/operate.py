@@ -96,9 +96,8 @@ def remove_listed(root: Root, given: str, *, retire: bool) -> dict[str, Any]:
         known = known_sources(root)
         spec = _known_spec(given, known)
         retired = remove_source(root, spec, datetime.now(UTC), retire=retire)
-    found = known[spec]
-    left = found["documents"] - retired
-    return {"source": spec, "removed": found["in_list"], "retired": retired, "documents": left}
+    was_listed, left = bool(known[spec]["in_list"]), known[spec]["documents"] - retired
+    return {"source": spec, "removed": was_listed, "retired": retired, "documents": left}
 
 
 def _known_spec(given: str, known: Mapping[str, Any]) -> str:

@@ -84,7 +84,8 @@ def restore_sources(root: Root, before: Mapping[str, Record | None]) -> None:
 def remove_source(root: Root, spec: str, now: datetime, *, retire: bool) -> int:
     """Take a known source off the list; with `retire` retire its documents too, and return how many.
 
-    The next run takes those out of the corpus that no other source has. If this is interrupted, the same call completes it.
+    The next run takes those out of the corpus that no other source has. If this is interrupted, the same call
+    completes it.
     """
     list_sources(root)
     record = read_sources(root).get(spec, {"state": UNREAD})

@@ -130,7 +130,7 @@ def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
 
 @pytest.mark.prefect
 def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
-    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask
+    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from flows.cli.print_run import print_run
     from flows.nightly import nightly
@@ -139,7 +139,9 @@ def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
     _done(ask, "remove", str(two[0]), "--root", root)
     record = nightly(root)
     assert (record["state"], record["specs"], record["documents"]) == ("complete", [], 2)
+    capsys.readouterr()
     print_run(record)
+    assert "no source is listed: skillery sources add SPEC adds one\n" in capsys.readouterr().out
 
 
 @pytest.mark.prefect

@@ -38,6 +38,7 @@ from flows.cli.options import (
     root_of,
 )
 from flows.cli.read import diff, show
+from flows.cli.sources import sources_app
 from flows.commands.console import say_text
 from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
@@ -47,6 +48,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
+app.add_typer(sources_app, name="sources", rich_help_panel=FILL)
 app.add_typer(evaluate_app, name="evaluate", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
 app.add_typer(train_app, name="train", rich_help_panel=MEASURE)

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import print_run as printing
 from flows.cli.compose import compose
 from flows.cli.exits import DEBUG_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
@@ -37,6 +36,7 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
+from flows.cli.printing import run as printing
 from flows.cli.read import diff, show
 from flows.cli.sources import sources_app
 from flows.commands.console import say_text

@@ -8,7 +8,7 @@ import typer
 
 from flows.cli.helps import SOURCE_FORMS, GroupedHelp
 from flows.cli.options import JsonOption, RootOption, print_json, root_of
-from flows.cli.print_run import minute
+from flows.cli.printing.run import minute
 from flows.commands.console import say, table
 from flows.settings import load_settings
 from storage.errors import WrongInput

@@ -132,7 +132,7 @@ def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
 def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
     prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flows.cli.print_run import print_run
+    from flows.cli.printing.run import print_run
     from flows.nightly import nightly
 
     nightly(root, [f"dir:{two[0]}"])

@@ -9,11 +9,13 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import counted, flat, show_table
+from flows.commands.induction.induce import publishing
 from flows.commands.induction.settings import load_induction
 from flows.commands.induction.teaching import state_summaries, teaching
 from flows.run_page import counts, named, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
+from storage.errors import WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.learn import Learning, domains_held, summed
@@ -22,6 +24,7 @@ from tasks.induce.trajectories.read import DOMAIN
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.gate import require_passed
 from tasks.retrieve.shells import serve_learned_skills
+from tasks.retrieve.versions.learned import nothing_published
 
 
 @flow(name="induce", flow_run_name=named("induce {root}"))
@@ -55,7 +58,7 @@ def induce(
 
     Raises:
         GateRefused: The new table failed a check; what was served before is still served.
-        WrongInput: The folder cannot be read, or the way to verify is not known.
+        WrongInput: The folder, or none of its runs, can be read, or the way to verify is not known.
     """
     run, settings = new_run_id(), load_settings()
     how = Learning(verify, Path(verify_in), support, granularity, load_induction().chromium)
@@ -70,14 +73,19 @@ def induce(
         todo = plan_learning(root, how, by)
         learned = {domain: learn_domain(root, domain, state, how, by) for domain, state in todo.items()}
         encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
-        policy = settings.licence_policies()["serve"]
-        served = serve_learned_skills(root, encoder, settings.gate(), policy, run, words)
+        served = nothing_published(Root(root))
+        if domains_held(Root(root)):
+            given = (publishing(settings), run, how.told(by), words)
+            served = serve_learned_skills(root, encoder, *given)
     found = {"run_id": run, "trajectories": read, **summed(list(learned.values())), **served}
-    found |= {"domains": domains_held(Root(root)), "llm": by.report()}
+    found |= {"domains": domains_held(Root(root)), "llm": by.report() or words.report()}
     if not by.is_declared:
         read["waiting"] = sum(one["waiting"] for one in learned.values())
     _show(found, learned)
     require_passed(served["checks"])
+    if not read["read"] and read["failed"]:
+        msg = f"no run of {trajectories} could be read: {counts(read['failed'])}"
+        raise WrongInput(msg)
     return found  # nothing that the evaluation measures has changed: no event starts it
 
 

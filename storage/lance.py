@@ -199,7 +199,7 @@ def rewrite(
     name: str,
     base: int,
     *,
-    gone: Callable[[pa.RecordBatch], list[bool]],
+    left: Callable[[pa.RecordBatch], pa.RecordBatch],
     scalar: Collection[str],
     full_text: Collection[str],
 ) -> int:
@@ -212,7 +212,7 @@ def rewrite(
         db: The database.
         name: The table.
         base: The version that is copied.
-        gone: Tells for each row of a batch whether it is left out.
+        left: Returns what is left of a batch.
         scalar: Columns with a scalar index.
         full_text: Columns with a full-text index.
 
@@ -221,8 +221,7 @@ def rewrite(
     """
     old = open_at(db, name, base)
     batches = old.search().to_batches()
-    kept = (batch.filter(pa.array([not g for g in gone(batch)], pa.bool_())) for batch in batches)
-    reader = pa.RecordBatchReader.from_batches(old.schema, kept)
+    reader = pa.RecordBatchReader.from_batches(old.schema, (left(batch) for batch in batches))
     table = db.create_table(name, data=reader, schema=old.schema, mode="overwrite")
     _index(table, scalar, full_text)
     return int(table.version)

@@ -22,6 +22,7 @@ _FORGOTTEN: dict[str, Any] = {
     "raw_hash": pl.String, "body_hash": pl.String, "since": _TIME, "purged_at": _TIME,
 }  # fmt: skip
 FORGOTTEN = pl.Schema(_FORGOTTEN)
+_FOLDED = ("document", "repository")
 _IDENTITY = ["key", "scope", "raw_hash", "body_hash"]
 
 
@@ -88,6 +89,10 @@ class Forgotten:
         """Return the ids of a scope that have been forgotten, as they were written."""
         return set(self.rows.filter(pl.col("scope") == scope)["doc_id"])
 
+    def bodies(self, scope: str) -> set[str]:
+        """Return the body hashes of a scope."""
+        return set(self.rows.filter(pl.col("scope") == scope)["body_hash"].drop_nulls())
+
     def of(self, target: str) -> pl.DataFrame:
         """Return the tombstones that one request made."""
         return self.rows.filter(pl.col("target") == target.casefold())
@@ -120,6 +125,8 @@ def mark_purged(root: Root, now: datetime) -> None:
 
 
 def _row(stone: Tombstone, now: datetime) -> tuple[object, ...]:
-    key, target = stone.doc_id.casefold(), stone.target.casefold()
+    target = stone.target.casefold()
+    # Ids of documents are compared case-folded, those of runs and of what was learned of them as written.
+    key = stone.doc_id.casefold() if stone.scope in _FOLDED else f"{stone.scope}:{stone.doc_id}"
     hashes = (stone.raw_hash, stone.body_hash)
     return (key, stone.doc_id, stone.scope, target, stone.copy, *hashes, now, None)

@@ -93,10 +93,10 @@ def made_by(root: str, encoder: str) -> dict[str, Any]:
 
 @task(name="serve-learned-skills", cache_policy=NO_CACHE)
 def serve_learned_skills(
-    root: str, encoder: str, gate: dict[str, Any], policy: dict[str, Any], run_id: str, words: StateWords
+    root: str, encoder: str, settings: dict[str, Any], run_id: str, how: str, words: StateWords
 ) -> dict[str, Any]:
     """Bring the table of learned skills up to their libraries, and serve it if it passes the gate."""
-    return serve_learned(Root(root), encoder, gate, policy, run_id, words=words)
+    return serve_learned(Root(root), encoder, run_id, how, words=words, **settings)
 
 
 @task(name="retain-versions", cache_policy=NO_CACHE)

@@ -49,7 +49,8 @@ def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
 
     assert (first["published"], again["published"], more["published"]) == (True, False, True)
     assert more["trajectories"] | {"failed": {}} == {
-        "read": 7, "new": 1, "judged": 0, "unchanged": 6, "waiting": 0, "redacted": 0, "failed": {},
+        "read": 7, "new": 1, "judged": 0, "unchanged": 6, "waiting": 0, "redacted": 0,
+        "forgotten": 0, "failed": {},
     }  # fmt: skip
     assert require_served(Root(root)).version == more["served"]
     assert ServedSkills(Root(root)).domains == ["greenhouse", "harbour"]

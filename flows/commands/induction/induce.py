@@ -17,8 +17,11 @@ from storage.root import Root
 from tasks.induce.library.learn import Learning, domains_held, keep_new, learn, summed, to_learn
 from tasks.induce.library.teaching import BY_FILES, Teaching
 from tasks.induce.trajectories.read import DOMAIN, Format
+from tasks.models.encoder import card_of
 from tasks.models.onnx_export import export_below
-from tasks.retrieve.versions.learned import serve_learned
+from tasks.retrieve.index.learned import require_model
+from tasks.retrieve.suggest.stored import StateWords
+from tasks.retrieve.versions.learned import nothing_published, serve_learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
             cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()
+    encoder = export_below(root, settings.encoder, settings.encoder_precision)
+    require_model(root, card_of(encoder))
     with writer_lock(root), wishes.how.opened() as replay:
         read = keep_new(root, wishes.paths, wishes.form, wishes.domain)
         todo = to_learn(root, wishes.how, by)
@@ -60,18 +65,27 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
             for number, (domain, made_of) in enumerate(todo.items(), 1):
                 learned.append(learn(root, domain, made_of, replay, wishes.how, by))
                 report(number, len(todo))
-        encoder = export_below(root, settings.encoder, settings.encoder_precision)
-        policy = settings.licence_policies()["serve"]
+        served = nothing_published(root)
         with progress("rows written") as report, state_summaries(root, settings) as words:
-            served = serve_learned(root, encoder, settings.gate(), policy, run_id, words=words, report=report)
+            if domains_held(root):
+                how, given = wishes.how.told(by), publishing(settings)
+                served = serve_learned(root, encoder, run_id, how, words=words, report=report, **given)
     if not by.is_declared:
         read["waiting"] = sum(one["waiting"] for one in learned)
     return {
         "run_id": run_id, "trajectories": read, **summed(learned), "domains": domains_held(root), **served,
-        "llm": by.report(), "state": _state(read, served, by), "seconds": round(time.monotonic() - began, 2),
+        "llm": by.report() or words.report(), "state": _state(read, served, by, words),
+        "seconds": round(time.monotonic() - began, 2),
     }  # fmt: skip
 
 
-def _state(read: dict[str, Any], served: dict[str, Any], by: Teaching) -> str:
-    refused = not all(check["passed"] for check in served["checks"])
-    return "refused" if refused else "partial" if read["failed"] or by.unfinished else "complete"
+def publishing(settings: Settings) -> dict[str, Any]:
+    """Return the settings that decide what is published: the gate, licences, and versions that stay."""
+    policy = settings.licence_policies()["serve"]
+    return {"gate": settings.gate(), "policy": policy, "keep": settings.keep_versions}
+
+
+def _state(read: dict[str, Any], served: dict[str, Any], by: Teaching, words: StateWords) -> str:
+    if not all(check["passed"] for check in served["checks"]):
+        return "refused"
+    return "partial" if read["failed"] or by.unfinished or words.unfinished() else "complete"

@@ -62,4 +62,4 @@ def state_summaries(root: Root, settings: Settings) -> Iterator[StateWords]:
         return
     with opened_llm(root, settings, _INSTEAD_OF_SUMMARIES) as llm:
         summaries = LlmSummaries(llm, own.summary_tokens, own.summary_characters)
-        yield StateWords(summaries.name, summaries.summary)
+        yield StateWords(summaries.name, summaries.summary, llm)

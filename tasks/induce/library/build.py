@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tasks.induce.bindings.values import leaves, word_run
-from tasks.induce.library.drafts import DroppedSkill, Inducer, SkillDraft
+from tasks.induce.library.drafts import DroppedSkill, Inducer, SkillDraft, unnamed_digest
 from tasks.induce.library.near import linked
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.replay.window import SourceWindow, source_windows
@@ -33,10 +33,15 @@ class DomainLibrary:
     dropped: list[DroppedSkill] = field(default_factory=list)
     windows: int = 0
 
-    def forget(self, skill_ids: Collection[str]) -> None:
-        """Move skills to what is dropped, so that nothing offers them again."""
-        gone = [one for one in self.skills if one.skill_id in skill_ids]
-        self.skills = [one for one in self.skills if one.skill_id not in skill_ids]
+    def forget(self, skill_ids: Collection[str], digests: Collection[str]) -> None:
+        """Move skills to what is dropped, so that nothing offers them again.
+
+        Args:
+            skill_ids: Their ids.
+            digests: `unnamed_digest` of what they do.
+        """
+        gone = [s for s in self.skills if s.skill_id in skill_ids or unnamed_digest(s.body) in digests]
+        self.skills = [one for one in self.skills if one not in gone]
         why = ("forgotten", "`forget` named it")
         dropped = [*self.dropped, *(DroppedSkill(one.skill_id, one.domain, *why) for one in gone)]
         self.dropped = sorted(dropped, key=lambda one: one.skill_id)

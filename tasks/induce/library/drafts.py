@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +11,7 @@ from typing import Protocol
 
 from tasks.induce.replay.verify import Replay
 from tasks.induce.replay.window import SourceWindow
-from tasks.induce.skills.actions import Arg, Body
+from tasks.induce.skills.actions import Arg, Body, told
 from tasks.induce.skills.naming import function_name, parameters, with_id
 from tasks.induce.skills.skill import InducedSkill
 
@@ -96,6 +98,11 @@ def _unnamed(body: Body) -> Body:
         )
         for action in body
     )
+
+
+def unnamed_digest(body: Body) -> str:
+    """Return a digest of what a skill does, whatever its parameters are called."""
+    return hashlib.sha256(json.dumps(told(_unnamed(body))).encode()).hexdigest()
 
 
 def _joined(group: Sequence[SkillDraft]) -> SkillDraft:

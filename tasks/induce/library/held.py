@@ -60,6 +60,12 @@ class HeldLibraries:
         write_frame(self._root, _file("dropped", domain), frame, _DROPPED)
         self._root.write_json(MADE, dict(sorted({**self.made_of(), domain: made_of}.items())))
 
+    def drop(self, domain: str) -> None:
+        """Remove a domain's library, so that it is built anew."""
+        self._root.write_json(MADE, {d: state for d, state in self.made_of().items() if d != domain})
+        for what in ("skills", "dropped"):
+            self._root.delete(_file(what, domain))
+
     def skills(self, domain: str) -> list[InducedSkill]:
         """Return the skills of a domain, by id.
 
@@ -79,8 +85,8 @@ class HeldLibraries:
 
     def dropped(self, domain: str) -> list[DroppedSkill]:
         """Return what a domain's library leaves out, and why."""
-        if not self._has(domain):
-            return []
+        if not self._root.exists(_file("dropped", domain)):
+            return []  # a run that was killed may have written the skills alone
         return [
             DroppedSkill(**row)
             for row in read_frame(self._root, _file("dropped", domain), _DROPPED).to_dicts()

@@ -33,6 +33,10 @@ class Learning:
     granularity: Granularity = "window"  # what skills are cut out of
     chromium: str | None = None  # the program that is the browser; None: the first that is found
 
+    def told(self, by: Teaching) -> str:
+        """Return all that decides what is learned of the same runs."""
+        return f"{self.verify} {self.support} {self.granularity} {by.name}"
+
     def opened(self) -> AbstractContextManager[Replay]:
         """Open the replay that verifies; raises as `verify.opened`."""
         return opened(self.verify, self.folder, chromium=self.chromium)
@@ -45,23 +49,23 @@ def keep_new(
 
     Returns:
         How many were `read`, `new`, `judged` (their verdict came later), `unchanged`, `waiting` (new, and not
-        judged), `redacted`, and `failed` by reason.
+        judged), `redacted`, `forgotten` (left out, as `forget` named them), and `failed` by reason.
 
     Raises:
         WrongInput: A path cannot be used; nothing was kept.
     """
     kept, reading = KeptTrajectories(root), Reading()
     reading.digests.update(kept.digests())
-    forgotten = Forgotten.load(root).named("trajectory")
+    gone = Forgotten.load(root).named("trajectory")
     given = latest(read_trajectories(paths, form, reading, domain))
-    new = [(row, own) for row, own in given if own.trajectory_id not in forgotten]
+    new = [(row, own) for row, own in given if own.trajectory_id not in gone]
+    forgotten = len(given) - len(new)
     kept.add(new)
-    failed = reading.reasons + Counter({"forgotten": len(given) - len(new)})
     return {
-        "read": reading.read + reading.judged + reading.repeated,
-        "new": reading.read - failed["forgotten"], "judged": reading.judged, "unchanged": reading.repeated,
+        "read": reading.read + reading.judged + reading.repeated, "forgotten": forgotten,
+        "new": reading.read - forgotten, "judged": reading.judged, "unchanged": reading.repeated,
         "waiting": sum(own.success is None for _, own in new), "redacted": reading.redacted,
-        "failed": dict(failed),
+        "failed": dict(reading.reasons),
     }  # fmt: skip
 
 
@@ -75,7 +79,7 @@ def to_learn(root: Root, how: Learning, by: Teaching = BY_FILES) -> dict[str, st
 
 def _made_of(state: str, how: Learning, by: Teaching) -> str:
     """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {how.verify} {how.support} {how.granularity} {by.name}"
+    said = f"{STAGE_VERSION} {state} {how.told(by)}"
     return hashlib.sha256(said.encode()).hexdigest()
 
 
@@ -103,7 +107,8 @@ def learn(
     held = HeldLibraries(root)
     before, runs = held.by_id(domain), by.judged(KeptTrajectories(root).of(domain))
     found = build(domain, runs, replay, how.support, how.granularity, by.inducer)
-    found.forget(Forgotten.load(root).named("learned"))
+    forgotten = Forgotten.load(root)
+    found.forget(forgotten.named("learned"), forgotten.bodies("learned"))
     HeldVerdicts(root).put(domain, runs, declared=by.is_declared)
     # What an LLM left open is asked again by the next run.
     held.put(domain, found, "" if by.unfinished else made_of)

@@ -26,6 +26,13 @@ class HeldVerdicts:
         if known != held:
             self._root.write_json(_FILE, dict(sorted(known.items())))
 
+    def forget(self, trajectory_id: str) -> None:
+        """Remove a trajectory from what is kept."""
+        held = self._root.read_json(_FILE) or {}
+        known = {domain: [one for one in own if one != trajectory_id] for domain, own in held.items()}
+        if known != held:
+            self._root.write_json(_FILE, known)
+
     def successful(self, domain: str, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
         """Return the trajectories of a domain that its library was learned from."""
         known = (self._root.read_json(_FILE) or {}).get(domain)

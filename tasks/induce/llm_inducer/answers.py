@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from storage.answers import KeptAnswer
-from tasks.induce.llm_inducer.windows import PROMPT, ShownWindow
+from tasks.induce.llm_inducer.windows import PROMPT, WINDOWS_ASKED, ShownWindow
 from tasks.models.llm.answer_cache import AnswerBook
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
@@ -76,5 +76,5 @@ class WindowAnswers:
                 attempt=window.attempt, text=json.dumps(answer), rejected=None, prompt_tokens=None,
                 completion_tokens=None, made_at=datetime.now(UTC).isoformat(),
             ),
-            (),
+            (WINDOWS_ASKED,),
         )  # fmt: skip

@@ -31,6 +31,8 @@ WINDOWS = 16  # of one question, as the authors' release has it
 _TOKENS = 256  # of the answer about one window
 _MOST_VALUE = 60  # characters of a value that is shown
 
+WINDOWS_ASKED = "windows"  # stands for the document: `forget` of any run drops all that was said of windows
+
 
 @dataclass(frozen=True, slots=True)
 class ShownWindow:
@@ -95,4 +97,5 @@ def question_of(windows: Sequence[ShownWindow], sampling: Sampling) -> Question:
         replace(sampling, max_tokens=longest),
         PROMPT.schema,
         windows[0].attempt,
+        (WINDOWS_ASKED,),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,7 @@ def check_learned(
     encoder: IndexEncoder,
     max_shrink: float,
     few: int,
+    kinds: Sequence[str] = (RUN,),
 ) -> list[Check]:
     """Check the table `induced` as built: as `check_index` does, and its rows by kind.
 
@@ -88,8 +89,9 @@ def check_learned(
         built: What was built.
         expected: How many rows of each kind there must be.
         encoder: Encodes a sample again.
-        max_shrink: The share of the runs that are served, 0 to 1, that may be lost.
-        few: A loss of up to so many runs always passes.
+        max_shrink: The share of the rows of a kind that are served, 0 to 1, that may be lost.
+        few: A loss of up to so many rows always passes.
+        kinds: The kinds of rows that are compared with those served.
     """
     if built.induced is None:
         return []
@@ -98,8 +100,10 @@ def check_learned(
     for kind, count in expected.items():
         checks.append(_equal(f"{INDUCED}.{kind}s", _count(table, kind), count))
     if served is not None and served.induced is not None:
-        before = _count(open_at(connect(root), INDUCED, served.induced), RUN)
-        checks.append(_shrunk(f"{INDUCED}.shrink", before, expected[RUN], max_shrink, few))
+        last = open_at(connect(root), INDUCED, served.induced)
+        for kind in kinds:
+            check = f"{INDUCED}.{kind}s_shrink"
+            checks.append(_shrunk(check, _count(last, kind), expected[kind], max_shrink, few))
     return checks
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.errors import ModelMismatch
-from storage.lance import INDUCED, NODES, SKILLS, TableWriter, connect, induced_schema, skills_schema
+from storage.lance import INDUCED, NODES, SKILLS, TableWriter, connect, induced_schema, open_at, skills_schema
 from storage.root import Root
 from storage.served import Served, drop_stray_tags, mend_tags, read_served
 from tasks.induce.library.held import HeldLibraries
@@ -35,14 +35,17 @@ Report = Callable[[int, int], None]  # rows written, of all that are to be writt
 
 @dataclass(frozen=True, slots=True)
 class LearnedBuild:
-    """What was built: the versions of all tables, how many rows of each kind `induced` must have, and `of`.
+    """What was built: the versions of all tables, and how many rows of each kind `induced` must have.
 
-    `of` is a digest of all that decides the rows.
+    `of` is a digest of all that decides the rows, None if not all of it is known yet; `how` says how skills
+    were learned, and `as_before` whether the version served last was made so too.
     """
 
     built: Built
     expected: Mapping[str, int]
-    of: str
+    of: str | None
+    how: str
+    as_before: bool
 
 
 def build_learned(
@@ -51,6 +54,7 @@ def build_learned(
     encoder: IndexEncoder,
     summarise: Summarise,
     said: str,
+    how: str,
     report: Report = lambda _done, _total: None,
 ) -> LearnedBuild:
     """Write to `induced` what differs from the served version, which stays as it is.
@@ -60,34 +64,44 @@ def build_learned(
         encoder: Encodes descriptions, tasks and states.
         summarise: Sums up states.
         said: Names how.
+        how: Names how skills were learned.
         report: Is told how many rows are written, of how many.
 
     Raises:
         ModelMismatch: What is served was made with another encoder.
     """
+    require_model(root, encoder.card)
     model, db, served = model_identity(encoder.card), connect(root), read_served(root)
-    _require_model(served, model)
     of = _made_of(root, model, said)
     last = root.read_json(_NOTE) or {}
-    if served is not None and served.induced is not None and last == {"version": served.induced, "of": of}:
-        return LearnedBuild(_built(db, served, model, served.induced, 0, changed=False), {}, of)
+    before = served.induced if served else None
+    noted = (last.get("version"), last.get("of"))
+    if served is not None and before is not None and of is not None and noted == (before, of):
+        return LearnedBuild(_built(db, served, model, before, 0, changed=False), {}, of, how, as_before=True)
     mend_tags(root)
     drop_stray_tags(root)
-    base = served.induced if served else None
-    writer = TableWriter(db, INDUCED, induced_schema(model), base)
+    writer = TableWriter(db, INDUCED, induced_schema(model), before)
     expected, new = _write(root, writer, encoder, summarise, report)
     version = writer.finish(*INDEXED[INDUCED]) if writer.written else int(writer.table.version)
-    built = _built(db, served, model, version, new, changed=writer.written or base is None)
-    return LearnedBuild(built, expected, of)
+    built = _built(db, served, model, version, new, changed=writer.written or before is None)
+    as_before = (last.get("version"), last.get("how")) == (before, how)
+    return LearnedBuild(built, expected, of, how, as_before)
 
 
 def note_learned(root: Root, found: LearnedBuild) -> None:
     """Note that what was built is served, so that it is not compared again while nothing changes."""
-    root.write_json(_NOTE, {"version": found.built.induced, "of": found.of})
+    root.write_json(_NOTE, {"version": found.built.induced, "of": found.of, "how": found.how})
 
 
-def _require_model(served: Served | None, model: Mapping[str, Any]) -> None:
-    if served is not None and any(served.model.get(key) != value for key, value in model.items()):
+def require_model(root: Root, card: Mapping[str, Any]) -> None:
+    """Raise `ModelMismatch` if skills of marketplaces are served that another encoder than this one encoded.
+
+    `card` is that of the encoder.
+    """
+    served, model = read_served(root), model_identity(dict(card))
+    if served is None or all(served.model.get(key) == value for key, value in model.items()):
+        return
+    if open_at(connect(root), SKILLS, served.skills).count_rows():
         msg = (
             f"the index was made with encoder {served.model['name']}, the settings name {model['name']}: set "
             "SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
@@ -95,8 +109,12 @@ def _require_model(served: Served | None, model: Mapping[str, Any]) -> None:
         raise ModelMismatch(msg)
 
 
-def _made_of(root: Root, model: Mapping[str, Any], said: str) -> str:
-    basis = (INDUCED_VERSION, sorted(model.items()), said, sorted(HeldLibraries(root).made_of().items()))
+def _made_of(root: Root, model: Mapping[str, Any], said: str) -> str | None:
+    """Return a digest of what decides the rows; None while an LLM has not answered for all libraries."""
+    made = HeldLibraries(root).made_of()
+    if not all(made.values()):
+        return None
+    basis = (INDUCED_VERSION, sorted(model.items()), said, sorted(made.items()))
     return hashlib.sha256(json.dumps(basis).encode()).hexdigest()
 
 
@@ -109,7 +127,8 @@ def _built(
     *,
     changed: bool,
 ) -> Built:
-    if served is None:  # what is served has a table of skills, be it empty
+    if served is None or any(served.model.get(key) != value for key, value in model.items()):
+        # What is served has a table of skills, be it empty.
         skills = int(TableWriter(db, SKILLS, skills_schema(model), None).table.version)
         return Built(skills, None, 0, 0, new, changed=True, induced=version)
     base = served.needed(NODES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 
 import lancedb
 
@@ -15,9 +16,9 @@ from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.suggest.offered import Encode, Offered
-from tasks.retrieve.suggest.stored import SKILL, StoredDomain, domain_of
+from tasks.retrieve.suggest.stored import RUN, SKILL, StoredDomain, domain_of
 
-NONE_YET = "nothing was learned here yet: `skillery induce TRAJECTORIES` does"
+NONE_YET = "no learned skills are served here: `skillery induce TRAJECTORIES` learns and serves them"
 
 
 class ServedSkills:
@@ -34,6 +35,11 @@ class ServedSkills:
             raise WrongInput(NONE_YET)
         self._table: lancedb.table.Table = open_at(connect(root), INDUCED, served.induced)
         self._root, self._served, self._known = root, served, dict[str, StoredDomain]()
+
+    def runs(self) -> set[str]:
+        """Return the ids of the runs that the skills were learned from."""
+        rows = self._table.search().where(f"kind = '{RUN}'").select(["record"]).to_arrow()
+        return {json.loads(record)["trajectory_id"] for record in rows.column("record").to_pylist()}
 
     @functools.cached_property
     def domains(self) -> list[str]:
@@ -77,13 +83,21 @@ class ServedSkills:
         Raises:
             ModelMismatch: The table was made with another one.
         """
-        found = OnnxEncoder(self._root.fetch(str(self._served.model["path"])), threads=threads)
-        made = model_of(self._table)
-        same = all(made.get(key) == found.card[key] for key in ("name", "revision", "dimension"))
-        if name != made.get("name") or not same:
+        served = self._served.model
+        if name != served["name"]:
             msg = (
-                f"the learned skills were encoded with {made.get('name')}, the settings name {name}: set "
-                "SKILLERY_ENCODER to the former, or run `skillery induce` to encode them anew"
+                f"the index was made with encoder {served['name']}, the settings name {name}: set "
+                "SKILLERY_ENCODER to the former"
+            )
+            raise ModelMismatch(msg)
+        found, made = (
+            OnnxEncoder(self._root.fetch(str(served["path"])), threads=threads),
+            model_of(self._table),
+        )
+        if any(made.get(key) != found.card[key] for key in ("name", "revision", "dimension")):
+            msg = (
+                f"the learned skills were encoded with {made.get('name')}, the index is now of {name}: "
+                "`skillery induce` encodes them anew"
             )
             raise ModelMismatch(msg)
         return found

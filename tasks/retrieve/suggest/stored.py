@@ -22,6 +22,7 @@ from tasks.induce.skills.wording import SUMMED_BY, summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
 from tasks.induce.windows.recurrence import Moment, Situation, Target
+from tasks.models.llm.fallbacks import FallbackLlm
 from tasks.models.protocols import Vectors
 
 SKILL, RUN, STATE = "skill", "run", "state"
@@ -30,10 +31,19 @@ Summarise = Callable[[str, str, str], str]  # an observation, its address and ti
 
 @dataclass(frozen=True, slots=True)
 class StateWords:
-    """How states are summed up, and what that is called."""
+    """How states are summed up, what that is called, and the LLM that does, if one does."""
 
     name: str = SUMMED_BY
     summarise: Summarise = summed_up
+    llm: FallbackLlm | None = None
+
+    def report(self) -> dict[str, Any] | None:
+        """Return what the LLM was asked, as `FallbackLlm.report` has it; None without one."""
+        return self.llm.report() if self.llm else None
+
+    def unfinished(self) -> bool:
+        """Tell whether the LLM may give summaries later for which the rule stands in now."""
+        return self.llm is not None and self.llm.unfinished
 
 
 BY_RULE = StateWords()
@@ -73,7 +83,7 @@ def rows_of_domain(
     for skill in skills:
         for source in skill.sources:
             named[source].append(skill.skill_id)
-        yield InducedRow(skill.skill_id, SKILL, domain, skill.description, _json(skill.told()))
+        yield InducedRow(skill.skill_id, SKILL, domain, skill.description, as_json(skill.told()))
     known: set[str] = set()
     for run, moments in runs:
         told = []
@@ -83,7 +93,7 @@ def rows_of_domain(
                 known.add(state.row_id)
                 yield state
             told.append(_told(moment, state.row_id, named[run.trajectory_id, moment.t]))
-        record = _json({"trajectory_id": run.trajectory_id, "task_id": run.task_id, "moments": told})
+        record = as_json({"trajectory_id": run.trajectory_id, "task_id": run.task_id, "moments": told})
         row_id = f"run/{_digest(domain, run.trajectory_id)}"
         yield InducedRow(row_id, RUN, domain, run.task, record)
 
@@ -93,7 +103,7 @@ def _acting(run: Trajectory) -> list[CleanStep]:
 
 
 def _state(domain: str, moment: Moment, text: str) -> InducedRow:
-    record = _json({"page": moment.page, "marks": sorted(moment.situation.marks)})
+    record = as_json({"page": moment.page, "marks": sorted(moment.situation.marks)})
     return InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
 
 
@@ -104,7 +114,8 @@ def _told(moment: Moment, state: str, skills: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
+    """Return a record as it is stored."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -161,7 +172,7 @@ def _moments(
     for told in record["moments"]:
         page, marks = states[told["state"]]
         situation = Situation(task, marks, _targets(told["before"]), None)
-        own = tuple(bodies[skill_id] for skill_id in told["skills"])
+        own = tuple(bodies[one] for one in told["skills"] if one in bodies)  # others were forgotten since
         ids = (record["trajectory_id"], record["task_id"], domain, told["t"])
         yield Moment(*ids, page, situation, _targets(told["after"]), own)
 

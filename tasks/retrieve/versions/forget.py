@@ -103,7 +103,8 @@ def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
         in_repository = rows.filter(pl.col("repo").str.to_lowercase() == key)["doc_id"]
         named = {d for d in known if f"{d.casefold()}/".startswith(f"{key}/")} | set(in_repository)
     if not named:
-        names = {**dict.fromkeys([*known, *forgotten.rows["doc_id"]]), **_names(root)}
+        earlier = forgotten.named("document") | forgotten.named("repository")
+        names = {**dict.fromkeys([*known, *earlier]), **_names(root)}
         found = meant(target, names)
         # A whole repository goes by its whole name alone.
         if len(found) == 1 and _scope(found[0].casefold(), known) == "document":

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import datetime
 
 from storage.answers import forget_answers
-from storage.errors import UnknownDocument
+from storage.errors import StorageError, UnknownDocument, WrongInput
 from storage.root import Root
 from storage.served import read_served
 from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
-from tasks.induce.library.build import DomainLibrary
+from tasks.induce.library.drafts import unnamed_digest
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.verdicts import HeldVerdicts
+from tasks.induce.llm_inducer.windows import WINDOWS_ASKED
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.texts.summaries import STATES
-from tasks.models.cached_encoder import load_kept_encoder
-from tasks.models.encoder import card_of
-from tasks.retrieve.index.learned import build_learned, note_learned
-from tasks.retrieve.suggest.stored import BY_RULE
+from tasks.retrieve.suggest.served import ServedSkills
 from tasks.retrieve.versions.forget import ForgetReport
-from tasks.retrieve.versions.publish import publish_learned
 from tasks.retrieve.versions.purge import purge
 
 _RUN = "trajectory"
@@ -35,13 +33,13 @@ def is_learned(target: str) -> bool:
 
 
 def find_learned(root: Root, target: str) -> tuple[str, str]:
-    """Return the scope and the id that a target names.
+    """Return the scope and the id that a target names: one that is kept, served, or forgotten before.
 
     Raises:
         UnknownDocument: Nothing has or had this id; the nearest are named.
     """
     scope, _, name = target.partition(":")
-    known = KeptTrajectories(root).digests() if scope == _RUN else _skills(root)
+    known = _runs(root) if scope == _RUN else set(_skills(root))
     if name not in known and name not in Forgotten.load(root).named(scope):
         near = difflib.get_close_matches(name, known, 3)
         said = f": near {', '.join(near)}" if near else ""
@@ -50,66 +48,73 @@ def find_learned(root: Root, target: str) -> tuple[str, str]:
     return scope, name
 
 
-def _skills(root: Root) -> set[str]:
-    held = HeldLibraries(root)
-    return {skill_id for domain in held.domains() for skill_id in held.by_id(domain)}
+def _served(root: Root) -> ServedSkills | None:
+    try:
+        return ServedSkills(root)
+    except WrongInput:
+        return None
+
+
+def _runs(root: Root) -> set[str]:
+    served = _served(root)
+    shown = served.runs() if served else set[str]()
+    return shown | set(KeptTrajectories(root).digests())
+
+
+def _skills(root: Root) -> dict[str, InducedSkill]:
+    held, served = HeldLibraries(root), _served(root)
+    shown = [skill for one in served.domains for skill in served.skills(one)] if served else []
+    kept = [skill for domain in held.domains() for skill in held.by_id(domain).values()]
+    return {skill.skill_id: skill for skill in [*shown, *kept]}
 
 
 def forget_learned(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
     """Remove a trajectory, or a skill that was learned, from all files and table versions.
 
-    Skills that other trajectories did too stay, without it as a source; their libraries are built anew by the
-    next `induce`. Older versions of the tables are removed, so there is no rollback to them. A call that was
-    killed is finished by calling again.
+    What is served goes on without it: skills that other trajectories did too stay, without it as a source.
+    The libraries of its domain are built anew by the next `induce`. Older versions of the tables are removed,
+    so there is no rollback to them. A call that was killed is finished by calling again.
 
     Raises:
         UnknownDocument: Nothing has or had this id.
         StorageError: A file or table cannot be read; all others have been cleaned.
     """
     scope, name = find_learned(root, target)
-    forgotten = add_tombstones(root, [Tombstone(name, scope, target)], now)
-    dropped = KeptTrajectories(root).drop({name}) if scope == _RUN else 0
-    answers = forget_answers(root, lambda of: of in (target, STATES)) if scope == _RUN else 0
-    held = HeldLibraries(root)
-    changed = [domain for domain in held.domains() if _take_out(held, domain, scope, name)]
-    if changed or dropped:
-        _publish(root, f"{run_id}-0", now)
-    removed = purge(root, forgotten, run_id=run_id)
+    skill = _skills(root).get(name) if scope != _RUN else None
+    # Under other names of parameters it would be the same skill.
+    digest = unnamed_digest(skill.body) if skill else None
+    forgotten = add_tombstones(root, [Tombstone(name, scope, target, body_hash=digest)], now)
+    removed, unreadable = _clean(root, scope, name, target)
+    removed += purge(root, forgotten, run_id=run_id)
+    if unreadable:
+        msg = f"nothing could be taken out of {unreadable}: delete that, then forget again"
+        raise StorageError(msg)
     mark_purged(root, now)
     served = read_served(root)
-    removed += +Counter({"trajectories": dropped, "state/answers": answers})
-    counts = dict(sorted(removed.items()))
+    counts = dict(sorted((+removed).items()))
     return ForgetReport(name, SCOPES[scope], (name,), (), counts, served.version if served else None)
 
 
-def _take_out(held: HeldLibraries, domain: str, scope: str, name: str) -> bool:
-    """Take a source or a skill out of a domain's library; tell whether it was in it."""
-    skills, dropped = held.skills(domain), held.dropped(domain)
+def _clean(root: Root, scope: str, name: str, target: str) -> tuple[Counter[str], str]:
+    """Clean files of runs, libraries and answers; return what was removed, and what could not be read."""
+    removed: Counter[str] = Counter()
+    try:
+        if scope == _RUN:
+            removed["trajectories"] = KeptTrajectories(root).drop({name})
+            HeldVerdicts(root).forget(name)
+            of = {target, STATES, WINDOWS_ASKED}
+            removed["state/answers"] = forget_answers(root, of.__contains__)
+        held = HeldLibraries(root)
+        for domain in held.domains():
+            if _holds(held.by_id(domain).values(), scope, name):
+                held.drop(domain)
+                removed["induced"] += 1
+    except StorageError as error:
+        return removed, str(error)
+    return removed, ""
+
+
+def _holds(skills: Iterable[InducedSkill], scope: str, name: str) -> bool:
     if scope == _RUN:
-        kept = [own for own in (_without(skill, name) for skill in skills) if own.sources]
-        left = [one for one in dropped if one.trajectory_id != name]
-    else:
-        kept = [skill for skill in skills if skill.skill_id != name]
-        left = dropped
-    if (kept, left) == (skills, dropped):
-        return False
-    held.put(domain, DomainLibrary(kept, left), "")  # so that the next `induce` builds it anew
-    return True
-
-
-def _without(skill: InducedSkill, trajectory_id: str) -> InducedSkill:
-    sources = tuple(source for source in skill.sources if source[0] != trajectory_id)
-    return replace(skill, sources=sources, verified_sources=min(skill.verified_sources, len(sources)))
-
-
-def _publish(root: Root, run_id: str, now: datetime) -> None:
-    served = read_served(root)
-    if served is None or served.induced is None:
-        return
-    path = str(served.model["path"])
-    folder = str(root.fetch(path))
-    found = build_learned(
-        root, encoder=load_kept_encoder(root.uri, folder), summarise=BY_RULE.summarise, said=BY_RULE.name
-    )
-    publish_learned(root, found.built, card=card_of(folder), path=path, run_id=run_id, now=now)
-    note_learned(root, found)
+        return any(name in dict(skill.sources) for skill in skills)
+    return any(skill.skill_id == name for skill in skills)

@@ -25,6 +25,7 @@ from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import LOOKS
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
+from tasks.retrieve.suggest.remainder import Remainder
 from tasks.retrieve.versions.file_digests import note_digests
 from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
 
@@ -189,6 +190,10 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
         if base is None:
             db.drop_table(name)
             continue
+        if name == INDUCED:
+            versions[name], removed["lance/induced"] = _rewrite_learned(db, base, forgotten)
+            tag(db, name, label, versions[name])
+            continue
         held = _doc_ids(db, name, base)
         gone |= set(held.filter(covered_rows(forgotten, held))["doc_id"])
         removed[f"lance/{name}"] = int(held["doc_id"].is_in(list(gone)).sum())
@@ -212,10 +217,18 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
 
 
 def _rewrite(db: lancedb.DBConnection, name: str, base: int, gone: set[str]) -> int:
-    def left_out(batch: pa.RecordBatch) -> list[bool]:
-        if name == INDUCED:
-            return [False] * batch.num_rows
-        return [doc_id in gone for doc_id in batch.column("doc_id").to_pylist()]
+    def left(batch: pa.RecordBatch) -> pa.RecordBatch:
+        stays = [doc_id not in gone for doc_id in batch.column("doc_id").to_pylist()]
+        return batch.filter(pa.array(stays, pa.bool_()))
 
     scalar, full_text = INDEXED[name]
-    return rewrite(db, name, base, gone=left_out, scalar=scalar, full_text=full_text)
+    return rewrite(db, name, base, left=left, scalar=scalar, full_text=full_text)
+
+
+def _rewrite_learned(db: lancedb.DBConnection, base: int, forgotten: Forgotten) -> tuple[int, int]:
+    """Write learned skills without runs and skills that are forgotten; return the version, and rows gone."""
+    table = open_at(db, INDUCED, base)
+    rest = Remainder(table.search().select(["kind", "record"]).to_arrow(), forgotten)
+    scalar, full_text = INDEXED[INDUCED]
+    version = rewrite(db, INDUCED, base, left=rest.of, scalar=scalar, full_text=full_text)
+    return version, rest.gone

@@ -96,6 +96,8 @@ def retain_versions(root: Root, keep: int, *, now: datetime) -> list[str]:
     """Remove all published versions but the last `keep`, 1 or more; return the names of those removed.
 
     The served version stays, however old, and so do versions of the last 24 hours, which a reader may use.
+    Of each of the last `keep` states of skills and nodes the newest version stays too: learned skills are
+    published more often than these change, and must not take the way back from a night.
 
     Raises:
         NotPublished: Nothing is served.
@@ -103,7 +105,8 @@ def retain_versions(root: Root, keep: int, *, now: datetime) -> list[str]:
     """
     served, versions = require_served(root), published_versions(root)
     fresh = [v for v in versions[keep:] if now - v.published_at < _IN_USE]
-    kept = [*versions[:keep], *fresh, served]
+    nights = list({(v.skills, v.nodes): v for v in reversed(versions)}.values())[-keep:]
+    kept = [*versions[:keep], *fresh, *nights, served]
     gone = [v.version for v in versions if v not in kept]
     if gone:
         prune_tables(root, kept, gone)

@@ -41,6 +41,6 @@ def learned(
     return {"trajectories": read, **summed(found)}
 
 
-def served(root: Root, encoder: Path, run_id: str) -> dict[str, Any]:
+def served(root: Root, encoder: Path, run_id: str, how: str = "as ever") -> dict[str, Any]:
     """Serve what is learned; `encoder` is the folder of an export below the root."""
-    return serve_learned(root, str(encoder), GATE, asdict(SERVE_POLICY), run_id)
+    return serve_learned(root, str(encoder), run_id, how, gate=GATE, policy=asdict(SERVE_POLICY), keep=7)

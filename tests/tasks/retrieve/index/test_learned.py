@@ -31,7 +31,7 @@ def root(skill_root: Make, tmp_path: Path) -> SkillRoot:
 
 
 def build(root: SkillRoot) -> LearnedBuild:
-    return build_learned(root.root, encoder=root.encoder, summarise=summed_up, said=SUMMED_BY)
+    return build_learned(root.root, encoder=root.encoder, summarise=summed_up, said=SUMMED_BY, how="as ever")
 
 
 def failed(root: SkillRoot, found: LearnedBuild) -> set[str]:
@@ -114,7 +114,7 @@ def test_a_version_that_lost_many_runs_is_refused_and_the_one_before_stays(
     found = served(root.root, encoder, "two")
 
     assert not found["published"]
-    assert "induced.shrink" in found["message"]
+    assert "induced.runs_shrink" in found["message"]
     assert root.served() == last
     again = served(root.root, encoder, "three")
     assert (again["published"], "message" in again) == (False, True)
@@ -125,6 +125,18 @@ def test_fewer_skills_by_choice_are_no_loss(root: SkillRoot, tmp_path: Path) -> 
     served(root.root, encoder, "one")
     learned(root.root, tmp_path, RUNS, Learning(support=4))
 
-    assert served(root.root, encoder, "two")["published"]
+    assert served(root.root, encoder, "two", "of four tasks")["published"]
     table = open_at(connect(root.root), INDUCED, root.served().induced or 0)
     assert table.count_rows(f"kind = '{SKILL}'") == 0
+
+
+def test_a_library_that_lost_its_skills_though_it_was_learned_as_before_is_refused(
+    root: SkillRoot, tmp_path: Path
+) -> None:
+    encoder = root.root.folder / root.model
+    served(root.root, encoder, "one")
+    learned(root.root, tmp_path, RUNS, Learning(support=4))  # as if an inducer had found no use for any
+    found = served(root.root, encoder, "two")
+
+    assert not found["published"]
+    assert "induced.skills_shrink" in found["message"]

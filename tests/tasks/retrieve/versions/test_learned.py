@@ -11,9 +11,10 @@ import pytest
 from storage.answers import Answers, KeptAnswer
 from storage.errors import ModelMismatch, UnknownDocument, WrongInput
 from storage.lance import INDUCED, connect, open_at, tagged
-from storage.served import published_versions, write_served
+from storage.served import published_versions
 from tasks.induce.texts.summaries import STATES
 from tasks.retrieve.suggest.served import ServedSkills
+from tasks.retrieve.versions import forget_learned as forget_learned_module
 from tasks.retrieve.versions.compact import check_compacted, compact_tables
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
@@ -113,7 +114,7 @@ def test_one_goes_back_to_the_skills_of_before_and_forward_again(root: SkillRoot
     assert ids(root) == second
     roll_back(root.root, root.served().version.replace("two", "one"))
     roll_back(root.root)
-    with pytest.raises(WrongInput, match="nothing was learned here yet"):
+    with pytest.raises(WrongInput, match="no learned skills are served here"):
         ids(root)
 
 
@@ -176,13 +177,34 @@ def test_runs_that_cannot_be_read_are_set_aside_and_named(root: SkillRoot) -> No
 
 
 def test_another_encoder_is_refused(root: SkillRoot) -> None:
-    write_served(root.root, root.served())
     root.use_model("another/encoder", "r2")
 
     with pytest.raises(ModelMismatch, match="set SKILLERY_ENCODER"):
         induced(root, "two")
     with pytest.raises(ModelMismatch, match="the settings name another/encoder"):
         ServedSkills(root.root).encoder("another/encoder", 1)
+
+
+def test_after_a_night_with_another_encoder_learned_skills_are_encoded_anew(root: SkillRoot) -> None:
+    before = ids(root)
+    root.use_model("another/encoder", "r2")
+    root.publish()
+
+    with pytest.raises(ModelMismatch, match="`skillery induce` encodes them anew"):
+        ServedSkills(root.root).encoder("another/encoder", 1)
+    found = induced(root, "two")
+    assert (found["published"], ids(root)) == (True, before)
+    ServedSkills(root.root).encoder("another/encoder", 1)
+
+
+def test_a_root_of_learned_skills_alone_takes_another_encoder(skill_root: Make, tmp_path: Path) -> None:
+    made = skill_root({})
+    learned(made.root, tmp_path, RUNS)
+    induced(made, "one")
+    made.use_model("another/encoder", "r2")
+
+    assert induced(made, "two")["published"]
+    ServedSkills(made.root).encoder("another/encoder", 1)
 
 
 def holding(root: SkillRoot, words: str) -> set[str]:
@@ -199,7 +221,7 @@ def test_a_forgotten_run_is_nowhere_and_is_not_read_again(root: SkillRoot, tmp_p
     found = forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
 
     assert (found.scope, found.doc_ids, found.served) == ("trajectory", ("h0",), "v-gone")
-    assert holding(root, "Petrel") == set()
+    assert holding(root, "Petrel") == holding(root, "boat-0") == set()
     assert [v.version for v in published_versions(root.root)] == ["v-gone"]
     learned(root.root, tmp_path, RUNS)
     induced(root, "two")
@@ -258,3 +280,69 @@ def test_in_a_bucket_skills_are_learned_served_and_forgotten_as_on_a_disk(
 
     assert ids(made) == first[1:]
     assert examine(made.root) == []
+
+
+def test_learned_skills_make_the_rest_no_fresher(root: SkillRoot) -> None:
+    now, before = published_versions(root.root)
+
+    assert now.published_at == before.published_at
+
+
+@pytest.mark.parametrize("step", ["purge", "_clean", "mark_purged"])
+def test_a_forgetting_that_was_killed_is_finished_by_the_next(
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def die(*_arguments: object, **_named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(forget_learned_module, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            forget_learned(root.root, "trajectory:h0", run_id="killed", now=NOW)
+    forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
+
+    assert holding(root, "Petrel") == set()
+    assert root.served().version == "v-gone"
+
+
+def test_ids_that_differ_in_case_are_forgotten_apart(skill_root: Make, tmp_path: Path) -> None:
+    made = skill_root({})
+    runs = [mooring("Run", "boat-0", "Petrel", "B1"), mooring("run", "boat-1", "Gull", "B2")]
+    learned(made.root, tmp_path, runs)
+    induced(made, "one")
+    forget_learned(made.root, "trajectory:Run", run_id="first", now=NOW)
+    forget_learned(made.root, "trajectory:run", run_id="second", now=NOW)
+
+    assert learned(made.root, tmp_path, runs)["trajectories"]["forgotten"] == 2
+    assert holding(made, "Gull") == holding(made, "Petrel") == set()
+
+
+def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_path: Path) -> None:
+    learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
+    induced(root, "two")
+    roll_back(root.root)
+    before = ids(root)
+    forget_learned(root.root, "trajectory:g0", run_id="gone", now=NOW)
+
+    assert ids(root) == before
+
+
+def test_publishing_learned_skills_again_and_again_leaves_the_way_back_to_a_night(
+    root: SkillRoot, tmp_path: Path
+) -> None:
+    night = published_versions(root.root)[-1]
+    root.write("bees", SKILLS["bees"].replace("in October", "in September"))
+    root.publish()
+    for n in range(9):
+        learned(root.root, tmp_path, [mooring(f"m{n}", f"more-{n}", "Gull", f"C{n}")])
+        induced(root, f"again-{n}")
+    versions = published_versions(root.root)
+
+    assert len(versions) < 11
+    assert night.skills in {version.skills for version in versions}
+
+
+def test_an_id_without_its_kind_is_not_found(root: SkillRoot) -> None:
+    forget_learned(root.root, "trajectory:h1", run_id="gone", now=NOW)
+    with pytest.raises(UnknownDocument, match="no document or repository has the id 'h1'"):
+        forget(root.root, "h1", run_id="again", now=NOW)

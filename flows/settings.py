@@ -254,8 +254,10 @@ def load(kind: type[Model]) -> Model:
         raise WrongInput(msg) from error
 
 
-# Settings of published pipelines and of training have classes, and loaders, of their own.
-_OTHERS = ("SKILLERY_SKILLPAGER_", "SKILLERY_SKILLFLOW_", "SKILLERY_SKILLROUTER_", "SKILLERY_TRAINING_")
+# Settings of published pipelines, of training and of inducing have classes, and loaders, of their own.
+_OTHERS = tuple(
+    f"SKILLERY_{each}_" for each in ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE")
+)
 
 
 def unknown_settings() -> dict[str, str | None]:

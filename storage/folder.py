@@ -18,7 +18,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 UNFINISHED = ".tmp"
 # What was fetched, whatever its licence and whatever it holds: other users of the machine have no part in it.
-_RAW = "raw"
+_PRIVATE = ("raw", "trajectories")  # what was said to agents, and texts before redaction
 
 
 class Folder:
@@ -63,8 +63,8 @@ class Folder:
     def write(self, relative: str, data: bytes) -> None:
         """Put a file in place in one step."""
         try:
-            if relative.startswith(f"{_RAW}/"):
-                make_private(self.folder / _RAW)
+            if (top := relative.partition("/")[0]) in _PRIVATE:
+                make_private(self.folder / top)
             put_file(self.folder / relative, data)
         except OSError as error:
             msg = f"{self.uri}/{relative} cannot be written ({error.strerror})"

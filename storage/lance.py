@@ -1,4 +1,4 @@
-"""The Lance tables `skills` and `nodes`: schemas, the one writer, readers at a version."""
+"""The Lance tables `skills`, `nodes` and `induced`: schemas, the one writer, readers at a version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
 log = logging.getLogger(__name__)
-SKILLS, NODES = "skills", "nodes"
+SKILLS, NODES, INDUCED = "skills", "nodes", "induced"
+TABLES = (SKILLS, NODES, INDUCED)
+KEYS = {SKILLS: "doc_id", NODES: "node_id", INDUCED: "row_id"}
 _IDS_PER_DELETE = 500
 # Versions are kept until retention removes them: optimize must not clean up under a reader.
 _KEEP = timedelta(days=36500)
@@ -42,6 +44,8 @@ _NODE_FIELDS = [
     ("end", pa.int32()), ("text", pa.string()), ("n_tokens", pa.int32()), ("classifier", pa.string()),
     ("confidence", pa.float32()), ("states", pa.large_binary()),
 ]  # fmt: skip
+# `kind` is skill, run or state; `text` is what the vector is of; `record` is JSON.
+_INDUCED_FIELDS = [(name, pa.string()) for name in ("row_id", "kind", "domain", "text", "record", "digest")]
 
 
 def skills_schema(model: dict[str, Any]) -> pa.Schema:
@@ -52,6 +56,11 @@ def skills_schema(model: dict[str, Any]) -> pa.Schema:
 def nodes_schema(model: dict[str, Any]) -> pa.Schema:
     """Return the Arrow schema of `nodes` for an encoder's identity."""
     return _schema(_NODE_FIELDS, model)
+
+
+def induced_schema(model: dict[str, Any]) -> pa.Schema:
+    """Return the Arrow schema of `induced` for an encoder's identity."""
+    return _schema(_INDUCED_FIELDS, model)
 
 
 def _schema(fields: list[tuple[str, pa.DataType]], model: dict[str, Any]) -> pa.Schema:
@@ -91,6 +100,12 @@ def open_at(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.
     return table
 
 
+def model_of(table: lancedb.table.Table) -> dict[str, Any]:
+    """Return the identity of the encoder that a table's vectors are of; empty if it says none."""
+    found: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"model", b"{}"))
+    return found
+
+
 def is_damage(error: Exception) -> bool:
     """Tell whether LanceDB raises such an error for files that are gone or damaged."""
     # The class of a panic in its library is in no module that could be imported.
@@ -111,7 +126,7 @@ class TableWriter:
 
     Args:
         db: The database.
-        name: `skills` or `nodes`.
+        name: One of `TABLES`.
         schema: The table's Arrow schema, model identity in its metadata.
         base: The version to go on from; None: start empty.
 
@@ -131,12 +146,12 @@ class TableWriter:
             self.rebuilt = self.written = True
         self._detached = not self.rebuilt
 
-    def delete(self, doc_ids: Collection[str]) -> None:
-        """Remove every row of these documents."""
-        ids = sorted(doc_ids)
-        for start in range(0, len(ids), _IDS_PER_DELETE):
+    def delete(self, ids: Collection[str]) -> None:
+        """Remove every row of these documents; of `induced`, these rows."""
+        column, named = KEYS[INDUCED] if self._name == INDUCED else "doc_id", sorted(ids)
+        for start in range(0, len(named), _IDS_PER_DELETE):
             self._begin()
-            self.table.delete(f"doc_id IN ({quoted(ids[start : start + _IDS_PER_DELETE])})")
+            self.table.delete(f"{column} IN ({quoted(named[start : start + _IDS_PER_DELETE])})")
 
     def add(self, rows: pa.Table) -> None:
         """Append rows in one write."""

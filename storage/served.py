@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, TypeAlias, get_args
 
 from storage.errors import NotPublished, StorageError
-from storage.lance import SKILLS, connect, table_names, tag, tagged, untag, versions_of
+from storage.lance import INDUCED, NODES, SKILLS, connect, table_names, tag, tagged, untag, versions_of
 from storage.root import Root
 
 _UNDER_WAY = "state/anew.json"
@@ -49,8 +49,8 @@ def mend_tags(root: Root) -> list[tuple[str, str]]:
             tags = {}
         there = versions_of(db, name)
         for label, version in kept.items():
-            wanted = version.skills if name == SKILLS else version.nodes_base or version.nodes
-            if wanted in there and tags.get(label) != wanted:
+            wanted = version.needed(name)
+            if wanted is not None and wanted in there and tags.get(label) != wanted:
                 tag(db, name, label, wanted)
                 mended.append((name, label))
     return mended
@@ -85,18 +85,24 @@ _TYPES: dict[str, Any] = {
     "model": dict,
     "order": int,
     "nodes_base": int | None,
+    "induced": int | None,
 }
-_LATER = {"order": 0, "nodes_base": None}  # what versions of before it was written are read with
+_LATER = {
+    "order": 0,
+    "nodes_base": None,
+    "induced": None,
+}  # what versions of before it was written are read with
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What is served: `version` is the tag of both tables, `skills` and `nodes` their table versions.
+    """What is served: `version` is the tag of the tables, `skills`, `nodes` and `induced` their versions.
 
     `nodes` is None where the run left the nodes' vectors for later; `model` holds the encoder's `name`,
     `revision`, `dimension`, text `template` and `path` (its export, relative to the root). `order` counts
     publications: a clock may be set back. `nodes_base` is the version of `nodes` that the rows of `skills`
-    belong to, as they say: `nodes` where that is served; None where it is not known.
+    belong to, as they say: `nodes` where that is served; None where it is not known. `induced` is None where
+    nothing was learned.
     """
 
     version: str
@@ -107,6 +113,16 @@ class Served:
     published_at: datetime
     order: int = 0
     nodes_base: int | None = None
+    induced: int | None = None
+
+    def tables(self) -> dict[str, int]:
+        """Return the version of each table that is served, by its name."""
+        found = {SKILLS: self.skills, NODES: self.nodes, INDUCED: self.induced}
+        return {name: version for name, version in found.items() if version is not None}
+
+    def needed(self, table: str) -> int | None:
+        """Return the version of a table that must stay: the one served, or the one to build on."""
+        return self.tables().get(table, self.nodes_base if table == NODES else None)
 
 
 def read_served(root: Root) -> Served | None:

@@ -30,8 +30,8 @@ class Tombstone:
     """One id and one text of it.
 
     Args:
-        doc_id: As it was written; `scope` `repository` covers it and every id below it, `document` it alone.
-        scope: `document` or `repository`.
+        doc_id: As it was written; `scope` `repository` covers it and every id below it, others it alone.
+        scope: `document`, `repository`, `trajectory` or `learned` (a skill out of trajectories).
         target: What was asked to be forgotten.
         copy: Whether it went for holding a forgotten text.
         raw_hash, body_hash: SHA-256 of the bytes fetched, and of the refined body, under any id; None: none.
@@ -83,6 +83,10 @@ class Forgotten:
             return False
         parts = name.casefold().split("/")
         return any("/".join(parts[:n]) in self._repositories for n in range(1, len(parts) + 1))
+
+    def named(self, scope: str) -> set[str]:
+        """Return the ids of a scope that have been forgotten, as they were written."""
+        return set(self.rows.filter(pl.col("scope") == scope)["doc_id"])
 
     def of(self, target: str) -> pl.DataFrame:
         """Return the tombstones that one request made."""

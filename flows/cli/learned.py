@@ -55,6 +55,24 @@ def induce(
     support: Annotated[
         int, typer.Option("--support", metavar="N", min=1, help="Keep what so many tasks did, at least.")
     ] = 1,
+    granularity: Annotated[
+        str,
+        typer.Option(
+            "--granularity", metavar="NAME", help="window, trajectory or action: what skills are cut out of."
+        ),
+    ] = "window",
+    inducer: Annotated[
+        str,
+        typer.Option(
+            "--inducer", metavar="NAME", help="recurrence, or llm, which says what is a skill and names it."
+        ),
+    ] = "recurrence",
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", metavar="NAME", help="declared (the file's verdict) or llm  [llm where one is set up]"
+        ),
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,15 +81,19 @@ def induce(
     TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
     """
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
-    from flows.commands.induction.suggest import kept_encoder  # noqa: PLC0415
+    from flows.commands.induction.teaching import teaching  # noqa: PLC0415
+    from tasks.induce.library.learn import Learning  # noqa: PLC0415
+    from tasks.induce.skills.actions import granularity_of  # noqa: PLC0415
 
-    wishes = InduceWishes(trajectories, form.value, domain, verify, folder, support)
+    how = Learning(verify, folder, support, granularity_of(granularity))
+    wishes = InduceWishes(trajectories, form.value, domain, how)
     settings = load_settings()
     where = root_of(settings, root)
-    found = induce(where, kept_encoder(where, settings).encode, wishes)
+    with teaching(where, settings, judge, inducer) as by:
+        found = induce(where, settings, wishes, by)
     print_json(found) if as_json else _print_induced(found)
     nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
-    raise typer.Exit(1 if nothing else 0)
+    raise typer.Exit(1 if nothing or found["state"] == "refused" else 0)
 
 
 def suggest(
@@ -112,15 +134,18 @@ def suggest(
         read_state,
         suggest_batch,
     )
+    from flows.commands.induction.teaching import state_summaries  # noqa: PLC0415
 
     settings = load_settings()
     where, wishes = root_of(settings, root), SuggestWishes(k, method, alpha, relevance_weight)
-    if batch is not None or out is not None:
-        failed = suggest_batch(Suggester(where, settings), batch, out, domain, wishes)
-        raise typer.Exit(1 if failed else 0)
-    asked = given_or_wrong(task, "--task")
-    given = read_state(Path(given_or_wrong(str(state) if state else None, "--state")))
-    found = Suggester(where, settings).suggest(asked, domain, given, wishes)
+    with state_summaries(where, settings) as summed:
+        suggester = Suggester(where, settings, summed)
+        if batch is not None or out is not None:
+            failed = suggest_batch(suggester, batch, out, domain, wishes)
+            raise typer.Exit(1 if failed else 0)
+        asked = given_or_wrong(task, "--task")
+        given = read_state(Path(given_or_wrong(str(state) if state else None, "--state")))
+        found = suggester.suggest(asked, domain, given, wishes)
     if as_json:
         print_json(found)
     elif shape is SuggestForm.prompt:
@@ -157,15 +182,24 @@ def library(
 def _print_induced(found: dict[str, Any]) -> None:
     """Print what came of inducing skills."""
     read, skills = found["trajectories"], found["skills"]
-    known = f"{read['new']} new, {read['unchanged']} known, {read['waiting']} not judged"
-    say(f"{read['read']} runs read: {known}")
+    known = f"{read['new']} new, {read['judged']} judged since, {read['unchanged']} known"
+    say(f"{read['read']} runs read: {known}; {read['waiting']} not judged")
+    if read["redacted"]:
+        say(f"secrets were replaced in {read['redacted']} of them")
     if read["failed"]:
         say(f"not read: {counts(read['failed'])}", style="red")
     say(f"{found['windows']} windows; skills: {counts(skills)}")
+    if found["llm"]:
+        llm = found["llm"]
+        by = counts(found["inducers"]) or "none"
+        say(f"by inducer: {by}; {llm['model']}: {llm['requests']} requests, {llm['tokens']:,} tokens")
     if found["dropped"]:
         say(f"left out: {counts(found['dropped'])}")
     for one in found["domains"]:
         say(f"{one['domain']}: {one['skills']} skills", indent=2)
+    if "message" in found:
+        say(found["message"], style="red")
+    say(f"{'published' if found['published'] else 'still served'}: {found['served']}")
     say(f"{found['seconds']} s; ask with: skillery suggest --task TEXT --state S.json")
 
 
@@ -199,3 +233,5 @@ def _print_skill(skill: dict[str, Any]) -> None:
     how = ", ".join(skill["verified"]["how"]) or "nothing"
     say(f"{skill['skill_id']}: done in {skill['support']} tasks; verified by {how}")
     say(f"callable: {skill['callable']}; found by {skill['inducer']}")
+    if skill["near"]:
+        say(f"nearly the same: {', '.join(skill['near'])}")

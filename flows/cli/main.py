@@ -286,13 +286,18 @@ def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
 
 @app.command(rich_help_panel=REPAIR)
 def forget(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A document's id, or OWNER/REPO.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A document's id, OWNER/REPO, trajectory:ID or learned:SKILL_ID."
+        ),
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a document or a repository everywhere, for good.
+    """Remove a document, a repository, a run of an agent or a learned skill everywhere, for good.
 
     It goes from raw, corpus, caches and every version of the index.
     Documents that hold the same text now go too. On a terminal it lists them and asks; elsewhere it needs

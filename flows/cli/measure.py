@@ -254,6 +254,10 @@ def evaluate_stream(
         Path | None,
         typer.Option("--out", metavar="FILE", help="What the first method offers at each step, a line each."),
     ] = None,
+    warm: Annotated[
+        str | None,
+        typer.Option("--warm", metavar="ROOT", help="Begin with what this root has learned from runs."),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
     ] = None,
@@ -267,7 +271,7 @@ def evaluate_stream(
     from flows.commands.induction.stream import StreamWishes, stream_bench  # noqa: PLC0415
 
     settings = load_settings()
-    wishes = StreamWishes(trajectories, method, form.value, turned, seed, out, report)
+    wishes = StreamWishes(trajectories, method, form.value, turned, seed, out, warm, report)
     found = stream_bench(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else printing_bench.print_stream(found)
 

@@ -86,17 +86,19 @@ def alert(
 
 def settings(
     everything: Annotated[
-        bool, typer.Option("--all", help="Those of published pipelines and of training too.")
+        bool, typer.Option("--all", help="Those of published pipelines, of training and of inducing too.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print every setting: its variable, its value, where that comes from, what it means."""
     from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
+    from flows.commands.induction.settings import load_induction  # noqa: PLC0415
 
     rows = described(load_settings())
     if everything:
-        for loaded in (more.load_skillflow(), more.load_skillrouter(), more.load_training()):
-            rows += described(loaded)
+        others = (more.load_skillflow, more.load_skillrouter, more.load_training, load_induction)
+        for loaded in others:
+            rows += described(loaded())
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
 
 

@@ -254,6 +254,8 @@ def print_stream(found: dict[str, Any]) -> None:
     if read["unread"]:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(read["unread"].items()))
         say(f"not read: {reasons}")
+    if warm := found["warm"]:
+        say(f"learned before: {warm['taught']} of {warm['root']}; {warm['left_out']} in it left out")
     rows = found["methods"]
     cells = [[row["method"], *(f"{row[measure]:.3f}" for measure in _STREAM), _of_tasks(row)] for row in rows]
     table("skills offered", ["method", *_STREAM, "95 % of usable@5"], cells)

@@ -113,14 +113,29 @@ def export_root(
 
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
+    from tasks.retrieve.versions.forget_learned import SCOPES, find_learned, is_learned  # noqa: PLC0415
+
+    if is_learned(target):
+        scope, name = find_learned(root, target)
+        return {"target": name, "scope": SCOPES[scope], "doc_ids": (name,), "copies": ()}
     found = find_targets(root, target, Forgotten.load(root))
     return {"target": found.target, "scope": found.scope, "doc_ids": found.doc_ids, "copies": found.copies}
 
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:
-    """Forget a document or a repository (else `UnknownDocument`) and return what was removed."""
+    """Forget a document, a repository, a trajectory or a learned skill; return what was removed.
+
+    Raises:
+        UnknownDocument: Nothing has or had that id.
+    """
+    from tasks.retrieve.versions.forget_learned import (  # noqa: PLC0415 (loads the encoder's library)
+        forget_learned,
+        is_learned,
+    )
+
     with writer_lock(root, spare=True):
-        return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
+        by = forget_learned if is_learned(target) else forget
+        return asdict(by(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
 
 
 def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 
 from storage.errors import ModelMismatch, TerminalError, WrongInput
+from storage.root import Root
 from tasks.models.encoder import card_of
 from tasks.models.hub import require_on_hub
 
@@ -54,6 +55,13 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     small = target.with_name(f"{target.name}-{precision}")
     _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}")
     return small
+
+
+def export_below(root: Root, name: str, precision: str = "float32") -> str:
+    """Return the folder of an encoder's export below a root; arguments, errors as of `exported_encoder`."""
+    exported = exported_encoder(root.fetch("models"), name, precision)
+    root.send(exported.relative_to(root.folder).as_posix())
+    return str(exported)
 
 
 def require_encoder(models: Path, name: str) -> None:

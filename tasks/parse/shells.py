@@ -16,7 +16,7 @@ from storage.root import Root
 from tasks.models.cached_encoder import export_here, load_kept_encoder
 from tasks.models.encoder import card_of
 from tasks.models.llm.budget import Ledger
-from tasks.models.onnx_export import exported_encoder
+from tasks.models.onnx_export import export_below
 from tasks.models.retry import task_retries
 from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded_name
 from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, typing_identity
@@ -30,10 +30,7 @@ LIMIT = "skillery-llm"
 @task(name="prepare-encoder", cache_policy=NO_CACHE, **task_retries())
 def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
     """Export the encoder to ONNX below the root unless that has been done; return its local folder."""
-    place = Root(root)
-    exported = exported_encoder(place.fetch("models"), encoder, precision)
-    place.send(exported.relative_to(place.folder).as_posix())
-    return str(exported)
+    return export_below(Root(root), encoder, precision)
 
 
 @task(name="plan-parse", cache_policy=NO_CACHE)

@@ -20,7 +20,9 @@ from tasks.retrieve.index.build import Built, build, embed_partitions, plan_embe
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.routing.store import prepare_routing
+from tasks.retrieve.suggest.stored import StateWords
 from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
+from tasks.retrieve.versions.learned import serve_learned
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import drop_blobs, retain_versions
 
@@ -87,6 +89,14 @@ def publish_tables(
 def made_by(root: str, encoder: str) -> dict[str, Any]:
     """Return what a version records of its encoder: `card`, and `path` relative to the root."""
     return {"card": card_of(encoder), "path": Path(encoder).relative_to(Root(root).folder).as_posix()}
+
+
+@task(name="serve-learned-skills", cache_policy=NO_CACHE)
+def serve_learned_skills(
+    root: str, encoder: str, gate: dict[str, Any], policy: dict[str, Any], run_id: str, words: StateWords
+) -> dict[str, Any]:
+    """Bring the table of learned skills up to their libraries, and serve it if it passes the gate."""
+    return serve_learned(Root(root), encoder, gate, policy, run_id, words=words)
 
 
 @task(name="retain-versions", cache_policy=NO_CACHE)

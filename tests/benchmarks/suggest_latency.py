@@ -19,9 +19,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.induce.recurrence import Moment, moments
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.read import Reading, read_trajectories
+from tasks.induce.windows.recurrence import Moment, moments
 from tasks.retrieve.suggest.choose import choose
 from tasks.retrieve.suggest.memory import Memory
 

@@ -35,9 +35,10 @@ def _flow(deployment: dict[str, Any]) -> Any:  # noqa: ANN401 (a flow of some si
     return getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
 
 
-def test_the_six_deployments_are_there() -> None:
+def test_the_seven_deployments_are_there() -> None:
     assert _NAMES == [
         "nightly-reindex", "nightly-evaluation", "backfill", "refresh-one", "full-rebuild", "compact",
+        "induce-skills",
     ]  # fmt: skip
 
 
@@ -72,6 +73,8 @@ def test_the_form_explains_each_of_its_fields(deployment: dict[str, Any]) -> Non
         ("refresh-one", {"target": "a/b", "index": "nodes"}),
         ("full-rebuild", {"wait_minutes": -1}),
         ("compact", {"wait_minutes": "soon"}),
+        ("induce-skills", {"form": "chats"}),
+        ("induce-skills", {"support": 0}),
         ("nightly-reindex", {"wait_minutes": -1}),
     ],
 )

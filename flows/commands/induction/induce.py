@@ -1,25 +1,25 @@
-"""Induces skills of trajectories for the command: keeps what is new, and builds the libraries anew."""
+"""Induces skills of trajectories for the command: keeps what is new, learns, checks and publishes."""
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flows.commands.console import progress
+from flows.commands.induction.teaching import state_summaries
 from flows.run_record import new_run_id
+from flows.settings import Settings
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
-from tasks.induce.library.held import HeldLibraries
-from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.learn import Learning, domains_held, keep_new, learn, summed, to_learn
+from tasks.induce.library.teaching import BY_FILES, Teaching
 from tasks.induce.replay.verify import opened
-from tasks.induce.trajectories.read import DOMAIN, Format, Reading, read_trajectories
-from tasks.retrieve.suggest.offered import Encode
+from tasks.induce.trajectories.read import DOMAIN, Format
+from tasks.models.onnx_export import export_below
+from tasks.retrieve.versions.learned import serve_learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,74 +29,49 @@ class InduceWishes:
     paths: Sequence[Path]
     form: Format = "trajectories"  # what a row of the files is
     domain: str = DOMAIN  # of chats that name none
-    verify: str = "recorded"  # or `command:CMD`
-    folder: Path = Path()  # in which the command runs
-    support: int = 1  # the least number of tasks that did a skill
+    how: Learning = field(default_factory=Learning)
 
 
-def induce(root: Root, encode: Encode, wishes: InduceWishes) -> dict[str, Any]:
-    """Keep the trajectories of files that are new, and build the libraries of their domains.
+def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = BY_FILES) -> dict[str, Any]:
+    """Keep the trajectories of files that are new, learn the libraries of their domains, and serve them.
 
     Args:
         root: Where all is kept.
-        encode: Encodes texts and keeps their vectors: tasks and descriptions, which `suggest` compares.
+        settings: The encoder, and the limits of the gate.
         wishes: What to induce.
+        by: Who judges and induces. An LLM judges all runs of a domain that is learned: `waiting` counts them.
 
     Returns:
-        `run_id`, `state`, `trajectories` (read, new, unchanged, waiting, failed by reason), `windows`,
-        `skills` (new, unchanged, retired), `dropped` by reason, `verified` by how, `domains`, `seconds`.
+        `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
+        redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by
+        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`FallbackLlm.report`, or
+        null), `domains`, `vectors_new`, `checks`, `seconds`.
 
     Raises:
-        WrongInput: A path or the way to verify cannot be used; nothing was kept.
+        WrongInput: A path, the granularity or the way to verify cannot be used; nothing was kept.
         EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
     """
-    began = time.monotonic()
-    with writer_lock(root), opened(wishes.verify, wishes.folder) as replay:
-        kept, reading = KeptTrajectories(root), Reading()
-        reading.digests.update(kept.digests())
-        new = list(read_trajectories(wishes.paths, wishes.form, reading, wishes.domain))
-        kept.add(new)
-        held = HeldLibraries(root)
-        states = {domain: _made_of(state, wishes) for domain, state in kept.states().items()}
-        made = held.made_of()
-        domains = [domain for domain, state in states.items() if made.get(domain) != state]
-        skills: Counter[str] = Counter()
-        libraries: dict[str, DomainLibrary] = {}
+    began, run_id = time.monotonic(), new_run_id()
+    with writer_lock(root), opened(wishes.how.verify, wishes.how.folder) as replay:
+        read = keep_new(root, wishes.paths, wishes.form, wishes.domain)
+        todo = to_learn(root, wishes.how, by)
+        learned = []
         with progress("domains learned") as report:
-            for number, domain in enumerate(domains, 1):
-                before = held.ids(domain)
-                libraries[domain] = build(domain, kept.of(domain), replay, wishes.support)
-                held.put(domain, libraries[domain], states[domain])
-                changes = _changes(before, libraries[domain])
-                skills += changes
-                report(number, len(domains))
-        texts = [own.task for _, own in new if own.success]
-        learned = [skill for one in libraries.values() for skill in one.skills]
-        texts += [skill.description for skill in learned]
-        if texts:
-            encode(list(dict.fromkeys(texts)))
-        return {
-            "run_id": new_run_id(),
-            "state": "partial" if reading.unread else "complete",
-            "trajectories": {
-                "read": reading.read + reading.repeated, "new": reading.read, "unchanged": reading.repeated,
-                "waiting": sum(own.success is None for _, own in new), "failed": dict(reading.reasons),
-            },
-            "windows": sum(one.windows for one in libraries.values()),
-            "skills": {name: skills[name] for name in ("new", "unchanged", "retired")},
-            "dropped": dict(Counter(d.reason for one in libraries.values() for d in one.dropped)),
-            "verified": dict(Counter(how for skill in learned for how in skill.verified)),
-            "domains": [{"domain": d, "skills": len(held.ids(d))} for d in held.domains()],
-            "seconds": round(time.monotonic() - began, 2),
-        }  # fmt: skip
+            for number, (domain, made_of) in enumerate(todo.items(), 1):
+                learned.append(learn(root, domain, made_of, replay, wishes.how, by))
+                report(number, len(todo))
+        encoder = export_below(root, settings.encoder, settings.encoder_precision)
+        policy = settings.licence_policies()["serve"]
+        with progress("rows written") as report, state_summaries(root, settings) as words:
+            served = serve_learned(root, encoder, settings.gate(), policy, run_id, words=words, report=report)
+    if not by.is_declared:
+        read["waiting"] = sum(one["waiting"] for one in learned)
+    return {
+        "run_id": run_id, "trajectories": read, **summed(learned), "domains": domains_held(root), **served,
+        "llm": by.report(), "state": _state(read, served, by), "seconds": round(time.monotonic() - began, 2),
+    }  # fmt: skip
 
 
-def _made_of(state: str, wishes: InduceWishes) -> str:
-    """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {wishes.verify} {wishes.support}"
-    return hashlib.sha256(said.encode()).hexdigest()
-
-
-def _changes(before: set[str], library: DomainLibrary) -> Counter[str]:
-    now = {skill.skill_id for skill in library.skills}
-    return Counter(new=len(now - before), unchanged=len(now & before), retired=len(before - now))
+def _state(read: dict[str, Any], served: dict[str, Any], by: Teaching) -> str:
+    refused = not all(check["passed"] for check in served["checks"])
+    return "refused" if refused else "partial" if read["failed"] or by.unfinished else "complete"

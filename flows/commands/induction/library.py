@@ -14,10 +14,8 @@ from flows.commands.console import folder_at
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.induce.library.held import HeldLibraries
-from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.trajectories.record import Trajectory
+from tasks.retrieve.suggest.served import ServedSkills
 
 _WORD = re.compile(r"[a-z]{4,}")
 _SAID_BY, _MOST_WORDS = 3, 20  # tasks that say a word; words of a skill
@@ -29,12 +27,9 @@ def learned(root: Root, domain: str | None, out: Path | None, export: Path | Non
     Raises:
         WrongInput: The domain has no library, nothing was learned, or a file cannot be written.
     """
-    held = HeldLibraries(root)
-    domains = [domain] if domain is not None else held.domains()
-    if not domains:
-        msg = "nothing was learned here yet: `skillery induce TRAJECTORIES` does"
-        raise WrongInput(msg)
-    skills = [skill for one in domains for skill in held.skills(one)]
+    served = ServedSkills(root)
+    domains = [served.named(domain)] if domain is not None else served.domains
+    skills = [skill for one in domains for skill in served.skills(one)]
     rows, written = [skill.told() for skill in skills], list[str]()
     if out is not None:
         write_lines(out, rows)
@@ -44,7 +39,7 @@ def learned(root: Root, domain: str | None, out: Path | None, export: Path | Non
         if any(export.iterdir()):
             msg = f"--export {export} is not empty: skills that are no longer learned would stay in it"
             raise WrongInput(msg)
-        _export(skills, export, {one: _said(KeptTrajectories(root).of(one)) for one in domains})
+        _export(skills, export, {one: _said(served.domain(one).tasks) for one in domains})
         written.append(str(export))
     return {"skills": rows, "written": written}
 
@@ -55,8 +50,8 @@ def shown(root: Root, skill_id: str) -> dict[str, Any]:
     Raises:
         WrongInput: There is none; the nearest ids are named.
     """
-    held = HeldLibraries(root)
-    every = {skill.skill_id: skill for one in held.domains() for skill in held.skills(one)}
+    served = ServedSkills(root)
+    every = {skill.skill_id: skill for one in served.domains for skill in served.skills(one)}
     found = [skill_id] if skill_id in every else [one for one in every if one.endswith(skill_id)]
     if len(found) != 1:
         near = found[:5] or difflib.get_close_matches(skill_id, every, 3)
@@ -66,9 +61,9 @@ def shown(root: Root, skill_id: str) -> dict[str, Any]:
     return every[found[0]].told()
 
 
-def _said(trajectories: Iterable[Trajectory]) -> dict[str, frozenset[str]]:
+def _said(tasks: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Return by task the words of its text that three tasks of the domain say: others tell of it alone."""
-    words = {one.task_id: frozenset(_WORD.findall(one.task.lower())) for one in trajectories}
+    words = {task_id: frozenset(_WORD.findall(task.lower())) for task_id, task in tasks.items()}
     counted = Counter(word for own in words.values() for word in own)
     return {task: frozenset(word for word in own if counted[word] >= _SAID_BY) for task, own in words.items()}
 

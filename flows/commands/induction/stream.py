@@ -20,13 +20,14 @@ from storage.root import Root
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
 from tasks.evaluate.stream.report import draw_stream, stream_markdown
 from tasks.evaluate.stream.summary import summarise
-from tasks.evaluate.stream.variants import GRANULARITIES, variants
+from tasks.evaluate.stream.variants import variants
 from tasks.evaluate.stream.walk import Stream, has_succeeded
-from tasks.induce.recurrence import moments
-from tasks.induce.skills.actions import Body, told
+from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.skills.actions import GRANULARITIES, Body, told
 from tasks.induce.skills.naming import skill_id_of
-from tasks.induce.trajectories.read import Format, Reading, read_trajectories
+from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
+from tasks.induce.windows.recurrence import moments
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
@@ -46,7 +47,20 @@ class StreamWishes:
     turned: float = 0.0  # the share of verdicts that are turned before they are learned from
     seed: int = 42  # draws them
     out: Path | None = None  # what the first method offers at each step, a JSON line each
+    warm: str | None = None  # a root whose kept trajectories are learned before the first question
     report: Path | None = None  # a folder for `stream.md`, `stream.json` and, with matplotlib, `stream.png`
+
+
+@dataclass(frozen=True, slots=True)
+class _Warm:
+    """What is learned before the first question, and what is told of it.
+
+    `told` is `{root, taught, left_out}`: of which root, how many trajectories it taught, and how many of the
+    stream are in it, which taught nothing before they are asked.
+    """
+
+    taught: Sequence[Trajectory] = ()
+    told: Mapping[str, Any] | None = None
 
 
 def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[str, Any]:
@@ -58,17 +72,19 @@ def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[s
         wishes: What to measure.
 
     Returns:
-        `trajectories` (read, successful, repeated, unread by reason), `steps`, `methods` (rows of
-        `summarise`); with a report `granularity` and `report`, the files written.
+        `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught, left_out;
+        null without one), `steps`, `methods` (rows of `summarise`); with a report `granularity` and `report`,
+        the files written.
 
     Raises:
-        WrongInput: A file, a method, a share or the folder cannot be used; nothing was encoded.
+        WrongInput: A file, a method, a share, a root or the folder cannot be used; nothing was encoded.
     """
     methods = _methods(wishes)
     if wishes.report is not None:
         folder_at(wishes.report, "--report")
     reading = Reading()
-    given = [one for _, one in read_trajectories(wishes.paths, wishes.form, reading)]
+    given = [one for _, one in latest(read_trajectories(wishes.paths, wishes.form, reading))]
+    warm = _warm(wishes.warm, given)
     encoder = OnnxEncoder(
         exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
     )
@@ -76,16 +92,16 @@ def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[s
     rows: list[dict[str, Any]] = []
     if wishes.out is not None:
         stream = replace(stream, suggested=partial(_noted, rows))
-    runs = _walked(stream, given, methods)
+    runs = _walked(stream, warm.taught, given, methods)
     if wishes.out is not None:
         write_lines(wishes.out, rows)
     found = {
-        "trajectories": _told(reading, given), "steps": len(next(iter(runs.values()))),
+        "trajectories": _told(reading, given), "warm": warm.told, "steps": len(next(iter(runs.values()))),
         "methods": summarise(runs, next(iter(methods))),
     }  # fmt: skip
     if wishes.report is None:
         return found
-    found["granularity"] = _granularity(stream, given)
+    found["granularity"] = _granularity(stream, warm.taught, given)
     return found | {"report": _written(found, wishes.report)}
 
 
@@ -110,14 +126,33 @@ def _turned(wishes: StreamWishes, given: Sequence[Trajectory]) -> Callable[[Traj
     return lambda one: one.success is not None and one.success != (one.trajectory_id in wrong)
 
 
+def _warm(root: str | None, given: Sequence[Trajectory]) -> _Warm:
+    """Return what a root teaches of the domains of a stream, without the stream's own trajectories."""
+    if root is None:
+        return _Warm()
+    kept = KeptTrajectories(Root(root))
+    known, own = kept.digests(), {one.trajectory_id for one in given}
+    if not known:
+        msg = f"--warm {root} holds no trajectories: name a root in which `skillery induce` has learned some"
+        raise WrongInput(msg)
+    taught = [
+        one
+        for domain in sorted({one.domain for one in given})
+        for one in kept.of(domain)
+        if has_succeeded(one) and one.trajectory_id not in own
+    ]
+    return _Warm(taught, {"root": root, "taught": len(taught), "left_out": len(own & known.keys())})
+
+
 def _noted(rows: list[dict[str, Any]], trajectory: Trajectory, step: Step, skills: Sequence[Body]) -> None:
     suggested = [{"skill_id": skill_id_of(trajectory.domain, body), "actions": told(body)} for body in skills]
     rows.append({"trajectory_id": trajectory.trajectory_id, "t": step.t, "suggested": suggested})
 
 
 def _walked(
-    stream: Stream, given: Sequence[Trajectory], methods: Mapping[str, Method]
+    stream: Stream, warm: Sequence[Trajectory], given: Sequence[Trajectory], methods: Mapping[str, Method]
 ) -> dict[str, list[Decision]]:
+    stream.teach(warm)
     runs: defaultdict[str, list[Decision]] = defaultdict(list, {name: [] for name in methods})
     with progress("walked") as report:
         for name, decision in stream.walk(_counted(given, report), methods):
@@ -134,11 +169,13 @@ def _counted(given: Sequence[Trajectory], report: Callable[[int, int], None]) ->
         report(number, len(given))
 
 
-def _granularity(stream: Stream, given: Sequence[Trajectory]) -> list[dict[str, Any]]:
-    rows = []
+def _granularity(
+    stream: Stream, warm: Sequence[Trajectory], given: Sequence[Trajectory]
+) -> list[dict[str, Any]]:
+    rows, methods = [], {name: METHODS[name] for name in _GRANULAR}
     for granularity in GRANULARITIES:
         own = Stream(stream.encode, teaches=partial(moments, granularity=granularity), learned=stream.learned)
-        for name, run in _walked(own, given, {name: METHODS[name] for name in _GRANULAR}).items():
+        for name, run in _walked(own, warm, given, methods).items():
             measures = {measure: mean(run, measure) for measure in MEASURES}
             rows.append({"granularity": granularity, "method": name, **measures})
     return rows
@@ -146,7 +183,7 @@ def _granularity(stream: Stream, given: Sequence[Trajectory]) -> list[dict[str, 
 
 def _told(reading: Reading, given: Sequence[Trajectory]) -> dict[str, Any]:
     return {
-        "read": reading.read, "successful": sum(map(has_succeeded, given)),
+        "read": reading.read, "successful": sum(map(has_succeeded, given)), "judged": reading.judged,
         "repeated": reading.repeated, "unread": dict(reading.reasons),
     }  # fmt: skip
 

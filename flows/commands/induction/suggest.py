@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,14 @@ from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import json_value, read_lines, write_lines
 from storage.root import Root
-from tasks.induce.library.held import HeldLibraries
-from tasks.induce.library.kept import KeptTrajectories
-from tasks.induce.recurrence import Target, moments, situation_of
+from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of
-from tasks.models.cached_encoder import KeptEncoder
-from tasks.models.encoder import OnnxEncoder
-from tasks.models.onnx_export import exported_encoder
+from tasks.induce.windows.recurrence import Target, situation_of
 from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
 from tasks.retrieve.suggest.offered import Offered
+from tasks.retrieve.suggest.served import ServedSkills
+from tasks.retrieve.suggest.stored import BY_RULE, StateWords
 
 _MOST = 100  # skills that are offered at once
 
@@ -38,28 +34,16 @@ class SuggestWishes:
     relevance_weight: float = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class KnownDomain:
-    """The skills of a domain, by number and by body, with what they were learned from."""
-
-    name: str
-    skills: Mapping[Any, InducedSkill]
-    offered: Offered
-
-
-def kept_encoder(root: Root, settings: Settings) -> KeptEncoder:
-    """Return the encoder of the settings over the vectors that a root keeps."""
-    models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
-    return KeptEncoder(OnnxEncoder(models, threads=settings.query_threads), root)
-
-
 class Suggester:
-    """Answers which skills to offer, out of what a root has learned; each domain is read once."""
+    """Answers which skills to offer, out of what a root serves; each domain is read once.
 
-    def __init__(self, root: Root, settings: Settings) -> None:
-        self._encoder = kept_encoder(root, settings)
-        self._root, self._held = root, HeldLibraries(root)
-        self._known: dict[str, KnownDomain] = {}
+    `words` sum up states.
+    """
+
+    def __init__(self, root: Root, settings: Settings, words: StateWords = BY_RULE) -> None:
+        self._served, self._words = ServedSkills(root), words
+        self._encoder = self._served.encoder(settings.encoder, settings.query_threads)
+        self._known: dict[str, tuple[dict[Body, InducedSkill], Offered]] = {}
 
     def suggest(
         self, task: str, domain: str | None, state: Mapping[str, Any], wishes: SuggestWishes
@@ -75,46 +59,24 @@ class Suggester:
             msg = "the task is blank: say what the agent was asked to do"
             raise WrongInput(msg)
         observation, url, title, before = _read(state)
-        known = self._domain(self._name(domain))
-        summary = summed_up(observation, url, title)
+        name = self._served.named(domain)
+        skills, offered = self._domain(name)
+        summary = self._words.summarise(observation, url, title)
         (vector,) = self._encoder.encode([task])
         situation = situation_of(task, observation, url, title, before)
-        offers = method(known.offered, SkillQuestion(situation, vector, summary, summary), wishes.k)
+        offers = method(offered, SkillQuestion(situation, vector, summary, summary), wishes.k)
         results = [
-            _result(rank, known.skills[known.offered.skills[offer.skill]], offer.score, offer.parts)
+            _result(rank, skills[offered.skills[offer.skill]], offer.score, offer.parts)
             for rank, offer in enumerate(offers, 1)
         ]
         return {
-            "task": task, "domain": known.name, "state": summary, "results": results,
+            "task": task, "domain": name, "state": summary, "results": results,
             "took_ms": round(1000 * (time.monotonic() - began), 1),
         }  # fmt: skip
 
-    def _name(self, given: str | None) -> str:
-        domains = self._held.domains()
-        if given in domains:
-            return str(given)
-        if given is None and len(domains) == 1:
-            return domains[0]
-        near = difflib.get_close_matches(given or "", domains, 1)
-        said = f"--domain {given!r} has no skills" if given else "--domain is missing"
-        known = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(domains) or 'none'}"
-        msg = f"{said}{known}"
-        raise WrongInput(msg)
-
-    def _domain(self, name: str) -> KnownDomain:
+    def _domain(self, name: str) -> tuple[dict[Body, InducedSkill], Offered]:
         if name not in self._known:
-            skills = {skill.body: skill for skill in self._held.skills(name)}
-            described = {body: skill.description for body, skill in skills.items()}
-            offered = Offered(self._encoder.encode, described)
-            given = [one for one in KeptTrajectories(self._root).of(name) if one.success]
-            vectors = self._encoder.encode([one.task for one in given])
-            for one, vector in zip(given, vectors, strict=True):
-                own = [
-                    replace(each, bodies=tuple(body for body in each.bodies if body in skills))
-                    for each in moments(one)
-                ]
-                offered.learn(own, vector)
-            self._known[name] = KnownDomain(name, skills, offered)
+            self._known[name] = self._served.offered(name, self._encoder.encode)
         return self._known[name]
 
 
@@ -201,6 +163,7 @@ def _result(rank: int, skill: InducedSkill, score: float, parts: Mapping[str, fl
     told = skill.told()
     names = (
         "skill_id", "name", "description", "code", "actions", "callable", "support", "verified", "sources",
+        "near",
     )  # fmt: skip
     shown = {name: told[name] for name in names}
     return {"rank": rank, **shown, "score": round(score, 4), "parts": dict(parts)}

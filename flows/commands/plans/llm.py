@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from flows.settings import Settings, llm_options
-from storage.answers import Answers
+from flows.commands.llm.opened import is_set_up, opened_llm
+from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.models.llm.answer_cache import open_book
-from tasks.models.llm.budget import Ledger
 from tasks.models.llm.fallbacks import FallbackLlm
 from tasks.retrieve.compose.decompose.draft import Decomposer
 from tasks.retrieve.compose.decompose.llm import HybridDecomposer, LlmDecomposer
@@ -60,7 +57,7 @@ def plan_makers(
     if decomposer == LOCAL and not rerank:
         yield PlanMakers()
         return
-    with plan_llm(root, settings) as llm:
+    with opened_llm(root, settings, _INSTEAD) as llm:
 
         def decomposer_of() -> Decomposer | None:
             if decomposer == LOCAL:
@@ -78,24 +75,4 @@ def measured_llm(
     root: Root, settings: Settings, *, wanted: bool
 ) -> AbstractContextManager[FallbackLlm | None]:
     """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
-    set_up = bool(settings.llm_base_url or settings.llm_model)
-    return plan_llm(root, settings, _MEASURED) if wanted and set_up else nullcontext()
-
-
-@contextmanager
-def plan_llm(root: Root, settings: Settings, instead: str = _INSTEAD) -> Iterator[FallbackLlm]:
-    """Yield the LLM that is set up, whose answers are kept below a root.
-
-    If it gave no answer, stderr says so at the end, and what is there `instead`.
-
-    Raises:
-        WrongInput: None is set up.
-    """
-    options = llm_options(settings, "llm")
-    assert options is not None  # noqa: S101 - None is for `local`
-    with Answers(root) as answers:
-        book = open_book(options.endpoint, answers, Ledger(options.prices, options.ceiling))
-        llm = FallbackLlm(book, options.sampling)
-        yield llm
-    if llm.fallbacks:
-        sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {instead}\n")
+    return opened_llm(root, settings, _MEASURED) if wanted and is_set_up(settings) else nullcontext()

@@ -7,11 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from storage.lance import NODES, SKILLS, connect, open_at, size_of
+from storage.lance import INDUCED, NODES, connect, open_at, size_of
 from storage.root import Root
 from storage.served import Served
 from storage.state import corpus_counts, nodes_table
 from tasks.evaluate.health.probes import history_row
+from tasks.retrieve.suggest.stored import SKILL
 
 
 def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -23,16 +24,18 @@ def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[d
         dropped: Documents that the version's run left out, by reason.
 
     Returns:
-        `size` (rows and bytes of each table), `dropped` (documents a reason), `classifier mix` and `node type
-        mix` (shares of the nodes, 0 to 1; of the corpus where no nodes are served).
+        `size` (rows and bytes of each table that is served, and the number of learned skills), `dropped`
+        (documents a reason), `classifier mix` and `node type mix` (shares of the nodes, 0 to 1; of the corpus
+        where no nodes are served).
     """
     db, rows, nodes = connect(root), [], None
-    for name, version in ((SKILLS, served.skills), (NODES, served.nodes)):
-        if version is None:
-            continue
+    for name, version in served.tables().items():
         table = open_at(db, name, version)
         rows += [history_row("size", name, "rows", float(table.count_rows()))]
         rows += [history_row("size", name, "bytes", float(size_of(table)[0]))]
+        if name == INDUCED:
+            learned = table.count_rows(f"kind = '{SKILL}'")  # it holds runs and states too
+            rows += [history_row("size", "learned skills", "rows", float(learned))]
         if name == NODES:
             nodes = table.search().select(["classifier", "node_type"]).to_arrow()
     rows += [history_row("dropped", reason, "documents", float(n)) for reason, n in sorted(dropped.items())]

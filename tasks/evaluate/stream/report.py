@@ -8,7 +8,8 @@ from typing import Any
 
 from tasks.evaluate.paging.tables import table
 from tasks.evaluate.stream.decisions import MEASURES
-from tasks.evaluate.stream.variants import ALPHAS, GRANULARITIES, RELEVANCE_WEIGHTS
+from tasks.evaluate.stream.variants import ALPHAS, RELEVANCE_WEIGHTS
+from tasks.induce.skills.actions import GRANULARITIES
 
 # Success rates in % on Shopping, Reddit and Map, and over all five domains, where a sentence states them.
 _PAPER_ALPHA = {0.5: "34.6 / 35.9 / 32.3"}
@@ -28,6 +29,11 @@ def stream_markdown(found: Mapping[str, Any]) -> str:
     said = (
         f"{found['trajectories']['read']} trajectories, {found['steps']} steps at which skills were offered."
     )
+    if warm := found["warm"]:
+        said += (
+            f" Before the first, {warm['taught']} trajectories of {warm['root']} were learned;"
+            f" {warm['left_out']} of the stream are in it and were not."
+        )
     parts = ["# Skills offered along a stream", said, NOTE, "## Methods", _methods(list(rows.values()))]
     parts += ["## By domain: usable@5", _domains(list(rows.values()))]
     parts += ["## Table 2: task and state", *_table(rows, "alpha", _alphas())]

@@ -13,7 +13,6 @@ ALPHAS: Mapping[float, str] = {
 RELEVANCE_WEIGHTS: Mapping[float | None, str] = {
     None: "sgdr without MMR", 0.5: "sgdr MMR 0.5", 0.7: "sgdr", 0.9: "sgdr MMR 0.9",
 }  # fmt: skip
-GRANULARITIES = ("window", "trajectory", "action")
 
 
 def variants() -> Mapping[str, Method]:

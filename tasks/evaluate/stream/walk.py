@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from tasks.evaluate.stream.decisions import Decision, reachable
 from tasks.induce.bindings.fits import begins, misfit
-from tasks.induce.recurrence import Moment, moments, situations
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Step, Trajectory
+from tasks.induce.windows.recurrence import Moment, moments, situations
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import Method, SkillQuestion
 from tasks.retrieve.suggest.offered import Encode, Offered
@@ -46,6 +46,12 @@ class Stream:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offered", defaultdict(lambda: Offered(self.encode)))
+
+    def teach(self, trajectories: Sequence[Trajectory]) -> None:
+        """Learn trajectories before the first question; all of them count as successful."""
+        vectors = self.encode([one.task for one in trajectories]) if trajectories else ()
+        for one, vector in zip(trajectories, vectors, strict=True):
+            self.offered[one.domain].learn(self.teaches(one), vector)
 
     def walk(
         self, trajectories: Iterable[Trajectory], methods: Mapping[str, Method]

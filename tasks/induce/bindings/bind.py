@@ -13,6 +13,7 @@ from tasks.induce.skills.actions import (
     Arg,
     Body,
     Find,
+    Granularity,
     Path,
     Result,
     SkillAction,
@@ -31,7 +32,7 @@ _MOST_DATA = 40  # characters of a key; a longer one is a text
 _Head = tuple[str | None, str | None, Source | None]
 
 
-def windows(steps: Sequence[CleanStep], start: int, granularity: str = "window") -> Iterator[int]:
+def windows(steps: Sequence[CleanStep], start: int, granularity: Granularity = "window") -> Iterator[int]:
     """Yield the lengths of the windows that begin at a step; none of their actions speaks.
 
     Of `window` these are 2 to 5 actions, of `action` one, of `trajectory` all up to the next one that speaks,

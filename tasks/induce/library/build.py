@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tasks.induce.bindings.values import leaves, word_run
+from tasks.induce.library.drafts import DroppedSkill, Inducer, SkillDraft
+from tasks.induce.library.near import linked
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.replay.window import SourceWindow, source_windows
-from tasks.induce.skills.actions import Body
+from tasks.induce.skills.actions import Body, Granularity
 from tasks.induce.skills.code import actions_of
-from tasks.induce.skills.naming import function_name, skill_id_of
+from tasks.induce.skills.naming import function_name, skill_id_of, with_id
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import COMMON, described, page_named
+from tasks.induce.texts.redaction import gives_orders
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
 
-STAGE_VERSION = 1  # raised when the same trajectories give another library
+STAGE_VERSION = 3  # raised when the same trajectories give another library
 _LEAST_LENGTH = 6  # characters of a value that may be rare
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedSkill:
-    """A skill that is not kept, and why: `code`, `leak`, or `replay` with the source where it broke."""
-
-    skill_id: str
-    domain: str
-    reason: str
-    detail: str
-    trajectory_id: str | None = None
-    t: int | None = None
 
 
 @dataclass(slots=True)
@@ -41,6 +32,14 @@ class DomainLibrary:
     skills: list[InducedSkill] = field(default_factory=list)
     dropped: list[DroppedSkill] = field(default_factory=list)
     windows: int = 0
+
+    def forget(self, skill_ids: Collection[str]) -> None:
+        """Move skills to what is dropped, so that nothing offers them again."""
+        gone = [one for one in self.skills if one.skill_id in skill_ids]
+        self.skills = [one for one in self.skills if one.skill_id not in skill_ids]
+        why = ("forgotten", "`forget` named it")
+        dropped = [*self.dropped, *(DroppedSkill(one.skill_id, one.domain, *why) for one in gone)]
+        self.dropped = sorted(dropped, key=lambda one: one.skill_id)
 
 
 @dataclass(slots=True)
@@ -52,7 +51,14 @@ class _Uses:
     pages: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1) -> DomainLibrary:
+def build(
+    domain: str,
+    trajectories: Sequence[Trajectory],
+    replay: Replay,
+    support: int = 1,
+    granularity: Granularity = "window",
+    inducer: Inducer | None = None,
+) -> DomainLibrary:
     """Return the library of a domain; trajectories in another order give the same.
 
     Args:
@@ -60,23 +66,32 @@ def build(domain: str, trajectories: Sequence[Trajectory], replay: Replay, suppo
         trajectories: All of the domain; those that succeeded give skills.
         replay: How skills are verified.
         support: The least number of tasks that did a skill.
+        granularity: What skills are cut out of.
+        inducer: Goes over what recurrence found; None: that is what is verified.
     """
     given = sorted(trajectories, key=lambda one: one.trajectory_id)
-    uses = _uses(given)
+    uses = _uses(given, granularity)
     rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
     taken = Counter(function_name(body) for body in uses)
     pages = _by_page(uses.values())
-    for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0])):
-        if len(own.tasks) >= support:
-            skill = _skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1)
-            _keep(found, skill, own, rare, replay)
+    drafts = [
+        SkillDraft(_skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1), own.windows)
+        for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0]))
+        if len(own.tasks) >= support
+    ]
+    if inducer is not None:
+        drafts, found.dropped = inducer.induce(drafts, rare, replay)
+    for draft in drafts:
+        _keep(found, replace(draft, skill=replace(draft.skill, granularity=granularity)), rare, replay)
+    found.skills = linked(found.skills)
+    found.dropped.sort(key=lambda one: one.skill_id)
     return found
 
 
-def _uses(given: Sequence[Trajectory]) -> dict[Body, _Uses]:
+def _uses(given: Sequence[Trajectory], granularity: Granularity) -> dict[Body, _Uses]:
     uses: defaultdict[Body, _Uses] = defaultdict(_Uses)
     for one in given:
-        for moment, body, window in source_windows(one) if one.success else ():
+        for moment, body, window in source_windows(one, granularity) if one.success else ():
             own = uses[body]
             own.windows.append(window)
             own.tasks.add(one.task_id)
@@ -98,7 +113,7 @@ def _skill(
     skill_id, name = skill_id_of(domain, body), function_name(body)
     page = page_named(own.pages, pages)
     # A name that is taken loses no skill: both get their ids' first digits.
-    called = f"{name}_{skill_id.rpartition('/')[2][:8]}" if is_taken else name
+    called = with_id(name, skill_id) if is_taken else name
     return InducedSkill(
         skill_id,
         domain,
@@ -110,16 +125,23 @@ def _skill(
     )
 
 
-def _keep(found: DomainLibrary, skill: InducedSkill, own: _Uses, rare: RareValues, replay: Replay) -> None:
-    if actions_of(skill.code)[1] != skill.body:
+def _keep(found: DomainLibrary, draft: SkillDraft, rare: RareValues, replay: Replay) -> None:
+    skill = draft.skill
+    length = len(skill.body)
+    if actions_of(skill.code, least=length, most=length)[1] != skill.body:
         detail = "its code does not say what its actions do"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "code", detail))
         return
-    if rare.stand_in(f"{skill.name} {skill.description} {skill.code}"):
+    said = f"{skill.name.replace('_', ' ')} {skill.description} {skill.code}"
+    if rare.stand_in(said):
         detail = "a value that fewer than three tasks gave stands in it"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "leak", detail))
         return
-    verdict = verify(skill.body, own.windows, replay)
+    if gives_orders(said):
+        detail = "a label in it tells its reader what to do"
+        found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "gives-orders", detail))
+        return
+    verdict = verify(skill.body, draft.windows, replay)
     if verdict.broken is None:
         found.skills.append(skill.with_verdict(verdict.how, len(verdict.sources)))
         return

@@ -12,14 +12,16 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
-from tasks.induce.library.build import DomainLibrary, DroppedSkill
-from tasks.induce.skills.actions import body_of
+from tasks.induce.library.build import DomainLibrary
+from tasks.induce.library.drafts import DroppedSkill
+from tasks.induce.skills.actions import body_of, granularity_of
 from tasks.induce.skills.skill import InducedSkill
 
 _SKILL_COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("skill_id", "domain", "name", "description", "code", "actions", "callable"), pl.String),
     "support": pl.Int32, "verified": pl.List(pl.String), "verified_sources": pl.Int32, "inducer": pl.String,
-    "tasks": pl.List(pl.String), "sources": pl.String,
+    "tasks": pl.List(pl.String), "sources": pl.String, "near": pl.List(pl.String),
+    "granularity": pl.String,
 }  # fmt: skip
 _SKILLS = pl.Schema(_SKILL_COLUMNS)
 _DROPPED_COLUMNS: dict[str, Any] = {
@@ -27,7 +29,7 @@ _DROPPED_COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 _DROPPED = pl.Schema(_DROPPED_COLUMNS)
 _FOLDER = "induced"
-_MADE = f"{_FOLDER}/made-of.json"
+MADE = f"{_FOLDER}/made-of.json"
 _PLAIN = re.compile(r"[^a-z0-9-]+")
 
 
@@ -38,18 +40,15 @@ class HeldLibraries:
         self._root = root
 
     def domains(self) -> list[str]:
-        """Return the domains that have a library."""
-        return sorted(
-            {
-                one
-                for file in self._root.files(f"{_FOLDER}/skills", ".parquet")
-                for one in read_frame(self._root, file, _SKILLS, ["domain"])["domain"].unique().to_list()
-            }
-        )
+        """Return the domains that have a library, be it empty."""
+        empty = {domain for domain in self.made_of() if self._has(domain)}
+        files = self._root.files(f"{_FOLDER}/skills", ".parquet")
+        frames = (read_frame(self._root, file, _SKILLS, ["domain"]) for file in files)
+        return sorted(empty.union(*(frame["domain"].to_list() for frame in frames)))
 
     def made_of(self) -> dict[str, Any]:
         """Return by domain what `put` was told that its library was made of."""
-        return self._root.read_json(_MADE) or {}
+        return self._root.read_json(MADE) or {}
 
     def put(self, domain: str, library: DomainLibrary, made_of: str) -> None:
         """Write a domain's library in place of the one before, and then what it was made of."""
@@ -59,7 +58,7 @@ class HeldLibraries:
         gone = [(d.skill_id, d.domain, d.reason, d.detail, d.trajectory_id, d.t) for d in library.dropped]
         frame = pl.DataFrame(gone, schema=_DROPPED, orient="row")
         write_frame(self._root, _file("dropped", domain), frame, _DROPPED)
-        self._root.write_json(_MADE, dict(sorted({**self.made_of(), domain: made_of}.items())))
+        self._root.write_json(MADE, dict(sorted({**self.made_of(), domain: made_of}.items())))
 
     def skills(self, domain: str) -> list[InducedSkill]:
         """Return the skills of a domain, by id.
@@ -74,9 +73,9 @@ class HeldLibraries:
             raise WrongInput(msg)
         return [_skill(row) for row in read_frame(self._root, file, _SKILLS).to_dicts()]
 
-    def ids(self, domain: str) -> set[str]:
-        """Return the ids of a domain's skills; none where it has no library."""
-        return {one.skill_id for one in self.skills(domain)} if self._has(domain) else set()
+    def by_id(self, domain: str) -> dict[str, InducedSkill]:
+        """Return the skills of a domain by their ids; none where it has no library."""
+        return {one.skill_id: one for one in self.skills(domain)} if self._has(domain) else {}
 
     def dropped(self, domain: str) -> list[DroppedSkill]:
         """Return what a domain's library leaves out, and why."""
@@ -103,6 +102,7 @@ def _row(skill: InducedSkill) -> tuple[object, ...]:
         skill.skill_id, skill.domain, skill.name, skill.description, skill.code,
         json.dumps(told["actions"], ensure_ascii=False), skill.callable, skill.support, list(skill.verified),
         skill.verified_sources, skill.inducer, list(skill.tasks), json.dumps(skill.sources),
+        list(skill.near), skill.granularity,
     )  # fmt: skip
 
 
@@ -112,4 +112,6 @@ def _skill(row: dict[str, object]) -> InducedSkill:
         body_of(json.loads(str(row["actions"]))), tuple(row["tasks"]),  # type: ignore[arg-type]
         tuple((one, t) for one, t in json.loads(str(row["sources"]))),
         tuple(row["verified"]), int(str(row["verified_sources"])), str(row["inducer"]),  # type: ignore[arg-type]
+        # Both are null in files of before there were any.
+        tuple(row["near"] or ()), granularity_of(row["granularity"] or "window"),  # type: ignore[arg-type]
     )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.induce.recurrence import Moment, moments
-from tasks.induce.skills.actions import Body
+from tasks.induce.skills.actions import Body, Granularity
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.recurrence import Moment, moments
 
 # What a caller gives by the names of a skill's parameters: values, and elements (`outline.Element`).
 Call = Mapping[str, object]
@@ -39,12 +39,14 @@ class SourceWindow:
         return self.trajectory_id, self.steps[self.start].t
 
 
-def source_windows(trajectory: Trajectory) -> Iterator[tuple[Moment, Body, SourceWindow]]:
+def source_windows(
+    trajectory: Trajectory, granularity: Granularity = "window"
+) -> Iterator[tuple[Moment, Body, SourceWindow]]:
     """Yield the skills of a trajectory, each once a moment, with the window that it was learned from."""
     steps, _ = cleaned(trajectory)
     acting = [place for place, step in enumerate(steps) if not step.action.speaks]
     own = (trajectory.trajectory_id, trajectory.domain, trajectory.task, steps)
-    for moment, place in zip(moments(trajectory), acting, strict=True):
+    for moment, place in zip(moments(trajectory, granularity), acting, strict=True):
         for body in dict.fromkeys(moment.bodies):
             yield moment, body, SourceWindow(*own, place, len(body))
 

@@ -7,7 +7,7 @@ import keyword
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from storage.errors import WrongInput
 from tasks.induce.trajectories.cleaning import ELEMENT
@@ -15,7 +15,9 @@ from tasks.induce.trajectories.cleaning import ELEMENT
 KEY = "@key"  # at the end of a path: the key of the entry before it
 ON, FROM = "on", "_from"  # what code has for itself: an argument, and how names of arguments may end
 Path = tuple[str | int, ...]
-LEAST, MOST = 2, 5  # actions of a skill
+LEAST, MOST = 2, 5  # actions of a skill that is cut out of windows
+Granularity = Literal["window", "trajectory", "action"]  # what skills are cut out of (`bind.windows`)
+GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,15 @@ def told(body: Body) -> list[dict[str, Any]]:
         }
         for action in body
     ]
+
+
+def granularity_of(text: object) -> Granularity:
+    """Return what skills are cut out of, by its name; raises `WrongInput` if it has none."""
+    for known in GRANULARITIES:
+        if text == known:
+            return known
+    msg = f"--granularity {text!s:.40} is not known: name one of {', '.join(GRANULARITIES)}"
+    raise WrongInput(msg)
 
 
 def _told(source: Source) -> dict[str, Any]:

@@ -56,15 +56,19 @@ def _argument(name: str, source: Arg | Const | Result) -> str:
             return f"{name}{FROM}={[number, *path]!r}"
 
 
-def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Body]:
+def actions_of(
+    code: str, allowed: Sequence[str] | None = None, *, least: int = LEAST, most: int = MOST
+) -> tuple[str, Body]:
     """Return the name and the actions of a function; exactly those that `code_of` was given.
 
     Args:
         code: One function.
         allowed: The actions of the domain; None means any.
+        least: How many calls it has at least.
+        most: How many calls it has at most.
 
     Raises:
-        WrongInput: It is no function of 2 to 5 bare calls of allowed actions with names or values.
+        WrongInput: It is no function of so many bare calls of allowed actions with names or values.
     """
     try:
         (function,) = ast.parse(code).body
@@ -75,8 +79,8 @@ def actions_of(code: str, allowed: Sequence[str] | None = None) -> tuple[str, Bo
         msg = "the code of a skill must be one function without decorators"
         raise WrongInput(msg)
     given = _parameters(function)
-    if not LEAST <= len(function.body) <= MOST:
-        msg = f"{function.name}: a skill has {LEAST} to {MOST} calls, not {len(function.body)}"
+    if not least <= len(function.body) <= most:
+        msg = f"{function.name}: a skill has {least} to {most} calls, not {len(function.body)}"
         raise WrongInput(msg)
     body = checked(tuple(_action(function.name, line, given, allowed) for line in function.body))
     if unused := given - set(parameters(body)):

@@ -68,6 +68,11 @@ def skill_id_of(domain: str, body: Body) -> str:
     return f"{domain}/{hashlib.sha256(held.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
+def with_id(name: str, skill_id: str) -> str:
+    """Return a name that other skills have too with the first digits of the skill's id."""
+    return f"{name}_{skill_id.rpartition('/')[2][:8]}"
+
+
 def function_name(body: Body) -> str:
     """Return the name of a skill's function: what its first and its last action do."""
     ends = [body[0], body[-1]] if len(body) > 1 else [body[0]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.induce.skills.actions import Arg, Body, Const, told
+from tasks.induce.skills.actions import Arg, Body, Const, Granularity, body_of, granularity_of, told
 from tasks.induce.skills.code import code_of
 
 
@@ -14,7 +15,9 @@ class InducedSkill:
     """A skill of a domain.
 
     `tasks` are those whose trajectories did it, `sources` the trajectories and steps at which they did;
-    `verified` names the replays that it passed, in `verified_sources` of its sources; `inducer` found it.
+    `verified` names the replays that it passed, in `verified_sources` of its sources; `inducer` found it;
+    `near` are the ids of skills that do nearly the same (`library.near`); `granularity` is what all skills of
+    its library are cut out of.
     """
 
     skill_id: str
@@ -27,6 +30,8 @@ class InducedSkill:
     verified: tuple[str, ...] = ()
     verified_sources: int = 0
     inducer: str = "recurrence"
+    near: tuple[str, ...] = ()
+    granularity: Granularity = "window"
 
     def with_verdict(self, how: tuple[str, ...], sources: int) -> InducedSkill:
         """Return it as verified."""
@@ -54,7 +59,19 @@ class InducedSkill:
             "skill_id": self.skill_id, "domain": self.domain, "name": self.name,
             "description": self.description, "code": self.code, "actions": told(self.body),
             "callable": self.callable, "support": self.support, "inducer": self.inducer,
+            "granularity": self.granularity,
             "verified": {"how": list(self.verified), "sources": self.verified_sources},
-            "tasks": list(self.tasks),
+            "near": list(self.near), "tasks": list(self.tasks),
             "sources": [{"trajectory_id": one, "t": t} for one, t in self.sources],
         }  # fmt: skip
+
+
+def skill_told(record: Mapping[str, Any]) -> InducedSkill:
+    """Return the skill of which `InducedSkill.told` gives a record."""
+    return InducedSkill(
+        record["skill_id"], record["domain"], record["name"], record["description"],
+        body_of(record["actions"]), tuple(record["tasks"]),
+        tuple((one["trajectory_id"], one["t"]) for one in record["sources"]),
+        tuple(record["verified"]["how"]), record["verified"]["sources"], record["inducer"],
+        tuple(record["near"]), granularity_of(record["granularity"]),
+    )  # fmt: skip

@@ -12,6 +12,7 @@ from tasks.induce.trajectories.outline import PageOutline, outline_of
 MOST_CHARACTERS = 12_000  # of a state that are read
 COMMON = 3  # tasks from which on what they share belongs to none of them
 MOST_WORDS = 110  # of a summary, about 160 tokens
+SUMMED_BY = "rule-1"  # another one when `summed_up` gives other words
 _VERBS = {
     "click": "click", "fill": "fill in", "select_option": "select an option of", "hover": "hover over",
     "keyboard_press": "press a key", "scroll": "scroll", "goto": "go to an address",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 _LINE = re.compile(r'\s*(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?')
 _SIGNS = re.compile(r"[\W_]+")
 _COUNT = re.compile(r"(?<=\S) \d+$")
+_ID = re.compile(r"^([ \t]*)\[[^\]\s]+\] ", re.MULTILINE)
 _KEPT = 64  # outlines of the last pages; a step's page is asked for many times
 
 
@@ -70,6 +71,11 @@ def outline_of(observation: str) -> PageOutline:
 def is_cut(observation: str) -> bool:
     """Tell whether a long page was cut: one of its lines is `...`."""
     return any(line.strip() == "..." for line in observation.split("\n"))
+
+
+def without_ids(observation: str) -> str:
+    """Return a page without the ids of its elements, which change whenever it is drawn anew."""
+    return _ID.sub(r"\1", observation)
 
 
 def _unquoted(quoted: str | None) -> str:

@@ -13,11 +13,13 @@ from storage.errors import WrongInput
 from tasks.induce.trajectories.lines import read_values
 from tasks.induce.trajectories.messages import row_of
 from tasks.induce.trajectories.parquet import MAGIC, read_rows
-from tasks.induce.trajectories.record import Trajectory, digest_of
+from tasks.induce.trajectories.record import Trajectory, digest_of, trajectory_of
+from tasks.induce.trajectories.redaction import redacted
 from tasks.induce.trajectories.unread import NotRead, Unread, checked, object_of, unread
 
 Format = Literal["trajectories", "messages"]
 DOMAIN = "chat"  # of chats that name none
+Row = tuple[Mapping[str, Any], Trajectory]
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
 
@@ -25,11 +27,15 @@ _SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 class Reading:
     """What became of the rows: how many were read, how many had been read before, and which were not read.
 
-    `digests` are those of the trajectories that were read, by id; those of an earlier reading may be given.
+    `judged` counts verdicts on trajectories that were read without one, `redacted` those of either kind in
+    which secrets were replaced. `digests` are those of the
+    trajectories that were read, by id; those of an earlier reading may be given.
     """
 
     read: int = 0
+    judged: int = 0
     repeated: int = 0
+    redacted: int = 0
     unread: list[Unread] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -38,28 +44,50 @@ class Reading:
         """How many rows were not read, by reason."""
         return Counter(each.reason for each in self.unread)
 
-    def is_new(self, row: Mapping[str, Any], trajectory_id: str) -> bool:
-        """Count a row, and tell whether no row with its id was read before.
+    def is_kept(self, row: Mapping[str, Any], trajectory_id: str) -> bool:
+        """Count a row, and tell whether it is new, or is the verdict on one that had none.
+
+        A row without a verdict after the same one with a verdict is a repetition.
 
         Raises:
-            NotRead: One was, with another content (`two-contents`).
+            NotRead: Another content or another verdict was read under its id before (`two-contents`).
         """
         digest, known = digest_of(row), self.digests.get(trajectory_id)
+        is_judged = row.get("success") is not None
         if known is None:
-            self.digests[trajectory_id] = digest
             self.read += 1
-        elif known == digest:
+        elif known == digest or (not is_judged and known in _with_verdicts(row, True, False)):
             self.repeated += 1
+            return False
+        elif is_judged and known in _with_verdicts(row, None):
+            self.judged += 1
         else:
-            msg = "another trajectory with this id was read before; give each an id of its own"
+            msg = (
+                "another trajectory with this id, or another verdict on it, was read before; give each an id "
+                "of its own"
+            )
             raise NotRead("two-contents", msg)
-        return known is None
+        self.digests[trajectory_id] = digest
+        return True
+
+
+def _with_verdicts(row: Mapping[str, Any], *verdicts: bool | None) -> list[str]:
+    """Return the digests of a row with other verdicts."""
+    return [digest_of({**row, "success": verdict}) for verdict in verdicts]
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """Return each trajectory once, in the place where it came first, with the verdict that came later."""
+    return list({own.trajectory_id: (row, own) for row, own in rows}.values())
 
 
 def read_trajectories(
     paths: Iterable[Path], form: Format, reading: Reading, domain: str = DOMAIN
-) -> Iterator[tuple[Mapping[str, Any], Trajectory]]:
+) -> Iterator[Row]:
     """Return the trajectories of files and folders in order, each with its row, and count all in `reading`.
+
+    Secrets are replaced in both (`redaction`).
+    One that comes without a verdict, and later with it, comes twice (`latest`).
 
     Of a folder all `*.jsonl`, `*.jsonl.gz` and `*.parquet` below it are read, in the order of their paths;
     one of them that cannot be read as a whole is unread (`broken-file`).
@@ -91,9 +119,7 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
     return [(each, False) for each in found]
 
 
-def _read(
-    files: Iterable[tuple[Path, bool]], form: Format, reading: Reading, domain: str
-) -> Iterator[tuple[Mapping[str, Any], Trajectory]]:
+def _read(files: Iterable[tuple[Path, bool]], form: Format, reading: Reading, domain: str) -> Iterator[Row]:
     for path, is_named in files:
         for place, value in _values(path, is_named=is_named):
             if isinstance(value, Unread):
@@ -104,12 +130,14 @@ def _read(
                 row = object_of(value)
                 row = row_of(row, domain) if form == "messages" else row
                 trajectory = checked(row)
-                is_new = reading.is_new(row, trajectory.trajectory_id)
+                own = redacted(row, trajectory)
+                is_kept = reading.is_kept(own, trajectory.trajectory_id)
             except NotRead as error:
                 reading.unread.append(unread(place, row, error))
                 continue
-            if is_new:
-                yield row, trajectory
+            if is_kept:
+                reading.redacted += own is not row
+                yield own, trajectory if own is row else trajectory_of(own)
 
 
 def _values(path: Path, *, is_named: bool) -> Iterator[tuple[str, object | Unread]]:

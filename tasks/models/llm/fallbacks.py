@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tasks.models.llm.answer_cache import AnswerBook, run_blocking
-from tasks.models.llm.asking import ask_until_right
+from tasks.models.llm.asking import TRIES, ask_until_right
 from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.prompt import messages_of
 from tasks.models.llm.question import Question, Sampling
 
 T = TypeVar("T")
+_EARLY = (": budget", ": unavailable")
 _WHY = {Rejected: "malformed", BudgetSpent: "budget", LlmUnavailable: "unavailable"}
 
 
@@ -75,24 +76,45 @@ class FallbackLlm:
             LlmDenied: The server denies access, or has no such model.
         """
 
+        async def alone() -> T | None:
+            async with self.book.opened():
+                return await self.asked(prompt, record, task, check, doc_ids=doc_ids, sampling=sampling)
+
+        return run_blocking(alone())
+
+    async def asked(
+        self,
+        prompt: WrittenPrompt,
+        record: Mapping[str, object],
+        task: str,
+        check: Callable[[str], T],
+        *,
+        doc_ids: Sequence[str] = (),
+        sampling: Sampling | None = None,
+        tries: int = TRIES,
+    ) -> T | None:
+        """Return what `ask` returns, of so many `tries`, while the book is `opened`: for many at once."""
+
         def question(attempt: int, complaint: str | None) -> Question:
             messages = messages_of(prompt.package, prompt.rules, record, task, complaint)
             drawn = sampling or self.sampling
             return Question(prompt.name, messages, drawn, prompt.schema, attempt, tuple(doc_ids))
 
-        async def asked() -> T:
-            async with self.book.opened():
-                return await ask_until_right(self.book, question, lambda _: check)
-
         try:
-            return run_blocking(asked())
+            return await ask_until_right(self.book, question, lambda _: check, tries=tries)
         except (Rejected, BudgetSpent, LlmRefused, LlmUnavailable) as failure:
-            self.fell_back(prompt, _WHY.get(type(failure), "refused"))
+            self.fell_back(prompt, failure)
             return None
 
-    def fell_back(self, prompt: WrittenPrompt, why: str) -> None:
-        """Count that an answer to a prompt was not used, and why."""
-        self.fallbacks[f"{prompt.name}: {why}"] += 1
+    def fell_back(self, prompt: WrittenPrompt, why: str | Exception, count: int = 1) -> None:
+        """Count that answers to a prompt were not used, and why: in words, or what was raised."""
+        said = why if isinstance(why, str) else _WHY.get(type(why), "refused")
+        self.fallbacks[f"{prompt.name}: {said}"] += count
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a later run may get what is missing: the ceiling or the server stood in the way."""
+        return any(why.endswith(_EARLY) for why in self.fallbacks)
 
     def told(self) -> str:
         """Return why there was no answer, and how often; empty if there always was one."""

@@ -21,7 +21,7 @@ def find_json(text: str) -> Any:  # noqa: ANN401
         Rejected: There is none, or several that differ; or a key twice in one object, or NaN, is in it.
     """
     found: list[Any] = []
-    said = _THOUGHT_OVER.split(text[:_LONGEST])[-1]
+    said = without_thoughts(text)
     decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_number)
     position = 0
     for _ in range(_MOST_BRACKETS):
@@ -42,6 +42,11 @@ def find_json(text: str) -> Any:  # noqa: ANN401
         reason = f"there are {len(found)} JSON values in the answer instead of one"
         raise Rejected(reason)
     return found[0]
+
+
+def without_thoughts(text: str) -> str:
+    """Return an answer, as far as answers are read, without the thoughts in tags that come before it."""
+    return _THOUGHT_OVER.split(text[:_LONGEST])[-1]
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -164,11 +164,10 @@ def _bytes(text: str) -> bytes:
 
 @dataclass(slots=True)
 class _Found:
-    """The secrets redacted of one kind: line and length of the first, and how many there were."""
+    """The secrets redacted of one kind, and the line of the first."""
 
     line: int
-    size: int
-    number: int = 0
+    secrets: list[str]
 
 
 def _redacted_by(rule: SecretRule, text: str, found: dict[str, _Found]) -> str:
@@ -178,16 +177,17 @@ def _redacted_by(rule: SecretRule, text: str, found: dict[str, _Found]) -> str:
     live = (match for match in rule.pattern.finditer(text) if _is_live(rule, text, match))
     for start, end in (match.span("secret") for match in live):
         if rule.kind not in found:
-            found[rule.kind] = _Found(text.count("\n", 0, start) + 1, end - start)
-        found[rule.kind].number += 1
+            found[rule.kind] = _Found(text.count("\n", 0, start) + 1, [])
+        found[rule.kind].secrets.append(text[start:end])
         pieces += [text[done:start], f"[redacted:{rule.kind}]"]
         done = end
     return "".join([*pieces, text[done:]]) if pieces else text
 
 
 def _finding(kind: str, of_kind: _Found) -> Finding:
-    also = f" (and {of_kind.number - 1:,} more)" if of_kind.number > 1 else ""
-    size = f"{of_kind.size:,} characters that look like a live {kind} were redacted{also}"
+    first, *others = of_kind.secrets
+    also = f" (and {len(others):,} more)" if others else ""
+    size = f"{len(first):,} characters that look like a live {kind} were redacted{also}"
     return Finding(f"risk.secret.{kind}", "warning", f"line {of_kind.line}: {size}")
 
 
@@ -200,6 +200,17 @@ def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
     hashes, ids and encoded pictures stay. A finding names the line (from 1) of its kind's first secret and
     the number of others. The function is idempotent and takes time linear in the text.
     """
+    text, found = _searched(text)
+    return text, tuple(_finding(kind, of_kind) for kind, of_kind in found.items())
+
+
+def secrets_in(text: str) -> dict[str, str]:
+    """Return the kind of each string that `redact` replaces in a text."""
+    return {secret: kind for kind, of_kind in _searched(text)[1].items() for secret in of_kind.secrets}
+
+
+def _searched(text: str) -> tuple[str, dict[str, _Found]]:
+    """Return a text redacted, and what was found in it by kind."""
     found: dict[str, _Found] = {}
     before = ""
     # A secret may hide its neighbour from the rules, and its replacement is text that rules read, too.
@@ -207,4 +218,4 @@ def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
         before = text
         for rule in _applicable(text):
             text = _redacted_by(rule, text, found)
-    return text, tuple(_finding(kind, of_kind) for kind, of_kind in found.items())
+    return text, found

@@ -10,6 +10,7 @@ import lancedb
 import polars as pl
 
 from storage.lance import (
+    INDUCED,
     NODES,
     SKILLS,
     TableWriter,
@@ -39,6 +40,7 @@ from tasks.retrieve.index.rows import (
 INDEXED: dict[str, tuple[list[str], list[str]]] = {
     SKILLS: (["doc_id", "doc_key"], ["text"]),
     NODES: (["doc_id", "node_id"], []),
+    INDUCED: (["row_id"], []),
 }
 # Few documents per write make many small files; many of them must fit in memory with their vectors.
 _DOCUMENTS_PER_WRITE = 500
@@ -50,7 +52,8 @@ class Built:
     """What a build wrote: the versions of the tables, their rows, and the number of vectors computed.
 
     `nodes` is None if that table was left for a later build. `nodes_base` is the version of `nodes` that the
-    rows of skills refer to, None if they refer to none. `anew` tells whether every row was written.
+    rows of skills refer to, None if they refer to none. `anew` tells whether every row was written. `induced`
+    is None where nothing was learned.
     """
 
     skills: int
@@ -61,6 +64,12 @@ class Built:
     changed: bool
     nodes_base: int | None = None
     anew: bool = False
+    induced: int | None = None
+    induced_rows: int = 0
+
+    def tables(self) -> dict[str, int | None]:
+        """Return the version of each table, by its name."""
+        return {SKILLS: self.skills, NODES: self.nodes, INDUCED: self.induced}
 
 
 def build(
@@ -82,7 +91,8 @@ def build(
     if anew:
         begin_anew(root)
     anew = is_anew(root)
-    served = None if anew else read_served(root)
+    last = read_served(root)
+    served = None if anew else last
     skills = TableWriter(db, SKILLS, skills_schema(model), served.skills if served else None)
     present = _present(skills)
     state = desired_rows(source, model).join(present, on="doc_id", how="full", coalesce=True)
@@ -102,6 +112,7 @@ def build(
         changed=_changed(served, skills, nodes),
         nodes_base=written if nodes else None if skills.rebuilt else base,
         anew=anew,
+        induced=last.induced if last else None,  # it is learned from other things, by `induce`
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import lancedb
 import numpy as np
 
 from storage.errors import GateRefused
-from storage.lance import NODES, SKILLS, connect, has_words, open_at, quoted
+from storage.lance import INDUCED, KEYS, NODES, SKILLS, connect, has_words, model_of, open_at, quoted
 from storage.root import Root
 from storage.served import read_served
 from storage.state import documents_table, parsed_table
@@ -22,6 +22,7 @@ from tasks.retrieve.index.build import INDEXED, Built
 from tasks.retrieve.index.rows import model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.skill import TEMPLATE
+from tasks.retrieve.suggest.stored import RUN
 
 _UNIT = 1e-3  # the largest difference of a vector's length from 1
 # The least cosine: quantised weights give a text another vector beside other texts of a batch.
@@ -63,16 +64,55 @@ def check_index(
     checks = []
     for name, version in versions.items():
         table = open_at(db, name, version)
-        key = "doc_id" if name == SKILLS else "node_id"
-        checks += _check_table(name, table, key, expected[name])
-        checks.append(_check_model(name, table, encoder))
-        if table.count_rows():
-            sample = _sample(table, key)
-            checks += _check_found(name, table, key, sample, encoder)
-            if name == NODES:
-                checks.append(_check_placed(table, sample, open_at(db, SKILLS, built.skills)))
-                checks.append(_check_states(table, sample, encoder))
+        sample = _sample(table, KEYS[name])
+        checks += _check_rows(name, table, sample, expected[name], encoder)
+        if name == NODES and sample:
+            checks.append(_check_placed(table, sample, open_at(db, SKILLS, built.skills)))
+            checks.append(_check_states(table, sample, encoder))
     return checks
+
+
+def check_learned(
+    root: Root,
+    built: Built,
+    expected: Mapping[str, int],
+    *,
+    encoder: IndexEncoder,
+    max_shrink: float,
+    few: int,
+) -> list[Check]:
+    """Check the table `induced` as built: as `check_index` does, and its rows by kind.
+
+    Args:
+        root: The root of the tables.
+        built: What was built.
+        expected: How many rows of each kind there must be.
+        encoder: Encodes a sample again.
+        max_shrink: The share of the runs that are served, 0 to 1, that may be lost.
+        few: A loss of up to so many runs always passes.
+    """
+    if built.induced is None:
+        return []
+    table, served = open_at(connect(root), INDUCED, built.induced), read_served(root)
+    checks = _check_rows(INDUCED, table, _sample(table, KEYS[INDUCED]), sum(expected.values()), encoder)
+    for kind, count in expected.items():
+        checks.append(_equal(f"{INDUCED}.{kind}s", _count(table, kind), count))
+    if served is not None and served.induced is not None:
+        before = _count(open_at(connect(root), INDUCED, served.induced), RUN)
+        checks.append(_shrunk(f"{INDUCED}.shrink", before, expected[RUN], max_shrink, few))
+    return checks
+
+
+def _count(table: lancedb.table.Table, kind: str) -> int:
+    return int(table.count_rows(f"kind = '{kind}'"))
+
+
+def _check_rows(
+    name: str, table: lancedb.table.Table, sample: list[str], expected: int, encoder: IndexEncoder
+) -> list[Check]:
+    key = KEYS[name]
+    checks = [*_check_table(name, table, key, expected), _check_model(name, table, encoder)]
+    return [*checks, *_check_found(name, table, key, sample, encoder)] if sample else checks
 
 
 def require_passed(checks: list[dict[str, Any]]) -> None:
@@ -115,16 +155,15 @@ def _bad_vectors(table: lancedb.table.Table) -> int:
 
 
 def _check_model(name: str, table: lancedb.table.Table, encoder: IndexEncoder) -> Check:
-    says = json.loads((table.schema.metadata or {}).get(b"model", b"null"))
     identity = nodes_identity if name == NODES else model_identity
-    return _equal(f"{name}.other_model", int(says != identity(encoder.card)), 0)
+    return _equal(f"{name}.other_model", int(model_of(table) != identity(encoder.card)), 0)
 
 
 def _check_found(
     name: str, table: lancedb.table.Table, key: str, sample: list[str], encoder: IndexEncoder
 ) -> list[Check]:
     """Encode a sample of rows again, and search for some of them by their own text."""
-    columns = [key, "vector", "text", *([] if name == NODES else ["name", "description"])]
+    columns = [key, "vector", "text", *(["name", "description"] if name == SKILLS else [])]
     rows = table.search().where(f"{key} IN ({quoted(sample)})").select(columns).to_arrow().to_pylist()
     vectors = encoder.encode([_text(name, row) for row in rows])
     pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
@@ -181,7 +220,7 @@ def _own(vector: list[float] | None, like: Vectors) -> Vectors:
 
 
 def _text(name: str, row: dict[str, Any]) -> str:
-    return str(row["text"]) if name == NODES else TEMPLATE.format(**row)
+    return TEMPLATE.format(**row) if name == SKILLS else str(row["text"])
 
 
 def _is_nearest(table: lancedb.table.Table, own: Vectors, vector: Vectors) -> bool:
@@ -203,13 +242,14 @@ def check_shrink(root: Root, built: Built, *, max_shrink: float, few: int) -> li
     if served is None:
         return []
     db, checks = connect(root), []
-    for name, rows, before in (
-        (SKILLS, built.skills_rows, served.skills),
-        (NODES, built.nodes_rows, served.nodes),
-    ):
-        if before is not None and (name == SKILLS or built.nodes is not None):
-            held = open_at(db, name, before).count_rows()
-            share = max(0.0, (held - rows) / held) if held - rows > few else 0.0
-            passed = share <= max_shrink
-            checks.append(Check(f"{name}.shrink", passed, round(share, 4), max_shrink, "may be at most"))
+    rows_of = {SKILLS: built.skills_rows, NODES: built.nodes_rows}
+    for name, before in served.tables().items():
+        if name in rows_of and built.tables()[name] is not None:
+            held, rows = open_at(db, name, before).count_rows(), rows_of[name]
+            checks.append(_shrunk(f"{name}.shrink", held, rows, max_shrink, few))
     return checks
+
+
+def _shrunk(check: str, before: int, now: int, most: float, few: int) -> Check:
+    share = max(0.0, (before - now) / before) if before - now > few else 0.0
+    return Check(check, share <= most, round(share, 4), most, "may be at most")

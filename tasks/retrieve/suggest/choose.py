@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tasks.induce.recurrence import Situation
+from tasks.induce.windows.recurrence import Situation
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.memory import FEATURES, Memory, Numbers, shows_all
 
@@ -23,7 +23,7 @@ WEIGHTS: Mapping[str, float] = {
     "state": 4.2, "task": 6.0, "before": 1.3, "absent": -2.3, "said": 1.0, "said_by_its_task": -0.25,
 }  # fmt: skip
 _MOST_MOMENTS = 2000
-_SAVED = 0.05  # what an action saved counts, where 1 is that one of the skills is usable
+_SAVED = 0.1  # what an action saved counts, where 1 is that one of the skills is usable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tasks.induce.recurrence import Moment, Situation, Target
 from tasks.induce.skills.actions import Arg, Body
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import PageOutline
+from tasks.induce.windows.recurrence import Moment, Situation, Target
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.terms import function_terms, term_counts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.induce.recurrence import Situation
+from tasks.induce.windows.recurrence import Situation
 from tasks.models.protocols import Vectors
 from tasks.retrieve.baselines.mmr import mmr_order
 from tasks.retrieve.suggest.choose import Offer, choose
@@ -60,7 +60,8 @@ def sgdr(setting: SgdrSetting) -> Method:
         held = np.flatnonzero(support > 0)
         if not len(held):
             return []
-        vectors = offered.vectors()[held]
+        vectors = offered.vectors()
+        vectors = vectors if len(held) == len(vectors) else vectors[held]
         (state,) = offered.encoded([asked.start if setting.static else asked.state])
         of_task, of_state = vectors @ asked.task, vectors @ state
         scores = setting.alpha * of_task + (1 - setting.alpha) * of_state

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tasks.induce.recurrence import Moment
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.wording import described, page_named
+from tasks.induce.windows.recurrence import Moment
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.memory import Memory, Places
 
@@ -23,16 +24,23 @@ class Offered:
     Args:
         encode: Returns unit vectors of texts, shape `(texts, 384)`.
         descriptions: Of skills that are described already.
+        vectors: Of texts that are encoded already.
     """
 
-    def __init__(self, encode: Encode, descriptions: Mapping[Body, str] | None = None) -> None:
+    def __init__(
+        self,
+        encode: Encode,
+        descriptions: Mapping[Body, str] | None = None,
+        vectors: Mapping[str, Vectors] | None = None,
+    ) -> None:
         self.memory = Memory()
         self._encode, self._descriptions = encode, descriptions or {}
-        self._supports: list[int] = []
+        self._supports = array("q")
         self._skills_of: defaultdict[str, set[int]] = defaultdict(set)  # by task
         self._pages: defaultdict[int, _TasksByPage] = defaultdict(lambda: defaultdict(set))
         self._every_page: _TasksByPage = defaultdict(set)
-        self._vectors: dict[str, Vectors] = {}
+        self._vectors = dict(vectors or {})
+        self._matrix: Vectors | None = None  # of all descriptions, until more is learned
 
     @property
     def skills(self) -> list[Body]:
@@ -41,9 +49,9 @@ class Offered:
 
     def learn(self, moments: Iterable[Moment], vector: Vectors) -> None:
         """Add the moments of one trajectory; `vector` is that of its task."""
-        known = list(moments)
+        known, self._matrix = list(moments), None
         self.memory.add(known, vector)
-        self._supports += [0] * (len(self.skills) - len(self._supports))
+        self._supports.extend([0] * (len(self.skills) - len(self._supports)))
         for moment in known:
             for body in dict.fromkeys(moment.bodies):
                 skill, own = self.memory.number_of(body), self._skills_of[moment.task_id]
@@ -60,7 +68,10 @@ class Offered:
 
     def vectors(self) -> Vectors:
         """Return the vectors of all descriptions, shape `(skills, 384)`."""
-        return np.stack(self.encoded([self.description(skill) for skill in range(len(self.skills))]))
+        if self._matrix is None:
+            texts = [self.description(skill) for skill in range(len(self.skills))]
+            self._matrix = np.stack(self.encoded(texts))
+        return self._matrix
 
     def encoded(self, texts: Sequence[str]) -> list[Vectors]:
         """Return the vectors of texts; each is encoded once."""

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from tasks.induce.bindings.fits import misfit
-from tasks.induce.recurrence import Moment, moments
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.recurrence import Moment, moments
 from tasks.models.adapted_encoder import BASE
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder

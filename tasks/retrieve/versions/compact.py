@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 
 import lancedb
 
-from storage.lance import MARGIN, NODES, SKILLS, TableWriter, connect, open_at, size_of
+from storage.lance import INDUCED, KEYS, MARGIN, NODES, SKILLS, TableWriter, connect, open_at, size_of
 from storage.root import Root
 from storage.served import published_versions, require_served
 from tasks.retrieve.index.build import INDEXED, Built, nodes_base
 from tasks.retrieve.index.gate import Check
 from tasks.retrieve.versions.retention import prune_tables
-
-_IDS = {SKILLS: "doc_id", NODES: "node_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,9 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
     """
     served, db = require_served(root), connect(root)
     found, changed = [], False
-    versions: dict[str, int | None] = {SKILLS: served.skills, NODES: served.nodes}
-    rows = dict.fromkeys(versions, 0)
-    for name, base in versions.items():
-        if base is None:
-            continue
+    versions = served.tables()
+    rows: Counter[str] = Counter()
+    for name, base in served.tables().items():
         before = open_at(db, name, base)
         rows[name], (size, files) = before.count_rows(), size_of(before)
         writer = TableWriter(db, name, before.schema, base)
@@ -55,17 +52,21 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
         found.append(Compacted(name, rows[name], files, files_after, size, size_after))
         if files_after < files:
             versions[name], changed = version, True
-    skills, nodes = versions[SKILLS] or served.skills, versions[NODES]
-    base = nodes or nodes_base(db, served)
-    return Built(skills, nodes, rows[SKILLS], rows[NODES], 0, changed=changed, nodes_base=base), found
+    nodes = versions.get(NODES)
+    built = Built(
+        versions[SKILLS], nodes, rows[SKILLS], rows[NODES], 0, changed=changed,
+        nodes_base=nodes or nodes_base(db, served), induced=versions.get(INDUCED), induced_rows=rows[INDUCED],
+    )  # fmt: skip
+    return built, found
 
 
 def check_compacted(root: Root, built: Built) -> list[Check]:
     """Check that compacted tables hold the same rows as the served ones, and index all of them."""
     # Compaction has corrupted tables before (LanceDB's issue 3744), so every row is compared.
     served, db, checks = require_served(root), connect(root), []
-    for name, base, version in ((SKILLS, served.skills, built.skills), (NODES, served.nodes, built.nodes)):
-        if base is None or version is None or version == base:
+    for name, base in served.tables().items():
+        version = built.tables()[name]
+        if version is None or version == base:
             continue
         before, after = _row_digests(open_at(db, name, base)), _row_digests(open_at(db, name, version))
         other = len(before.keys() ^ after.keys()) + sum(before[k] != after[k] for k in before.keys() & after)
@@ -86,7 +87,7 @@ def _row_digests(table: lancedb.table.Table) -> dict[str, bytes]:
         vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
         for row, vector in zip(batch.drop_columns(["vector"]).to_pylist(), vectors, strict=True):
             said = repr(row).encode("utf-8", "surrogatepass") + vector.tobytes()
-            found[row[_IDS[table.name]]] = hashlib.blake2b(said, digest_size=16).digest()
+            found[row[KEYS[table.name]]] = hashlib.blake2b(said, digest_size=16).digest()
     return found
 
 

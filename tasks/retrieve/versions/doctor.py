@@ -35,6 +35,7 @@ from storage.state import (
 from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
 from storage.tombstones import FORGOTTEN
 from tasks.crawl.backfill import rebuilt_days, recover_seen
+from tasks.induce.library.held import MADE
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.doctor_served import Defect, examine_served
@@ -51,7 +52,8 @@ _SPARE = (
     "state/staged/", "state/sorted/", "state/listed/", "state/repositories/", "state/looks/",
 )  # fmt: skip
 # No run can do without these, and no run can rebuild them.
-_IN_THE_WAY = ("state/aliases/", "reports/")
+_IN_THE_WAY = ("state/aliases/", "reports/", "trajectories/")
+_LEARNED = "induced/"  # libraries of skills, which are built of trajectories/
 # Beside those of _MADE_BY, the tables whose files a manifest lists.
 _LISTED = ("state/seen", "state/aliases", FORGOTTEN_FOLDER, "raw/documents", "raw/listings", "dropped")
 _SCHEMAS = {
@@ -104,7 +106,7 @@ _READERS: dict[str, Callable[[Root], object]] = {"state/sources.json": read_sour
 
 def _records(root: Root) -> Iterator[Defect]:
     """Remove damaged JSON files of the state; `examine_served` reads those of published versions."""
-    for file in root.files("state", ".json"):
+    for file in [*root.files("state", ".json"), *root.files(_LEARNED.rstrip("/"), ".json")]:
         if file in (SERVED, LICENCES) or file.startswith(f"{PUBLISHED}/"):
             continue
         try:
@@ -176,6 +178,10 @@ def _mend(root: Root, file: str, why: str) -> Defect:
     if below.startswith(_SPARE):
         root.delete(file)
         return Defect(why, file, "removed: it is worked out anew when needed", mended=True)
+    if below.startswith(_LEARNED):
+        root.delete(MADE)
+        root.delete(file)
+        return Defect(why, file, "removed: the next `skillery induce` makes it anew", mended=True)
     if folder in _MADE_BY:
         _remove_made(root, base, folder, PurePosixPath(below).name)
         return Defect(why, file, "removed: the next run makes it anew", mended=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance import SKILLS, connect, manifest_reads, open_at, table_names
+from storage.lance import INDUCED, connect, manifest_reads, open_at, table_names
 from storage.root import Root
 from storage.served import (
     PUBLISHED,
@@ -65,7 +65,8 @@ def examine_served(root: Root) -> Iterator[Defect]:
             yield from _routing(root, served)
             yield from _tags(root)
             return
-    yield _serve_another(root, why or f"{SERVED} is missing", [v for v in versions if v != served])
+    others = [version for version in versions if version != served]
+    yield _serve_another(root, served, why or f"{SERVED} is missing", others)
 
 
 def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
@@ -82,7 +83,7 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
                 if manifest_reads(file, root.read(file)):
                     continue  # something else failed, which may pass
                 root.delete(file)
-                gone = {v.version for v in versions if (v.skills if name == SKILLS else v.nodes) == number}
+                gone = {v.version for v in versions if v.tables().get(name) == number}
                 for version in gone:
                     drop_published(root, version)
                 said = f"; {', '.join(sorted(gone))} can be gone back to no more" if gone else ""
@@ -134,7 +135,13 @@ def _why_unreadable(root: Root, served: Served) -> str | None:
     return why
 
 
-def _serve_another(root: Root, why: str, others: list[Served]) -> Defect:
+def _serve_another(root: Root, served: Served | None, why: str, others: list[Served]) -> Defect:
+    if served is not None and served.induced is not None:
+        rest = replace(served, induced=None)
+        if _why_unreadable(root, rest) is None:
+            write_served(root, rest)
+            done = "the rest is served without learned skills; the next `skillery induce` makes them anew"
+            return Defect(why, f"lance/{INDUCED}.lance", done, mended=True)
     known = {version.version for version in published_versions(root)}
     for other in others:
         if _why_unreadable(root, other) is None:

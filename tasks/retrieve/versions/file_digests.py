@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from storage.errors import StorageError
-from storage.lance import NODES, SKILLS
+from storage.lance import TABLES
 from storage.root import Root
 from storage.served import Served
 
@@ -28,11 +28,11 @@ def note_digests(root: Root, new: Served | None = None) -> None:
     if root.uri != str(root.folder):
         return
     known = known_digests(root)
-    for name, at in _tables(new) if new else ():
+    for name, at in new.tables().items() if new else ():
         for file in _files(root, name, "_versions"):
             if number_of(file) == at:
                 known.pop(file, None)
-    files = {file for name in (SKILLS, NODES) for kind in _KEPT for file in _files(root, name, kind)}
+    files = {file for name in TABLES for kind in _KEPT for file in _files(root, name, kind)}
     now = {file: known.get(file) or _digest(root, file) for file in sorted(files)}
     if now != known_digests(root):
         root.write_json(FILE, now)
@@ -45,16 +45,11 @@ def changed_file(root: Root, version: Served) -> str | None:
         StorageError: A file or the record of digests cannot be read.
     """
     known = known_digests(root)
-    for name, at in _tables(version):
+    for name, at in version.tables().items():
         for file in _read_by(root, name, at):
             if file in known and _digest(root, file) != known[file]:
                 return file
     return None
-
-
-def _tables(version: Served) -> list[tuple[str, int]]:
-    nodes = [] if version.nodes is None else [(NODES, version.nodes)]
-    return [(SKILLS, version.skills), *nodes]
 
 
 def _read_by(root: Root, name: str, at: int) -> Iterator[str]:

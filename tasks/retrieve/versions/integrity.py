@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage.errors import StorageError
-from storage.lance import NODES, SKILLS, connect, is_damage, open_at, quoted
+from storage.lance import INDUCED, KEYS, NODES, SKILLS, connect, is_damage, open_at, quoted
 from storage.root import Root
 from storage.served import Served
 from tasks.models.token_states import require_packed
 from tasks.refine.document import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
+from tasks.retrieve.suggest.stored import require_records
 
 
 def open_tables(root: Root, version: Served) -> dict[str, lancedb.table.Table]:
@@ -33,10 +34,9 @@ def open_tables(root: Root, version: Served) -> dict[str, lancedb.table.Table]:
         msg = f"{version.version} cannot be served: its encoder {root.at(path)} is gone"
         raise StorageError(msg)
     db, tables = connect(root), {}
-    for name, at in ((SKILLS, version.skills), (NODES, version.nodes)):
-        if at is not None:
-            tables[name] = open_at(db, name, at)
-            tables[name].count_rows()
+    for name, at in version.tables().items():
+        tables[name] = open_at(db, name, at)
+        tables[name].count_rows()
     return tables
 
 
@@ -62,7 +62,7 @@ def require_intact(root: Root, version: Served) -> None:
 
 def _read_rows(name: str, table: lancedb.table.Table, skills: lancedb.table.Table) -> None:
     rows = _checked(name, table)
-    if name == SKILLS:
+    if name != NODES:
         deque(rows, maxlen=0)  # reads every row, and keeps none
         return
     # Skills and nodes are written apart: each node must stand in the body that is served with it.
@@ -72,7 +72,7 @@ def _read_rows(name: str, table: lancedb.table.Table, skills: lancedb.table.Tabl
 
 
 def _checked(name: str, table: lancedb.table.Table) -> Iterator[pa.RecordBatch]:
-    """Yield a table's rows, if bodies have their hashes, vectors unit length, and states their full size."""
+    """Yield a table's rows, if texts have their hashes, vectors unit length, and states their full size."""
     for batch in table.search().to_batches():
         column = batch.column("vector")
         vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
@@ -83,6 +83,8 @@ def _checked(name: str, table: lancedb.table.Table) -> Iterator[pa.RecordBatch]:
             require_packed(pc.binary_length(batch.column("states")).drop_null().to_pylist())
         if name == SKILLS:
             _require_bodies(batch)
+        if name == INDUCED:
+            require_records(batch)
         yield batch
 
 
@@ -98,9 +100,10 @@ def _require_bodies(skills: pa.RecordBatch) -> None:
 
 
 def _query_indices(name: str, table: lancedb.table.Table, row: dict[str, Any]) -> None:
-    found = table.search().where(f"doc_id IN ({quoted([row['doc_id']])})").select(["doc_id"]).to_arrow()
+    key = KEYS[name] if name == INDUCED else "doc_id"
+    found = table.search().where(f"{key} IN ({quoted([row[key]])})").select([key]).to_arrow()
     if not found.num_rows:
-        msg = f"the index of ids does not find {row['doc_id']}"
+        msg = f"the index of ids does not find {row[key]}"
         raise ValueError(msg)
     if name == SKILLS:
         rank_dense(table, row["vector"], 1)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from storage.errors import WrongInput
-from storage.lance import NODES, SKILLS, connect, tag
+from storage.lance import TABLES, connect, tag
 from storage.root import Root
 from storage.served import Served, end_anew, published_versions, require_served, write_served
 from tasks.parse.corpus import VECTORS
@@ -24,33 +24,48 @@ def candidate(
     """Return what `publish` would serve; arguments as there."""
     order = 1 + max((version.order for version in published_versions(root)), default=0)
     model = {**model_identity(card), "path": path}
-    return Served(f"v-{run_id}", run_id, built.skills, built.nodes, model, now, order, built.nodes_base)
+    tables = (built.skills, built.nodes, model, now, order, built.nodes_base, built.induced)
+    return Served(f"v-{run_id}", run_id, *tables)
 
 
 def publish(
     root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime
 ) -> Served:
-    """Tag both tables' versions, make the routing index, replace `state/served.json`; return what is served.
+    """Tag the tables' versions, make the routing index, replace `state/served.json`; return what is served.
 
     `built` has the versions that passed the gate. `card` and `path`, relative to the root, are those of the
     encoder that they were made with.
     """
-    served, db = candidate(root, built, card=card, path=path, run_id=run_id, now=now), connect(root)
-    tag(db, SKILLS, served.version, built.skills)
-    # The next build continues from these nodes, served or not: cleanup must leave them.
-    if built.nodes_base is not None:
-        tag(db, NODES, served.version, built.nodes_base)
-    prepare_routing(root, served)
-    note_digests(root, served)
-    write_served(root, served)
+    served = candidate(root, built, card=card, path=path, run_id=run_id, now=now)
+    _serve(root, served)
     if built.anew:
         end_anew(root)
-    keep_routing(root)
     # The vectors that parse stored are in the tables now.
     root.delete(VECTORS)
     bound_vectors(root, card)
     bound_looks(root)
     return served
+
+
+def publish_learned(
+    root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime
+) -> Served:
+    """Serve a new version of `induced` beside the tables that are served; arguments as of `publish`."""
+    served = candidate(root, built, card=card, path=path, run_id=run_id, now=now)
+    _serve(root, served)
+    return served
+
+
+def _serve(root: Root, served: Served) -> None:
+    db = connect(root)
+    for name in TABLES:
+        # The next build continues from the nodes it needs, served or not: cleanup must leave them.
+        if (version := served.needed(name)) is not None:
+            tag(db, name, served.version, version)
+    prepare_routing(root, served)
+    note_digests(root, served)
+    write_served(root, served)
+    keep_routing(root)
 
 
 def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:

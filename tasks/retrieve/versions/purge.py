@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from storage.answers import forget_answers
 from storage.errors import StorageError
-from storage.lance import NODES, SKILLS, connect, keep_only, open_at, rewrite, table_names, tag
+from storage.lance import INDUCED, NODES, SKILLS, connect, keep_only, open_at, rewrite, table_names, tag
 from storage.parquet import read_columns, rewrite_rows
 from storage.partitions import renew_entry
 from storage.root import Root
@@ -146,7 +146,11 @@ def _without_detail(table: pa.Table, quotes: pl.Series) -> pa.Table:
 
 def _bases(db: lancedb.DBConnection, served: Served | None) -> dict[str, int | None]:
     """Return the tables that exist, each with the version that the next build continues from."""
-    bases = {SKILLS: served.skills if served else None, NODES: nodes_base(db, served)}
+    bases = {
+        SKILLS: served.skills if served else None,
+        NODES: nodes_base(db, served),
+        INDUCED: served.induced if served else None,
+    }
     present = table_names(db)
     return {name: base for name, base in bases.items() if name in present}
 
@@ -161,6 +165,9 @@ def _tables_hold(root: Root, forgotten: Forgotten) -> bool:
 
 
 def _doc_ids(db: lancedb.DBConnection, name: str, version: int) -> pl.DataFrame:
+    """Return what names the documents of a table's rows; of `induced`, which has none, no row."""
+    if name == INDUCED:
+        return pl.DataFrame(schema={"doc_id": pl.String})
     columns = ["doc_id", "body_hash", "repo"] if name == SKILLS else ["doc_id"]
     rows: Any = open_at(db, name, version).search().select(columns).to_arrow()
     return pl.DataFrame(rows)
@@ -191,8 +198,9 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
         base = versions.get(NODES)
         nodes = None if served.nodes is None else base
         now = replace(
-            served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base
-        )
+            served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base,
+            induced=versions.get(INDUCED),
+        )  # fmt: skip
         prepare_routing(root, now)
         note_digests(root, now)
         write_served(root, now)
@@ -205,6 +213,8 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
 
 def _rewrite(db: lancedb.DBConnection, name: str, base: int, gone: set[str]) -> int:
     def left_out(batch: pa.RecordBatch) -> list[bool]:
+        if name == INDUCED:
+            return [False] * batch.num_rows
         return [doc_id in gone for doc_id in batch.column("doc_id").to_pylist()]
 
     scalar, full_text = INDEXED[name]

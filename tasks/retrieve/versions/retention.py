@@ -9,7 +9,7 @@ from typing import Any
 
 from storage.blobs.named import drop_unused_blobs
 from storage.errors import StorageError
-from storage.lance import MARGIN, NODES, SKILLS, connect, prune, table_names
+from storage.lance import MARGIN, TABLES, connect, prune, table_names
 from storage.root import Root
 from storage.served import Served, drop_published, published_versions, require_served
 from storage.state import documents_table, nodes_table, parsed_table
@@ -118,6 +118,6 @@ def prune_tables(
 ) -> None:
     """Remove the table versions that no kept version needs, and the tags of those that are gone."""
     db = connect(root)
-    for name in sorted({SKILLS, NODES} & set(table_names(db))):
-        at = (version.skills if name == SKILLS else version.nodes for version in kept)
+    for name in sorted({*TABLES} & set(table_names(db))):
+        at = (version.tables().get(name) for version in kept)
         prune(db, name, {version for version in at if version is not None}, gone, margin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,9 @@ def test_a_run_that_was_seen_before_in_other_tasks_is_offered_as_a_skill(
     found = json.loads(done.stdout)
     default, random = found["methods"]
 
-    assert found["trajectories"] == {"read": 8, "successful": 8, "repeated": 0, "unread": {}}
+    assert found["trajectories"] == {
+        "read": 8, "successful": 8, "judged": 0, "repeated": 0, "unread": {},
+    }  # fmt: skip
     assert (default["steps"], found["steps"]) == (36, 36)
     # The first run of each domain has nothing to be offered; of the others the last steps are too short.
     assert default["usable@5"] == default["reachable"] == pytest.approx(3 * (4 + 2) / 36)
@@ -88,12 +90,53 @@ def test_verdicts_that_are_turned_teach_the_wrong_runs(root: str, runs: str, ask
     assert turned["usable@5"] < whole["usable@5"]
 
 
+@pytest.fixture
+def warm(root: str, tmp_path: Path, ask: Ask) -> str:
+    """Return a root that has learned the first two runs of each domain, and kept one that failed."""
+    path = tmp_path / "before.jsonl"
+    failed = replace(mooring("f", "boat-f"), success=False)
+    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in [*RUNS[:4], failed]), "utf-8")
+    assert ask("induce", str(path), "--root", root).code == 0
+    return root
+
+
+def test_what_a_root_has_learned_serves_from_the_first_question_on(
+    warm: str, ask: Ask, tmp_path: Path
+) -> None:
+    path = tmp_path / "later.jsonl"
+    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in RUNS[4:]), "utf-8")
+    arguments = ["evaluate", "stream", str(path), "--root", warm, "--json"]
+    cold = json.loads(ask(*arguments).stdout)
+    found = json.loads(ask(*arguments, "--warm", warm, "--report", str(tmp_path / "report")).stdout)
+
+    assert cold["warm"] is None
+    assert found["warm"] == {"root": warm, "taught": 4, "left_out": 0}
+    assert cold["methods"][0]["usable@5"] == pytest.approx((4 + 2) / 18)
+    assert found["methods"][0]["usable@5"] == pytest.approx(2 * (4 + 2) / 18)
+    # The granularities of a report begin with the same.
+    window = next(
+        row for row in found["granularity"] if (row["granularity"], row["method"]) == ("window", "default")
+    )
+    assert window["usable@5"] == found["methods"][0]["usable@5"]
+
+
+def test_runs_of_the_stream_do_not_answer_their_own_questions(warm: str, runs: str, ask: Ask) -> None:
+    arguments = ["evaluate", "stream", runs, "--root", warm]
+    cold = json.loads(ask(*arguments, "--json").stdout)
+    found = json.loads(ask(*arguments, "--warm", warm, "--json").stdout)
+
+    assert found["warm"] == {"root": warm, "taught": 0, "left_out": 4}
+    assert found["methods"] == cold["methods"]
+    assert f"learned before: 0 of {warm}; 4 in it left out" in ask(*arguments, "--warm", warm).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--method", "best"], "--method best is not known: name one of default, sgdr"),
         (["--turned", "1"], "--turned 1.0 must be at least 0 and below 1"),
         (["--out", "/nowhere/steps.jsonl"], "cannot be written"),
+        (["--warm", "/nowhere"], "--warm /nowhere holds no trajectories: name a root in which"),
     ],
 )
 def test_wrong_use_is_told_in_a_line(root: str, runs: str, ask: Ask, arguments: list[str], said: str) -> None:

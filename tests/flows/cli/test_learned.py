@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tasks.induce.trajectories.record import Trajectory
 from tests.support.command import Ask
-from tests.support.induce.runs import FORM, HOME, add_bed, mooring
+from tests.support.induce.learning import RUNS
+from tests.support.induce.learning import written as runs_written
+from tests.support.induce.runs import FORM, HOME
 from tests.support.roots.skill_root import Export
 
-RUNS = [
-    run
-    for n, (bed, boat) in enumerate(
-        zip(("Fern corner", "Rose row", "Lily pond"), ("Petrel", "Auk", "Tern"), strict=True)
-    )
-    for run in (add_bed(f"g{n}", f"bed-{n}", bed), mooring(f"h{n}", f"boat-{n}", boat, f"B{n}"))
-]
 
-
-def written(path: Path, *runs: Any) -> str:  # noqa: ANN401
-    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs), "utf-8")
-    return str(path)
+def written(path: Path, *runs: Trajectory) -> str:
+    return str(runs_written(path, runs))
 
 
 @pytest.fixture
@@ -45,7 +37,9 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
     first = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
     again = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
 
-    assert first["trajectories"] == {"read": 7, "new": 6, "unchanged": 1, "waiting": 0, "failed": {}}
+    assert first["trajectories"] == {
+        "read": 7, "new": 6, "judged": 0, "unchanged": 1, "waiting": 0, "redacted": 0, "failed": {},
+    }  # fmt: skip
     assert first["skills"]["new"] == first["verified"]["recorded"] > 0
     assert {row["domain"] for row in first["domains"]} == {"greenhouse", "harbour"}
     assert (again["trajectories"]["new"], again["skills"]["new"], again["windows"]) == (0, 0, 0)
@@ -89,9 +83,50 @@ def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
     first = found["results"][0]
 
     assert first["actions"][0]["name"] == "fill"
-    assert {"skill_id", "code", "callable", "support", "verified", "score", "parts", "sources"} <= set(first)
+    assert {
+        "skill_id",
+        "code",
+        "callable",
+        "support",
+        "verified",
+        "score",
+        "parts",
+        "sources",
+        "near",
+    } <= set(first)
     assert found["domain"] == "greenhouse"
     assert "name textbox" in found["state"]
+
+
+@pytest.mark.parametrize(("granularity", "length"), [("trajectory", 5), ("action", 1)])
+def test_a_library_of_another_granularity_is_built_and_asked_as_such(
+    learned: str, tmp_path: Path, ask: Ask, granularity: str, length: int
+) -> None:
+    path, more = str(tmp_path / "runs.jsonl"), ["--root", learned, "--granularity", granularity, "--json"]
+    built = json.loads(ask("induce", path, *more).stdout)
+    again = json.loads(ask("induce", path, *more).stdout)
+    given = ["--root", learned, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
+    found = json.loads(ask("suggest", *given, "--state", state(tmp_path, observation=HOME), "--json").stdout)
+
+    assert (built["skills"]["retired"] > 0, built["windows"] > 0) == (True, True)
+    assert again["windows"] == 0
+    assert found["results"]
+    assert {len(row["actions"]) for row in found["results"]} == {length}
+    assert found["results"][0]["actions"][0] | {"args": 0} == {
+        "name": "click", "role": "link", "target": "beds", "args": 0,
+    }  # fmt: skip
+
+
+def test_a_granularity_that_is_not_known_is_told_before_anything_is_kept(
+    root: str, tmp_path: Path, ask: Ask
+) -> None:
+    done = ask(
+        "induce", written(tmp_path / "r.jsonl", *RUNS), "--root", root, "--granularity", "step"
+    )  # fmt: skip
+
+    assert done.code == 2
+    assert "--granularity step is not known: name one of window, trajectory, action" in done.stderr
+    assert not Path(root, "trajectories").exists()
 
 
 def test_an_agent_s_prompt_has_the_functions_and_says_that_they_are_records(
@@ -171,7 +206,7 @@ def test_a_root_that_learned_nothing_says_so(root: str, tmp_path: Path, ask: Ask
     done = ask(
         "suggest", "--root", root, "--task", "x", "--domain", "y", "--state", state(tmp_path, observation="")
     )
-    assert "known: none" in done.stderr
+    assert "nothing was learned here yet" in done.stderr
 
 
 def test_a_file_of_which_nothing_can_be_read_ends_with_1(root: str, tmp_path: Path, ask: Ask) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean, reachable
-from tasks.induce.recurrence import moments
+from tasks.induce.windows.recurrence import moments
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induce.runs import kept, mooring
 from tests.support.models.word_models import WordEncoder

@@ -10,7 +10,8 @@ import pytest
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
 from tasks.evaluate.stream.report import NOTE, draw_stream, stream_markdown
 from tasks.evaluate.stream.summary import summarise
-from tasks.evaluate.stream.variants import GRANULARITIES, variants
+from tasks.evaluate.stream.variants import variants
+from tasks.induce.skills.actions import GRANULARITIES
 
 
 def found(*names: str) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def found(*names: str) -> dict[str, Any]:
         for each in reversed(GRANULARITIES)
     ]
     return {
-        "trajectories": {"read": 7, "successful": 6, "repeated": 0, "unread": {}}, "steps": 20,
+        "trajectories": {"read": 7, "successful": 6, "repeated": 0, "unread": {}}, "warm": None, "steps": 20,
         "methods": summarise(runs, names[0]), "granularity": granularity,
     }  # fmt: skip
 
@@ -51,6 +52,15 @@ def test_each_method_has_a_row_with_its_measures_and_what_it_is_compared_with() 
     assert rows[1][6] == "-0.100"
     low, _, high = rows[1][5].partition(" to ")
     assert 0 <= float(low) <= 0.1 <= float(high)
+
+
+def test_a_library_that_was_not_empty_is_named_where_its_figures_are() -> None:
+    cold = found("default", "sgdr")
+    warm = cold | {"warm": {"root": "./shop", "taught": 12, "left_out": 3}}
+
+    said = "Before the first, 12 trajectories of ./shop were learned; 3 of the stream are in it and were not."
+    assert said in stream_markdown(warm)
+    assert "were learned" not in stream_markdown(cold)
 
 
 def test_domains_are_columns() -> None:

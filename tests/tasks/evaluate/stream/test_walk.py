@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tasks.evaluate.stream.decisions import Decision, mean
 from tasks.evaluate.stream.walk import Stream, has_succeeded
 from tasks.induce.bindings.fits import misfit
-from tasks.induce.recurrence import moments
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
+from tasks.induce.windows.recurrence import moments
 from tasks.retrieve.suggest.choose import Offer
 from tasks.retrieve.suggest.methods import METHODS, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered
@@ -110,6 +110,22 @@ def test_domains_share_no_skills(stream: Stream) -> None:
 
     assert not any(one.usable for one in walked(stream, PETREL, elsewhere))
     assert set(stream.offered) == {"harbour", "port"}
+
+
+@pytest.mark.parametrize("method", ["default", "sgdr", "popular"])
+def test_what_was_taught_before_serves_as_if_it_had_been_walked(stream: Stream, method: str) -> None:
+    warm = Stream(stream.encode)
+    warm.teach([PETREL, add_bed("g1", "c")])
+    found = walked(warm, AUK, method=method)
+
+    assert found == walked(stream, PETREL, add_bed("g1", "c"), AUK, method=method)[-4:]
+    assert found[0].usable == 3
+
+
+def test_nothing_may_be_taught_before(stream: Stream) -> None:
+    stream.teach([])
+
+    assert not any(one.begun for one in walked(stream, PETREL))
 
 
 @pytest.mark.parametrize("success", [False, None])

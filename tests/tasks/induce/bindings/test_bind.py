@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.bindings.bind import bodies, is_general, names, windows
 from tasks.induce.bindings.fits import misfit
-from tasks.induce.skills.actions import Arg, Body, Find, Result, checked
+from tasks.induce.skills.actions import GRANULARITIES, Arg, Body, Find, Granularity, Result, checked
 from tasks.induce.trajectories.record import Trajectory
 from tests.support.induce.runs import (
     BEDS,
@@ -161,8 +161,8 @@ def test_a_record_of_many_fields_has_few_skills_at_once() -> None:
 
 
 @settings(deadline=None)
-@given(st.one_of(TOOL_RUNS, web_runs()), st.sampled_from(["window", "action", "trajectory"]))
-def test_each_skill_of_a_window_does_that_window(run: Trajectory, granularity: str) -> None:
+@given(st.one_of(TOOL_RUNS, web_runs()), st.sampled_from(GRANULARITIES))
+def test_each_skill_of_a_window_does_that_window(run: Trajectory, granularity: Granularity) -> None:
     steps = kept(run)
 
     for start in range(len(steps)):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.induce.trajectories.outline import Element, folded, is_cut, outline_of
+from tasks.induce.trajectories.outline import Element, folded, is_cut, outline_of, without_ids
 
 LINES = st.lists(
     st.sampled_from(['[1] button "A"', '  [x] link "B \\', "[2] ", '[2] row ""', "...", 'text "t"'])
@@ -100,6 +100,16 @@ def test_any_text_makes_an_outline_whose_counts_are_those_of_its_elements(text: 
     assert all(key == each.element_id for key, each in outline.elements.items())
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '[1] a "' + "\\" * 200_001, " " * 200_000, "[1] " * 50_000])
+def test_a_page_without_ids_is_the_same_when_it_is_redrawn() -> None:
+    page = '[1] list "Plots"\n  [2] link "[3] peas"\ntext "[4] beans"\n...'
+
+    assert without_ids(page) == without_ids(page.replace("[1]", "[a7]").replace("[2]", "[40]"))
+    assert without_ids(page) == 'list "Plots"\n  link "[3] peas"\ntext "[4] beans"\n...'
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * 200_000, "[" * 200_000, '[1] a "' + "\\" * 200_001, " " * 200_000, "[1] " * 50_000]
+)
 def test_a_long_line_of_signs_takes_no_long_time(text: str) -> None:
     assert len(outline_of(text).elements) <= 1
+    assert len(without_ids(text)) <= len(text)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from tasks.induce.trajectories.read import Format, Reading, read_trajectories
+from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tests.support.induce.rows import PAGE, row, step, written
 
 CHAT = {"messages": [{"role": "user", "content": "Order beans."}, {"role": "assistant", "content": "Done."}]}
@@ -167,3 +167,32 @@ def test_each_line_is_read_repeated_or_told(
 
     assert reading.read + reading.repeated + len(reading.unread) == len(given)
     assert len(found) == len(set(found)) == reading.read
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "counts"),
+    [
+        (None, True, (1, 1, 0)),
+        (None, False, (1, 1, 0)),
+        (True, None, (1, 0, 1)),
+        (False, None, (1, 0, 1)),
+        (None, None, (1, 0, 1)),
+    ],
+)
+def test_a_verdict_that_comes_later_is_read_and_stays(
+    tmp_path: Path, first: bool | None, second: bool | None, counts: tuple[int, int, int]
+) -> None:
+    path = written(tmp_path / "a.jsonl", one("a", success=first), one("b"), one("a", success=second))
+    reading = Reading()
+    found = latest(read_trajectories([path], "trajectories", reading))
+
+    assert (reading.read - 1, reading.judged, reading.repeated) == counts
+    assert reading.unread == []
+    verdict = first if second is None else second
+    assert [(own.trajectory_id, own.success) for _, own in found] == [("a", verdict), ("b", True)]
+
+
+def test_a_verdict_that_changes_is_another_content(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", one("a"), one("a", success=False))
+
+    assert read(path)[1].reasons == {"two-contents": 1}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.induce.recurrence import Moment, Situation, moments
 from tasks.induce.skills.actions import Body, Find
 from tasks.induce.trajectories.outline import outline_of
+from tasks.induce.windows.recurrence import Moment, Situation, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.choose import WEIGHTS, choose
 from tasks.retrieve.suggest.memory import FEATURES, Memory
@@ -44,10 +44,10 @@ def test_a_moment_counts_by_a_softmax_over_its_features() -> None:
 
     offers = choose(memory, Situation("", frozenset({"x"}), (), None), ONE, weights=ONLY_STATE)
 
-    # The states are alike by 1 and 0. An action saved counts 0.05 beside the 1 for one that is usable.
+    # The states are alike by 1 and 0. An action saved counts 0.1 beside the 1 for one that is usable.
     near, far = np.e / (np.e + 1), 1 / (np.e + 1)
     assert [offer.skill for offer in offers] == [0, 1]
-    assert [offer.score for offer in offers] == pytest.approx([1.05 * near, 1.05 * far])
+    assert [offer.score for offer in offers] == pytest.approx([1.1 * near, 1.1 * far])
 
 
 def test_skills_that_cover_other_moments_come_before_those_that_cover_the_same() -> None:
@@ -57,7 +57,7 @@ def test_skills_that_cover_other_moments_come_before_those_that_cover_the_same()
 
     # The long one saves 3 actions of 2 moments in 3; the short one adds nothing behind it.
     assert [memory.skills[offer.skill] for offer in offers] == [LONG, B]
-    assert [offer.score for offer in offers] == pytest.approx([1.15 * 2 / 3, 1.05 / 3])
+    assert [offer.score for offer in offers] == pytest.approx([1.3 * 2 / 3, 1.1 / 3])
 
 
 def test_a_skill_that_fits_more_moments_comes_before_a_longer_one() -> None:
@@ -66,7 +66,7 @@ def test_a_skill_that_fits_more_moments_comes_before_a_longer_one() -> None:
     offers = choose(memory, NOTHING, ONE, weights=ONLY_STATE)
 
     assert [memory.skills[offer.skill] for offer in offers] == [A, LONG]
-    assert [offer.score for offer in offers] == pytest.approx([1.05, 0.10 / 2])
+    assert [offer.score for offer in offers] == pytest.approx([1.1, 0.2 / 2])
 
 
 def test_at_most_k_skills_are_offered() -> None:
@@ -81,7 +81,7 @@ def test_moments_that_are_left_out_do_not_count() -> None:
     (offer,) = choose(memory, NOTHING, ONE, left_out=memory.of_task("a"), weights=ONLY_STATE)
 
     assert offer.skill == 0
-    assert offer.score == pytest.approx(1.05 / 3)
+    assert offer.score == pytest.approx(1.1 / 3)
     assert choose(memory, NOTHING, ONE, left_out=np.ones(3, dtype=bool)) == []
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.induce.recurrence import Moment, Situation, Target, moments
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
 from tasks.induce.trajectories.outline import outline_of
+from tasks.induce.windows.recurrence import Moment, Situation, Target, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.memory import FEATURES, Memory, shows_all, telling_terms
 from tests.support.induce.runs import BEDS, HOME, add_bed, call, mooring, press

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.induce.recurrence import Moment, Situation, moments
+from tasks.induce.windows.recurrence import Moment, Situation, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.choose import Offer
 from tasks.retrieve.suggest.methods import METHODS, SgdrSetting, SkillQuestion, popular, sgdr

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tasks.induce.recurrence import moments
+from tasks.induce.windows.recurrence import moments
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induce.runs import add_bed, mooring
 from tests.support.models.word_models import WordEncoder

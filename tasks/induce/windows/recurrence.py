@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tasks.induce.bindings.bind import bodies, windows
-from tasks.induce.skills.actions import Body
+from tasks.induce.skills.actions import Body, Granularity
 from tasks.induce.skills.wording import page_of
 from tasks.induce.trajectories.cleaning import CleanStep, answering_tool, cleaned
 from tasks.induce.trajectories.outline import PageOutline, outline_of
@@ -53,8 +53,13 @@ class Moment:
     bodies: tuple[Body, ...]
 
 
-def moments(trajectory: Trajectory, granularity: str = "window") -> list[Moment]:
-    """Return the moments of a trajectory: its steps that speak to nobody, with skills of their windows."""
+def moments(trajectory: Trajectory, granularity: Granularity = "window") -> list[Moment]:
+    """Return the moments of a trajectory: its steps that speak to nobody, with skills of their windows.
+
+    Args:
+        trajectory: One that succeeded.
+        granularity: Which windows become skills (`bind.windows`).
+    """
     steps, _ = cleaned(trajectory)
     met = situations(trajectory, steps)
     return [
@@ -68,7 +73,7 @@ def moments(trajectory: Trajectory, granularity: str = "window") -> list[Moment]
     ]  # fmt: skip
 
 
-def _bodies(task: str, steps: Sequence[CleanStep], start: int, granularity: str) -> Iterator[Body]:
+def _bodies(task: str, steps: Sequence[CleanStep], start: int, granularity: Granularity) -> Iterator[Body]:
     for length in windows(steps, start, granularity):
         yield from bodies(task, steps, start, length)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 
-from tasks.induce.recurrence import moments, situation_of, situations
 from tasks.induce.skills.actions import Arg, Find
 from tasks.induce.trajectories.cleaning import cleaned, is_web
 from tasks.induce.trajectories.record import Action, Step, Trajectory
+from tasks.induce.windows.recurrence import moments, situation_of, situations
 from tests.support.induce.runs import (
     BEDS,
     FORM,

@@ -1,0 +1,1 @@
+"""The LLM that is set up, for commands: settings in, what asks it out; begin with `opened`."""

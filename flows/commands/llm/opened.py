@@ -1,0 +1,38 @@
+"""The opened LLM that is set up, for commands that can do without its answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flows.settings import Settings, llm_options
+from storage.answers import Answers
+from storage.root import Root
+from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.budget import Ledger
+from tasks.models.llm.fallbacks import FallbackLlm
+
+
+def is_set_up(settings: Settings) -> bool:
+    """Tell whether an LLM is set up."""
+    return bool(settings.llm_base_url or settings.llm_model)
+
+
+@contextmanager
+def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[FallbackLlm]:
+    """Yield the LLM that is set up, whose answers are kept below a root.
+
+    If it gave no answer, stderr says so at the end, and what is there `instead`.
+
+    Raises:
+        WrongInput: None is set up.
+    """
+    options = llm_options(settings, "llm")
+    assert options is not None  # noqa: S101 - None is for `local`
+    with Answers(root) as answers:
+        book = open_book(options.endpoint, answers, Ledger(options.prices, options.ceiling))
+        llm = FallbackLlm(book, options.sampling)
+        yield llm
+    if llm.fallbacks:
+        sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {instead}\n")

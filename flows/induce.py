@@ -1,0 +1,112 @@
+"""Induce: learns skills out of what is new in a folder of agents' runs, and serves them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from prefect import flow
+from pydantic import Field
+
+from flows.artifacts import counted, flat, show_table
+from flows.commands.induction.teaching import state_summaries, teaching
+from flows.run_page import counts, named, tell
+from flows.run_record import new_run_id
+from flows.settings import load_settings
+from storage.locks import writer_lock
+from storage.root import Root
+from tasks.induce.library.learn import Learning, domains_held, summed
+from tasks.induce.shells import keep_trajectories, learn_domain, plan_learning
+from tasks.induce.trajectories.read import DOMAIN
+from tasks.parse.shells import prepare_encoder
+from tasks.retrieve.index.gate import require_passed
+from tasks.retrieve.shells import serve_learned_skills
+
+
+@flow(name="induce", flow_run_name=named("induce {root}"))
+def induce(
+    root: str = "data",
+    trajectories: str = "trajectories",
+    form: Literal["trajectories", "messages"] = "trajectories",
+    domain: str = DOMAIN,
+    verify: str = "recorded",
+    verify_in: str = ".",
+    support: Annotated[int, Field(ge=1)] = 1,
+    granularity: Literal["window", "trajectory", "action"] = "window",
+    judge: Literal["declared", "llm"] | None = None,
+    inducer: Literal["recurrence", "llm"] = "recurrence",
+    wait_minutes: Annotated[float, Field(ge=0)] = 60,
+) -> dict[str, Any]:
+    """Keep what is new of agents' runs, learn the libraries of their domains, and serve them.
+
+    Args:
+        root: Folder of all that Skillery keeps.
+        trajectories: A file or a folder of runs: JSON lines, gzipped or not, or Parquet.
+        form: What a row is: a run with its steps, or an OpenAI chat with tool calls.
+        domain: The domain of chats that name none.
+        verify: `recorded`, or `command:CMD`, which replays runs over JSON lines.
+        verify_in: The folder in which that command runs.
+        support: The least number of tasks that did a skill.
+        granularity: What skills are cut out of: windows, whole runs between messages, or single actions.
+        judge: Whose verdicts count: the file's, or an LLM's; without a choice an LLM's where one is set up.
+        inducer: Who says what is a skill, and names and describes it.
+        wait_minutes: How long to wait for another run that writes to this root.
+
+    Raises:
+        GateRefused: The new table failed a check; what was served before is still served.
+        WrongInput: The folder cannot be read, or the way to verify is not known.
+    """
+    run, settings = new_run_id(), load_settings()
+    how = Learning(verify, Path(verify_in), support, granularity)
+    with (
+        writer_lock(Root(root), wait=60 * wait_minutes),
+        teaching(Root(root), settings, judge, inducer) as by,
+        state_summaries(Root(root), settings) as words,
+    ):
+        read = keep_trajectories(root, trajectories, form, domain)
+        tell(f"runs: {counts({k: v for k, v in read.items() if k != 'failed'})}")
+        tell(f"not read: {counts(read['failed'])}")
+        todo = plan_learning(root, how, by)
+        learned = {domain: learn_domain(root, domain, state, how, by) for domain, state in todo.items()}
+        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+        policy = settings.licence_policies()["serve"]
+        served = serve_learned_skills(root, encoder, settings.gate(), policy, run, words)
+    found = {"run_id": run, "trajectories": read, **summed(list(learned.values())), **served}
+    found |= {"domains": domains_held(Root(root)), "llm": by.report()}
+    if not by.is_declared:
+        read["waiting"] = sum(one["waiting"] for one in learned.values())
+    _show(found, learned)
+    require_passed(served["checks"])
+    return found  # nothing that the evaluation measures has changed: no event starts it
+
+
+def _show(found: dict[str, Any], learned: dict[str, dict[str, Any]]) -> None:
+    """Show tables of a run, and tell what it learned."""
+    read = {
+        **found["trajectories"],
+        **{f"not read: {k}": n for k, n in found["trajectories"]["failed"].items()},
+    }
+    del read["failed"]
+    show_table("skillery-trajectories", counted(read, "runs"), "The runs of the folder, and those not read.")
+    rows = [{**row, **learned.get(row["domain"], {}).get("skills", {})} for row in found["domains"]]
+    rows = [
+        {"domain": "", "skills": 0, "new": 0, "changed": 0, "unchanged": 0, "retired": 0} | row
+        for row in rows
+    ]
+    show_table("skillery-learned-skills", rows, "Skills of each domain, and what changed in this run.")
+    left = [
+        {"domain": d, "reason": r, "skills": n}
+        for d, one in learned.items()
+        for r, n in one["dropped"].items()
+    ]
+    show_table("skillery-skills-left-out", left, "Skills that are not kept, by reason.")
+    if found["llm"]:
+        show_table(
+            "skillery-induction-llm", counted(flat(found["llm"])), "What the LLM was asked, and its cost."
+        )
+    show_table("skillery-learned-checks", found["checks"], "The gate: what the new version had to pass.")
+    tell(
+        f"windows {found['windows']}; skills: {counts(found['skills'])}; left out: {counts(found['dropped'])}"
+    )
+    what = "published" if found["published"] else "nothing was published; still served"
+    tell(f"{what}: {found['served'] or 'nothing'}")

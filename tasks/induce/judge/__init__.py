@@ -1,0 +1,1 @@
+"""Trajectories in, whether each did its task out: not judged is not failed; begin with `protocol`."""

@@ -1,0 +1,138 @@
+"""The LLM judge of trajectories: SGDR's evaluator, for three kinds of task (section 3.2, appendix A.3.1)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.induce.texts.redaction import redacted
+from tasks.induce.trajectories.cleaning import ELEMENT, is_web
+from tasks.induce.trajectories.outline import folded, outline_of
+from tasks.induce.trajectories.record import Step, Trajectory
+from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.asking import together
+from tasks.models.llm.errors import Rejected
+from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
+from tasks.models.llm.parse_json import without_thoughts
+from tasks.models.llm.quoting import shortened
+from tasks.models.visible import visible
+
+PROMPT = WrittenPrompt("induce-judge-1", "tasks.induce", "judge_rules.txt")
+TRIES = 2  # requests for one verdict: once more, with the error named
+MOST_STATE, MOST_ACTIONS = 12_000, 24_000  # characters that are sent
+_MOST_TEXT = 300  # characters of one argument, and of what a tool answered
+_SIGNS = r"[\s*_\"'`.]*"  # quotation marks, and Markdown's
+_NAMES_STATUS = re.compile(rf"{_SIGNS}status{_SIGNS}:", re.IGNORECASE)
+_STATUS = re.compile(rf"{_NAMES_STATUS.pattern}{_SIGNS}(success|failure){_SIGNS}", re.IGNORECASE)
+# What is typed where one of these is asked for has no form by which redaction could know it.
+_SECRET = re.compile(r"pass ?(?:word|code|phrase)|secret|token|\bpin\b|\bcv[cv]\b|api ?key")
+
+
+class LlmTrajectoryJudge:
+    """Asks a language model about each trajectory, whatever verdict it was recorded with.
+
+    A verdict is kept with the question, which is made of all that is judged: the same run is judged once.
+    """
+
+    def __init__(self, llm: FallbackLlm) -> None:
+        self._llm = llm
+
+    @property
+    def name(self) -> str:
+        """The model's name and the prompt's."""
+        return f"{self._llm.name}:{PROMPT.name}"
+
+    def verdicts(self, trajectories: Sequence[Trajectory]) -> list[bool | None]:
+        """Return the verdict on each; None without an answer of two lines.
+
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
+        """
+        found: list[bool | None] = [None] * len(trajectories)
+
+        async def work(place: int) -> None:
+            record = record_of(trajectories[place])
+            task = "Did the agent do what was asked?"
+            of = (f"trajectory:{trajectories[place].trajectory_id}",)  # by which `forget` finds the answer
+            found[place] = await self._llm.asked(PROMPT, record, task, status_of, doc_ids=of, tries=TRIES)
+
+        async def all_of_them() -> None:
+            async with self._llm.book.opened():
+                await together(work(place) for place in range(len(trajectories)))
+
+        if trajectories:
+            run_blocking(all_of_them())
+        return found
+
+
+def status_of(text: str) -> bool:
+    """Return the verdict that the last line of an answer gives.
+
+    Raises:
+        Rejected: The last line is no `Status: "success"` or `Status: "failure"`, or not the only one.
+    """
+    lines = [line for line in without_thoughts(text).splitlines() if line.strip()]
+    found = _STATUS.fullmatch(lines[-1]) if lines else None
+    if found is None:
+        reason = 'the last line must be: Status: "success" or Status: "failure"'
+        raise Rejected(reason)
+    if sum(_NAMES_STATUS.match(line) is not None for line in lines) > 1:
+        reason = "there is more than one line with a status"
+        raise Rejected(reason)
+    return found[1].lower() == "success"
+
+
+def record_of(trajectory: Trajectory) -> dict[str, Any]:
+    """Return what is judged of a trajectory, secrets redacted: nothing that a verdict was recorded with."""
+    web = is_web(trajectory)
+    steps = (_told(trajectory, place, web=web) for place in range(len(trajectory.steps)))
+    seen: dict[str, Any] = redacted(
+        {
+            "intent": trajectory.task,
+            "actions": "\n".join(steps),
+            "final_state": trajectory.final,
+            "response": _response(trajectory),
+        }
+    )
+    seen["actions"] = shortened(seen["actions"], MOST_ACTIONS)
+    seen["final_state"] = shortened(seen["final_state"], MOST_STATE, "start")
+    return seen
+
+
+def _response(trajectory: Trajectory) -> str | None:
+    """Return what the last action said to the person; None if it said nothing."""
+    last = trajectory.steps[-1].action if trajectory.steps else None
+    return str(last.args.get("text", "")) if last and last.speaks else None
+
+
+def _told(trajectory: Trajectory, place: int, *, web: bool) -> str:
+    """Return a step as one line: the action, on what it was, and what went wrong or was answered."""
+    step = trajectory.steps[place]
+    action = f"{place + 1}. {step.action.name}({', '.join(_arguments(step))})"
+    if step.error is not None:
+        return f"{action} -> error: {_short(step.error)}"
+    return action if web else f"{action} -> {_short(trajectory.after(place))}"
+
+
+def _arguments(step: Step) -> list[str]:
+    element = outline_of(step.observation).elements.get(str(step.action.args.get(ELEMENT)))
+    on = [f"{element.role} {json.dumps(element.label, ensure_ascii=False)}"] if element else []
+    label = element.label if element else ""
+    return on + [
+        f"{name}={_value(value, f'{label} {folded(name)}')}"
+        for name, value in step.action.args.items()
+        if name != ELEMENT or element is None
+    ]
+
+
+def _value(value: object, asked_for: str) -> str:
+    if _SECRET.search(asked_for):
+        return "[redacted]"
+    return _short(json.dumps(value, ensure_ascii=False))
+
+
+def _short(text: str) -> str:
+    # Redacted before it is cut: half a key looks like none.
+    return shortened(visible(redacted(text)), _MOST_TEXT)

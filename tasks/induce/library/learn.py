@@ -1,0 +1,134 @@
+"""Learns the libraries of a root: keeps what is new of trajectories, and builds what is made of them anew."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.root import Root
+from storage.tombstones import Forgotten
+from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
+from tasks.induce.library.held import HeldLibraries
+from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.teaching import BY_FILES, Teaching
+from tasks.induce.library.verdicts import HeldVerdicts
+from tasks.induce.replay.verify import Replay
+from tasks.induce.skills.actions import Granularity
+from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """How skills are learned: how they are verified, and the least number of tasks that did one."""
+
+    verify: str = "recorded"  # or `command:CMD`
+    folder: Path = Path()  # in which the command runs
+    support: int = 1
+    granularity: Granularity = "window"  # what skills are cut out of
+
+
+def keep_new(
+    root: Root, paths: Iterable[Path], form: Format = "trajectories", domain: str = DOMAIN
+) -> dict[str, Any]:
+    """Keep the trajectories of files that are new.
+
+    Returns:
+        How many were `read`, `new`, `judged` (their verdict came later), `unchanged`, `waiting` (new, and not
+        judged), `redacted`, and `failed` by reason.
+
+    Raises:
+        WrongInput: A path cannot be used; nothing was kept.
+    """
+    kept, reading = KeptTrajectories(root), Reading()
+    reading.digests.update(kept.digests())
+    forgotten = Forgotten.load(root).named("trajectory")
+    given = latest(read_trajectories(paths, form, reading, domain))
+    new = [(row, own) for row, own in given if own.trajectory_id not in forgotten]
+    kept.add(new)
+    failed = reading.reasons + Counter({"forgotten": len(given) - len(new)})
+    return {
+        "read": reading.read + reading.judged + reading.repeated,
+        "new": reading.read - failed["forgotten"], "judged": reading.judged, "unchanged": reading.repeated,
+        "waiting": sum(own.success is None for _, own in new), "redacted": reading.redacted,
+        "failed": dict(failed),
+    }  # fmt: skip
+
+
+def to_learn(root: Root, how: Learning, by: Teaching = BY_FILES) -> dict[str, str]:
+    """Return by domain what its library is to be made of, where that is not what it was made of."""
+    states = {domain: _made_of(state, how, by) for domain, state in KeptTrajectories(root).states().items()}
+    held = HeldLibraries(root)
+    made = {domain: state for domain, state in held.made_of().items() if domain in held.domains()}
+    return {domain: state for domain, state in states.items() if made.get(domain) != state}
+
+
+def _made_of(state: str, how: Learning, by: Teaching) -> str:
+    """Return a digest of all that decides a library."""
+    said = f"{STAGE_VERSION} {state} {how.verify} {how.support} {how.granularity} {by.name}"
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def learn(
+    root: Root, domain: str, made_of: str, replay: Replay, how: Learning, by: Teaching = BY_FILES
+) -> dict[str, Any]:
+    """Build the library of a domain anew, and put it in place of the one before.
+
+    Args:
+        root: Where trajectories and libraries are kept.
+        domain: Its name.
+        made_of: What the library is to be made of, as `to_learn` says.
+        replay: How skills are verified.
+        how: How they are learned.
+        by: Who judges and induces.
+
+    Returns:
+        `windows`, `waiting` (trajectories without a verdict), `skills` (new, changed, unchanged, retired),
+        `inducers` (skills by who found them), `dropped` by reason, `verified` by how.
+
+    Raises:
+        EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+        LlmDenied: The server of the LLM denies access, or has no such model.
+    """
+    held = HeldLibraries(root)
+    before, runs = held.by_id(domain), by.judged(KeptTrajectories(root).of(domain))
+    found = build(domain, runs, replay, how.support, how.granularity, by.inducer)
+    found.forget(Forgotten.load(root).named("learned"))
+    HeldVerdicts(root).put(domain, runs, declared=by.is_declared)
+    # What an LLM left open is asked again by the next run.
+    held.put(domain, found, "" if by.unfinished else made_of)
+    return {
+        "windows": found.windows, "waiting": sum(one.success is None for one in runs),
+        "skills": _changes(before, found), "inducers": dict(Counter(s.inducer for s in found.skills)),
+        "dropped": dict(Counter(one.reason for one in found.dropped)),
+        "verified": dict(Counter(how for skill in found.skills for how in skill.verified)),
+    }  # fmt: skip
+
+
+def _changes(before: Mapping[str, InducedSkill], library: DomainLibrary) -> dict[str, int]:
+    """Return how many skills are new, retired, changed in anything but their id, and unchanged."""
+    now = {skill.skill_id: skill for skill in library.skills}
+    stayed = [skill == before[skill_id] for skill_id, skill in now.items() if skill_id in before]
+    return {
+        "new": len(now) - len(stayed), "changed": stayed.count(False), "unchanged": stayed.count(True),
+        "retired": len(before) - len(stayed),
+    }  # fmt: skip
+
+
+def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what `learn` gave of several domains as one."""
+    parts = ("skills", "inducers", "dropped", "verified")
+    counts = {name: sum((Counter(one[name]) for one in found), Counter()) for name in parts}
+    skills = {name: counts["skills"][name] for name in ("new", "changed", "unchanged", "retired")}
+    others = {name: dict(counts[name]) for name in parts[1:]}
+    return {"windows": sum(one["windows"] for one in found), "skills": skills, **others}
+
+
+def domains_held(root: Root) -> list[dict[str, Any]]:
+    """Return the domains that have a library, each with the number of its skills."""
+    held = HeldLibraries(root)
+    return [{"domain": domain, "skills": len(held.by_id(domain))} for domain in held.domains()]

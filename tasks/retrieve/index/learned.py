@@ -1,0 +1,157 @@
+"""Builds the next version of the table of learned skills, `induced`: only what changed in their libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+
+from storage.errors import ModelMismatch
+from storage.lance import INDUCED, NODES, SKILLS, TableWriter, connect, induced_schema, skills_schema
+from storage.root import Root
+from storage.served import Served, drop_stray_tags, mend_tags, read_served
+from tasks.induce.library.held import HeldLibraries
+from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.verdicts import HeldVerdicts
+from tasks.induce.skills.actions import Granularity
+from tasks.induce.windows.recurrence import moments
+from tasks.models.protocols import IndexEncoder
+from tasks.retrieve.index.build import INDEXED, Built
+from tasks.retrieve.index.rows import model_identity
+from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, InducedRow, Summarise, rows_of_domain
+
+_ROWS_PER_WRITE = 500
+_NOTE = "induced/table.json"  # the version of the table that was served last, and what it was made of
+INDUCED_VERSION = 1  # raised only when the rows made here change
+Report = Callable[[int, int], None]  # rows written, of all that are to be written
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedBuild:
+    """What was built: the versions of all tables, how many rows of each kind `induced` must have, and `of`.
+
+    `of` is a digest of all that decides the rows.
+    """
+
+    built: Built
+    expected: Mapping[str, int]
+    of: str
+
+
+def build_learned(
+    root: Root,
+    *,
+    encoder: IndexEncoder,
+    summarise: Summarise,
+    said: str,
+    report: Report = lambda _done, _total: None,
+) -> LearnedBuild:
+    """Write to `induced` what differs from the served version, which stays as it is.
+
+    Args:
+        root: The root; the caller holds its writer lock.
+        encoder: Encodes descriptions, tasks and states.
+        summarise: Sums up states.
+        said: Names how.
+        report: Is told how many rows are written, of how many.
+
+    Raises:
+        ModelMismatch: What is served was made with another encoder.
+    """
+    model, db, served = model_identity(encoder.card), connect(root), read_served(root)
+    _require_model(served, model)
+    of = _made_of(root, model, said)
+    last = root.read_json(_NOTE) or {}
+    if served is not None and served.induced is not None and last == {"version": served.induced, "of": of}:
+        return LearnedBuild(_built(db, served, model, served.induced, 0, changed=False), {}, of)
+    mend_tags(root)
+    drop_stray_tags(root)
+    base = served.induced if served else None
+    writer = TableWriter(db, INDUCED, induced_schema(model), base)
+    expected, new = _write(root, writer, encoder, summarise, report)
+    version = writer.finish(*INDEXED[INDUCED]) if writer.written else int(writer.table.version)
+    built = _built(db, served, model, version, new, changed=writer.written or base is None)
+    return LearnedBuild(built, expected, of)
+
+
+def note_learned(root: Root, found: LearnedBuild) -> None:
+    """Note that what was built is served, so that it is not compared again while nothing changes."""
+    root.write_json(_NOTE, {"version": found.built.induced, "of": found.of})
+
+
+def _require_model(served: Served | None, model: Mapping[str, Any]) -> None:
+    if served is not None and any(served.model.get(key) != value for key, value in model.items()):
+        msg = (
+            f"the index was made with encoder {served.model['name']}, the settings name {model['name']}: set "
+            "SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
+        )
+        raise ModelMismatch(msg)
+
+
+def _made_of(root: Root, model: Mapping[str, Any], said: str) -> str:
+    basis = (INDUCED_VERSION, sorted(model.items()), said, sorted(HeldLibraries(root).made_of().items()))
+    return hashlib.sha256(json.dumps(basis).encode()).hexdigest()
+
+
+def _built(
+    db: lancedb.DBConnection,
+    served: Served | None,
+    model: dict[str, Any],
+    version: int,
+    new: int,
+    *,
+    changed: bool,
+) -> Built:
+    if served is None:  # what is served has a table of skills, be it empty
+        skills = int(TableWriter(db, SKILLS, skills_schema(model), None).table.version)
+        return Built(skills, None, 0, 0, new, changed=True, induced=version)
+    base = served.needed(NODES)
+    return Built(served.skills, served.nodes, 0, 0, new, changed=changed, nodes_base=base, induced=version)
+
+
+def _write(
+    root: Root, writer: TableWriter, encoder: IndexEncoder, summarise: Summarise, report: Report
+) -> tuple[dict[str, int], int]:
+    """Bring the table up to date; return how many rows there must be of each kind, and how many are new."""
+    held = writer.table.search().select(["row_id", "digest"]).to_arrow()
+    present = dict(zip(*(column.to_pylist() for column in held.columns), strict=True))
+    counts: Counter[str] = Counter()
+    wanted: set[str] = set()
+    new: list[InducedRow] = []
+    for row in _rows(root, summarise):
+        wanted.add(row.row_id)
+        counts[row.kind] += 1
+        if present.get(row.row_id) != row.digest:
+            new.append(row)
+    writer.delete((present.keys() - wanted) | {row.row_id for row in new if row.row_id in present})
+    for start in range(0, len(new), _ROWS_PER_WRITE):
+        some = new[start : start + _ROWS_PER_WRITE]
+        writer.add(_table(some, encoder, writer.schema))
+        report(start + len(some), len(new))
+    return {kind: counts[kind] for kind in (SKILL, RUN, STATE)}, len(new)
+
+
+def _rows(root: Root, summarise: Summarise) -> Iterator[InducedRow]:
+    libraries, kept, verdicts = HeldLibraries(root), KeptTrajectories(root), HeldVerdicts(root)
+    for domain in libraries.domains():
+        skills = libraries.skills(domain)
+        # Moments are cut as the library was: all its skills are of one granularity.
+        cut: Granularity = skills[0].granularity if skills else "window"
+        runs = ((one, moments(one, cut)) for one in verdicts.successful(domain, kept.of(domain)))
+        yield from rows_of_domain(domain, skills, runs, summarise)
+
+
+def _table(rows: list[InducedRow], encoder: IndexEncoder, schema: pa.Schema) -> pa.Table:
+    vectors = np.asarray(encoder.encode([row.text for row in rows]), dtype=np.float32)
+    names = ("row_id", "kind", "domain", "text", "record", "digest")
+    columns = {name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in names}
+    size = schema.field("vector").type.list_size
+    columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), size)
+    return pa.table(columns).select(schema.names)

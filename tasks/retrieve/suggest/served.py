@@ -1,0 +1,102 @@
+"""Served skills: what the table `induced` holds of each domain at the version that is served."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+
+import lancedb
+
+from storage.errors import ModelMismatch, WrongInput
+from storage.lance import INDUCED, connect, model_of, open_at, quoted
+from storage.root import Root
+from storage.served import read_served
+from tasks.induce.skills.actions import Body
+from tasks.induce.skills.skill import InducedSkill
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.suggest.offered import Encode, Offered
+from tasks.retrieve.suggest.stored import SKILL, StoredDomain, domain_of
+
+NONE_YET = "nothing was learned here yet: `skillery induce TRAJECTORIES` does"
+
+
+class ServedSkills:
+    """The learned skills that a root serves when this is made; each domain is read once.
+
+    Raises:
+        WrongInput: No learned skills are served.
+        StorageError: The table cannot be opened at the version that is served.
+    """
+
+    def __init__(self, root: Root) -> None:
+        served = read_served(root)
+        if served is None or served.induced is None:
+            raise WrongInput(NONE_YET)
+        self._table: lancedb.table.Table = open_at(connect(root), INDUCED, served.induced)
+        self._root, self._served, self._known = root, served, dict[str, StoredDomain]()
+
+    @functools.cached_property
+    def domains(self) -> list[str]:
+        """The domains that have skills."""
+        rows = self._table.search().where(f"kind = '{SKILL}'").select(["domain"]).to_arrow()
+        return sorted(set(rows.column("domain").to_pylist()))
+
+    def named(self, given: str | None) -> str:
+        """Return the domain that is meant: the one given, or the only one there is.
+
+        Raises:
+            WrongInput: There is none of that name, or several; the nearest, or all, are named.
+        """
+        if given in self.domains:
+            return str(given)
+        if given is None and len(self.domains) == 1:
+            return self.domains[0]
+        near = difflib.get_close_matches(given or "", self.domains, 1)
+        said = f"--domain {given!r} has no skills" if given else "--domain is missing"
+        known = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(self.domains) or 'none'}"
+        raise WrongInput(f"{said}{known}")
+
+    def domain(self, name: str) -> StoredDomain:
+        """Return what the table holds of a domain."""
+        if name not in self._known:
+            rows = self._table.search().where(f"domain IN ({quoted([name])})").to_arrow()
+            self._known[name] = domain_of(rows)
+        return self._known[name]
+
+    def skills(self, name: str) -> list[InducedSkill]:
+        """Return the skills of a domain, by id."""
+        return self.domain(name).skills
+
+    def encoder(self, name: str, threads: int) -> OnnxEncoder:
+        """Return the encoder that made the table's vectors.
+
+        Args:
+            name: Its name in the settings.
+            threads: Those of one encoding.
+
+        Raises:
+            ModelMismatch: The table was made with another one.
+        """
+        found = OnnxEncoder(self._root.fetch(str(self._served.model["path"])), threads=threads)
+        made = model_of(self._table)
+        same = all(made.get(key) == found.card[key] for key in ("name", "revision", "dimension"))
+        if name != made.get("name") or not same:
+            msg = (
+                f"the learned skills were encoded with {made.get('name')}, the settings name {name}: set "
+                "SKILLERY_ENCODER to the former, or run `skillery induce` to encode them anew"
+            )
+            raise ModelMismatch(msg)
+        return found
+
+    def offered(self, name: str, encode: Encode) -> tuple[dict[Body, InducedSkill], Offered]:
+        """Return a domain's skills by their bodies, and what can be offered of them.
+
+        `encode` is the table's encoder.
+        """
+        held = self.domain(name)
+        skills = {skill.body: skill for skill in held.skills}
+        vectors = {skill.description: vector for skill, vector in zip(held.skills, held.vectors, strict=True)}
+        offered = Offered(encode, {body: skill.description for body, skill in skills.items()}, vectors)
+        for moments, vector in zip(held.runs, held.task_vectors, strict=True):
+            offered.learn(moments, vector)
+        return skills, offered

@@ -1,0 +1,186 @@
+"""Stored rows of the table `induced`: skills, the runs that they were learned from, and the states in these.
+
+A row's `text` is what its vector is of: a skill's description, a run's task, a state summed up. `record` is
+JSON: of a skill what the command prints, of a run its moments, of a state its marks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.induce.skills.actions import Body
+from tasks.induce.skills.skill import InducedSkill, skill_told
+from tasks.induce.skills.wording import SUMMED_BY, summed_up
+from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.recurrence import Moment, Situation, Target
+from tasks.models.protocols import Vectors
+
+SKILL, RUN, STATE = "skill", "run", "state"
+Summarise = Callable[[str, str, str], str]  # an observation, its address and title: the state in few words
+
+
+@dataclass(frozen=True, slots=True)
+class StateWords:
+    """How states are summed up, and what that is called."""
+
+    name: str = SUMMED_BY
+    summarise: Summarise = summed_up
+
+
+BY_RULE = StateWords()
+
+
+@dataclass(frozen=True, slots=True)
+class InducedRow:
+    """A row of the table without its vector."""
+
+    row_id: str
+    kind: str
+    domain: str
+    text: str
+    record: str
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that the row says."""
+        return _digest(self.row_id, self.kind, self.domain, self.text, self.record)
+
+
+def rows_of_domain(
+    domain: str,
+    skills: Sequence[InducedSkill],
+    runs: Iterable[tuple[Trajectory, Sequence[Moment]]],
+    summarise: Summarise,
+) -> Iterator[InducedRow]:
+    """Yield the rows of a domain, each once.
+
+    Args:
+        domain: Its name.
+        skills: Its library.
+        runs: The trajectories that it was learned from, with their moments.
+        summarise: Sums up states.
+    """
+    named: defaultdict[tuple[str, int], list[str]] = defaultdict(list)  # by where a skill was done
+    for skill in skills:
+        for source in skill.sources:
+            named[source].append(skill.skill_id)
+        yield InducedRow(skill.skill_id, SKILL, domain, skill.description, _json(skill.told()))
+    known: set[str] = set()
+    for run, moments in runs:
+        told = []
+        for moment, step in zip(moments, _acting(run), strict=True):
+            state = _state(domain, moment, summarise(step.observation, step.url, step.title))
+            if state.row_id not in known:
+                known.add(state.row_id)
+                yield state
+            told.append(_told(moment, state.row_id, named[run.trajectory_id, moment.t]))
+        record = _json({"trajectory_id": run.trajectory_id, "task_id": run.task_id, "moments": told})
+        row_id = f"run/{_digest(domain, run.trajectory_id)}"
+        yield InducedRow(row_id, RUN, domain, run.task, record)
+
+
+def _acting(run: Trajectory) -> list[CleanStep]:
+    return [step for step in cleaned(run)[0] if not step.action.speaks]
+
+
+def _state(domain: str, moment: Moment, text: str) -> InducedRow:
+    record = _json({"page": moment.page, "marks": sorted(moment.situation.marks)})
+    return InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
+
+
+def _told(moment: Moment, state: str, skills: Sequence[str]) -> dict[str, Any]:
+    return {
+        "t": moment.t, "state": state, "before": moment.situation.before, "after": moment.after,
+        "skills": skills,
+    }  # fmt: skip
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def require_records(batch: pa.RecordBatch) -> None:
+    """Raise `ValueError` if a row is not what its digest says."""
+    names = ("row_id", "kind", "domain", "text", "record", "digest")
+    for *said, digest in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+        if InducedRow(*said).digest != digest:
+            msg = f"row {said[0]} is not what its digest says"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDomain:
+    """What the table holds of a domain: skills with vectors of their descriptions, runs with those of tasks.
+
+    `vectors` and `task_vectors` have a row for each skill and each run; `tasks` has the text of each task.
+    """
+
+    skills: list[InducedSkill]
+    vectors: Vectors
+    runs: list[list[Moment]]
+    task_vectors: Vectors
+    tasks: dict[str, str]
+
+
+def domain_of(rows: pa.Table) -> StoredDomain:
+    """Return a domain's skills and runs out of its rows, both in the order of their ids."""
+    kinds = {kind: _records(rows, kind) for kind in (SKILL, RUN, STATE)}
+    skills = [(skill_told(record), vector) for _, _, record, vector in kinds[SKILL]]
+    bodies = {skill.skill_id: skill.body for skill, _ in skills}
+    states = {row_id: (record["page"], frozenset(record["marks"])) for row_id, _, record, _ in kinds[STATE]}
+    domain = rows.column("domain")[0].as_py() if rows.num_rows else ""
+    runs = sorted(kinds[RUN], key=lambda row: str(row[2]["trajectory_id"]))
+    return StoredDomain(
+        [skill for skill, _ in skills], _stacked([vector for _, vector in skills]),
+        [list(_moments(domain, text, record, states, bodies)) for _, text, record, _ in runs],
+        _stacked([vector for *_, vector in runs]),
+        {str(record["task_id"]): text for _, text, record, _ in runs},
+    )  # fmt: skip
+
+
+def _moments(
+    domain: str,
+    task: str,
+    record: Mapping[str, Any],
+    states: Mapping[str, tuple[str, frozenset[str]]],
+    bodies: Mapping[str, Body],
+) -> Iterator[Moment]:
+    for told in record["moments"]:
+        page, marks = states[told["state"]]
+        situation = Situation(task, marks, _targets(told["before"]), None)
+        own = tuple(bodies[skill_id] for skill_id in told["skills"])
+        ids = (record["trajectory_id"], record["task_id"], domain, told["t"])
+        yield Moment(*ids, page, situation, _targets(told["after"]), own)
+
+
+def _targets(told: Sequence[Sequence[str | None]]) -> tuple[Target, ...]:
+    return tuple((str(name), role, label) for name, role, label in told)
+
+
+def _records(rows: pa.Table, kind: str) -> list[tuple[str, str, dict[str, Any], Vectors]]:
+    """Return id, text, record and vector of each row of a kind, in the order of the ids."""
+    own = rows.filter(pa.compute.equal(rows.column("kind"), kind)).sort_by("row_id")
+    column = own.column("vector").combine_chunks()
+    vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(own.num_rows, -1)
+    texts = (own.column(name).to_pylist() for name in ("row_id", "text", "record"))
+    return [
+        (row_id, text, json.loads(record), vector)
+        for row_id, text, record, vector in zip(*texts, vectors, strict=True)
+    ]
+
+
+def _stacked(vectors: Sequence[Vectors]) -> Vectors:
+    return np.stack(vectors) if vectors else np.zeros((0, 1), dtype=np.float32)

@@ -1,0 +1,89 @@
+"""The flow `induce`: what is new in a folder is learned and served, and its tables say so."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.root import Root
+from storage.served import require_served
+from tasks.retrieve.suggest.served import ServedSkills
+from tests.support.induce.learning import RUNS, written
+from tests.support.induce.runs import mooring
+from tests.support.llm.induce_llm import teaches
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import LlmServer
+
+pytestmark = pytest.mark.prefect
+
+
+def tables() -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each table on the artifacts' page, by key."""
+    import json
+
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        found = client.read_latest_artifacts()
+    return {str(one.key): json.loads(str(one.data)) for one in found if one.type == "table"}
+
+
+def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
+    prefect_server: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.induce import induce
+
+    monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    written(folder / "monday.jsonl", RUNS)
+    first = induce(root=root, trajectories=str(folder))
+    shown = tables()
+    again = induce(root=root, trajectories=str(folder))
+    written(folder / "tuesday.jsonl", [mooring("h9", "boat-9", "Gull", "B9")])
+    more = induce(root=root, trajectories=str(folder))
+
+    assert (first["published"], again["published"], more["published"]) == (True, False, True)
+    assert more["trajectories"] | {"failed": {}} == {
+        "read": 7, "new": 1, "judged": 0, "unchanged": 6, "waiting": 0, "redacted": 0, "failed": {},
+    }  # fmt: skip
+    assert require_served(Root(root)).version == more["served"]
+    assert ServedSkills(Root(root)).domains == ["greenhouse", "harbour"]
+    assert {row["domain"]: row["skills"] for row in shown["skillery-learned-skills"]} == {
+        row["domain"]: row["skills"] for row in first["domains"]
+    }
+    assert all(row["passed"] for row in shown["skillery-learned-checks"])
+    assert {"runs": "new", "count": 6} in shown["skillery-trajectories"]
+
+
+def test_a_folder_without_runs_fails_the_run_and_leaves_what_is_served(
+    prefect_server: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.induce import induce
+
+    monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
+    with pytest.raises(Exception, match="is missing; give a file or a folder"):
+        induce(root=root, trajectories=str(tmp_path / "nowhere"))
+    assert not Root(root).exists("state/served.json")
+
+
+def test_a_model_may_judge_and_induce_and_what_it_cost_is_shown(
+    prefect_server: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.induce import induce
+
+    monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
+    unjudged = [replace(run, success=None) for run in RUNS]
+    folder = written(tmp_path / "runs.jsonl", unjudged)
+    with LlmServer(say=teaches) as running:
+        for name, value in settings_of(running).items():
+            monkeypatch.setenv(name, value)
+        found = induce(root=root, trajectories=str(folder), inducer="llm")
+
+    assert set(found["inducers"]) == {"llm"}
+    assert (found["trajectories"]["waiting"], found["llm"]["requests"] > len(RUNS)) == (0, True)
+    assert {"what": "requests", "count": found["llm"]["requests"]} in tables()["skillery-induction-llm"]

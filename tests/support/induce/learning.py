@@ -1,0 +1,47 @@
+"""Learns skills of runs into a root, as `skillery induce` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from storage.root import Root
+from tasks.induce.library.learn import Learning, keep_new, learn, summed, to_learn
+from tasks.induce.replay.verify import opened
+from tasks.induce.trajectories.record import Trajectory
+from tasks.refine.licences.policy import SERVE_POLICY
+from tasks.retrieve.versions.learned import serve_learned
+from tests.support.induce.runs import add_bed, mooring
+
+GATE = {"max_shrink": 0.2, "few": 5}
+RUNS = [
+    run
+    for n, (bed, boat) in enumerate(
+        zip(("Fern corner", "Rose row", "Lily pond"), ("Petrel", "Auk", "Tern"), strict=True)
+    )
+    for run in (add_bed(f"g{n}", f"bed-{n}", bed), mooring(f"h{n}", f"boat-{n}", boat, f"B{n}"))
+]
+
+
+def written(path: Path, runs: Iterable[Trajectory]) -> Path:
+    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs), "utf-8")
+    return path
+
+
+def learned(
+    root: Root, folder: Path, runs: Iterable[Trajectory], how: Learning | None = None
+) -> dict[str, Any]:
+    """Keep runs and build the libraries of their domains; return what came of both."""
+    own = how or Learning()
+    read = keep_new(root, [written(folder / "runs.jsonl", runs)])
+    with opened(own.verify, own.folder) as replay:
+        found = [learn(root, *each, replay, own) for each in to_learn(root, own).items()]
+    return {"trajectories": read, **summed(found)}
+
+
+def served(root: Root, encoder: Path, run_id: str) -> dict[str, Any]:
+    """Serve what is learned; `encoder` is the folder of an export below the root."""
+    return serve_learned(root, str(encoder), GATE, asdict(SERVE_POLICY), run_id)

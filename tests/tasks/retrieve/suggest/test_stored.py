@@ -1,0 +1,97 @@
+"""Rows of the table `induced`: what they say comes back as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.induce.library.build import build
+from tasks.induce.replay.recorded import RecordedReplay
+from tasks.induce.skills.wording import summed_up
+from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.recurrence import moments
+from tasks.retrieve.suggest.stored import (
+    RUN,
+    SKILL,
+    STATE,
+    InducedRow,
+    domain_of,
+    require_records,
+    rows_of_domain,
+)
+from tests.support.induce.learning import RUNS
+
+GREENHOUSE = [run for run in RUNS if run.domain == "greenhouse"]
+SKILLS = build("greenhouse", GREENHOUSE, RecordedReplay()).skills
+
+
+def rows(runs: list[Trajectory]) -> list[InducedRow]:
+    cut = ((run, moments(run)) for run in runs)
+    return list(rows_of_domain("greenhouse", SKILLS, cut, summed_up))
+
+
+def table(given: list[InducedRow]) -> pa.Table:
+    """Return rows as they are stored, each with its own vector."""
+    vectors = np.eye(len(given), dtype=np.float32)
+    names = ("row_id", "kind", "domain", "text", "record", "digest")
+    columns: dict[str, pa.Array] = {name: pa.array([getattr(row, name) for row in given]) for name in names}
+    columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), len(given))
+    return pa.table(columns)
+
+
+def test_skills_moments_and_tasks_come_back_whatever_the_order_of_the_rows() -> None:
+    given = rows(GREENHOUSE)
+    held = domain_of(table(given[::-1]))
+
+    assert held.skills == sorted(SKILLS, key=lambda skill: skill.skill_id)
+    assert held.tasks == {run.task_id: run.task for run in GREENHOUSE}
+    known = [skill.body for skill in held.skills]
+    assert held.runs == [
+        [
+            replace(
+                moment,
+                situation=replace(moment.situation, page=None),  # asked of situations alone
+                bodies=tuple(body for body in known if body in moment.bodies),
+            )
+            for moment in moments(run)
+        ]
+        for run in GREENHOUSE
+    ]
+
+
+def test_each_vector_is_that_of_its_own_row() -> None:
+    given = rows(GREENHOUSE)
+    held = domain_of(table(given))
+    place = {row.row_id: n for n, row in enumerate(given)}
+
+    assert [int(vector.argmax()) for vector in held.vectors] == [place[s.skill_id] for s in held.skills]
+    texts = [given[int(vector.argmax())].text for vector in held.task_vectors]
+    assert texts == [run.task for run in GREENHOUSE]
+
+
+def test_a_state_that_several_runs_met_is_one_row() -> None:
+    given = rows(GREENHOUSE)
+    states = [row for row in given if row.kind == STATE]
+
+    assert len(states) < sum(len(moments(run)) for run in GREENHOUSE)
+    assert len({row.row_id for row in given}) == len(given)
+    assert {row.kind for row in given} == {SKILL, RUN, STATE}
+
+
+def test_the_order_of_runs_changes_no_row() -> None:
+    assert sorted(map(repr, rows(GREENHOUSE))) == sorted(map(repr, rows(GREENHOUSE[::-1])))
+
+
+@pytest.mark.parametrize("column", ["kind", "domain", "text", "record"])
+def test_a_row_that_the_disk_has_changed_is_told_by_its_digest(column: str) -> None:
+    sound = table(rows(GREENHOUSE))
+    place = sound.schema.get_field_index(column)
+    texts = sound.column(column).to_pylist()
+    spoiled = sound.set_column(place, column, pa.array([f"{texts[0]}!", *texts[1:]]))
+
+    require_records(sound.to_batches()[0])
+    with pytest.raises(ValueError, match="is not what its digest says"):
+        require_records(spoiled.to_batches()[0])

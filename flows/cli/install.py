@@ -46,9 +46,9 @@ def install(
     """Install skills, with their files, into the folder of an agent.
 
     DOC_ID is an id, the end of one, or a name. Each skill is a folder under its name; skillery.lock beside
-    them says what was installed, from where. Nothing is executed, and no file is executable. A skill with risks of a class in SKILLERY_INSTALL_REFUSE
-    is refused unless each rule is accepted. What was edited by hand, or is not from Skillery, is never
-    overwritten.
+    them says what was installed, from where. Nothing is executed, and no file is executable. A skill with
+    risks of a class in SKILLERY_INSTALL_REFUSE is refused unless each rule is accepted. What was edited by
+    hand, or is not from Skillery, is never overwritten.
     """
     from flows.commands.install.installing import install_skills  # noqa: PLC0415
     from flows.commands.install.settings import load_installing  # noqa: PLC0415
@@ -90,8 +90,9 @@ def update(
 ) -> None:
     """Put what the corpus holds now in place of installed skills, and show the differences.
 
-    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. What was edited by hand stays, as does what is refused
-    or gone from the corpus; then it ends with 1 and says why.
+    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. What
+    was edited by hand stays, as does what is refused or gone from the corpus; then it ends with 1, and says
+    why.
     """
     from flows.commands.install.settings import load_installing  # noqa: PLC0415
     from flows.commands.install.updating import DONE, update_skills  # noqa: PLC0415

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.commands.console import say, table
+from flows.commands.console import counts, say, table
 
 _ORIGIN = ("source", "commit", "ref", "path", "url", "author", "licence", "licence_rule", "language")
 _TIMES = ("fetched_at", "first_seen_at", "stale_since", "revision", "run_id")
@@ -129,15 +130,15 @@ def print_updated(found: Mapping[str, Any]) -> None:
         for risk in skill.get("risks", {}).get("added", ()):
             say(f"risk added: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
         _changes(skill.get("files", ()))
-    said = "nothing was written: --dry-run" if found["dry_run"] else f"{len(found['skills'])} looked at"
-    say(said)
+    dry = "; nothing was written (--dry-run)" if found["dry_run"] else ""
+    say(f"{counts(Counter(skill['state'] for skill in found['skills']))}{dry}")
 
 
 def print_removed(found: Mapping[str, Any]) -> None:
     """Print what was removed."""
     _mended(found)
     for skill in found["skills"]:
-        edits = f", with {len(skill['edited'])} edits" if skill["edited"] else ""
+        edits = f", with what was edited: {len(skill['edited'])}" if skill["edited"] else ""
         say(f"removed: {found['folder']}/{skill['name']}, which was {skill['doc_id']}{edits}")
 
 

@@ -45,7 +45,7 @@ class Target:
         `to` comes first, then the agent's. Without both it is the one folder of an agent that is there.
 
         Args:
-            installed: Whether only folders count then in which something is installed.
+            installed: Whether folders in which something is installed come before others then.
 
         Raises:
             WrongInput: There is no such folder, or several.
@@ -56,11 +56,14 @@ class Target:
         places = {agent: base / folders[self.user] for agent, folders in FOLDERS.items()}
         if self.agent is not None:
             return places[self.agent]
-        found = {a: p for a, p in places.items() if (p / LOCK_FILE if installed else p).exists()}
+        found = {agent: place for agent, place in places.items() if place.is_dir()}
+        locked = {agent: place for agent, place in found.items() if (place / LOCK_FILE).exists()}
+        found = locked if installed and locked else found
         if len(found) != 1:
-            what = LOCK_FILE if installed else "folder of skills"
-            said = f"several have one: {_listed(found)}" if found else f"none of {_listed(places)} has one"
-            msg = f"which {what} of {base} is meant? {said}; name one with --agent, or a folder with --to"
+            said = f"{_listed(found)} have one" if found else f"none of {_listed(places)} has one"
+            msg = (
+                f"which folder of skills in {base} is meant? {said}: name one by --agent, or a folder by --to"
+            )
             raise WrongInput(msg)
         return next(iter(found.values()))
 

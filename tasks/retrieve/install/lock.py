@@ -89,12 +89,19 @@ def read_lock(folder: Path) -> InstallLock:
         msg = f"{path} has version {lock.version}, which a newer Skillery wrote: update Skillery"
         raise StorageError(msg)
     pending = {lock.pending.name: lock.pending.becomes} if lock.pending else {}
-    for name, installed in [*lock.skills.items(), *pending.items()]:
-        files = installed.files if installed else {}
-        if wrong := [n for n in (name, *files) if (file_path(n) != n or not is_folder_name(name))]:
-            msg = f"{path} names {wrong[0]!r}, which Skillery does not write: {remedy}"
-            raise StorageError(msg)
+    named = [*lock.skills.items(), *pending.items()]
+    wrong = [name for name, _ in named if not is_folder_name(name)]
+    wrong += [file for _, installed in named if installed for file in installed.files if not _is_below(file)]
+    if wrong:
+        msg = f"{path} names {wrong[0]!r}, which Skillery does not write: {remedy}"
+        raise StorageError(msg)
     return lock
+
+
+def _is_below(file: str) -> bool:
+    """Tell whether a path is a plain one, relative to a folder and below it."""
+    parts = file.split("/")
+    return {"", ".", ".."}.isdisjoint(parts) and "\0" not in file
 
 
 def write_lock(folder: Path, lock: InstallLock) -> None:

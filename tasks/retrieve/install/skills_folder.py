@@ -83,13 +83,17 @@ class SkillsFolder:
             StorageError: The disk holds other bytes than were written; nothing has been changed.
         """
         with self._writing():
-            delete_path(self.path / STAGING)
-            for path, content in contents.items():
-                write_new(self._new / path, content)
-            if digests_in(self._new) != installed.files:
-                msg = f"{self._new} holds other bytes than were written: check the disk of {self.path}"
-                raise StorageError(msg)
-            self.require_free(name, before or installed.doc_id)
+            try:
+                for path, content in contents.items():
+                    write_new(self._new / path, content)
+                if digests_in(self._new) != installed.files:
+                    msg = f"{self._new} holds other bytes than were written: check the disk of {self.path}"
+                    raise StorageError(msg)
+                # Last of all, as somebody may edit what is there in the meantime.
+                self.require_free(name, before or installed.doc_id)
+            except BaseException:
+                delete_path(self.path / STAGING)
+                raise
             self._note(Pending(name, installed))
             self._replace(self.path / name)
             self._settle(name, installed)

@@ -10,7 +10,7 @@ import typer
 
 from flows.cli import print_skill as printing
 from flows.cli.options import JsonOption, RootOption, print_json, root_of
-from flows.commands.install.folders import Agent, Target
+from flows.commands.install.folders import Agent, Destination
 from flows.settings import load_settings
 
 _ToOption = Annotated[
@@ -53,7 +53,7 @@ def install(
     from flows.commands.install.installing import install_skills  # noqa: PLC0415
     from flows.commands.install.settings import load_installing  # noqa: PLC0415
 
-    place, folder = root_of(load_settings(), root), Target(to, agent, user).folder()
+    place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder()
     found = install_skills(place, folder, doc_ids, revision, accept_risk or [], load_installing())
     print_json(found) if as_json else printing.print_installed(found)
 
@@ -71,7 +71,7 @@ def outdated(
     """
     from flows.commands.install.updating import outdated_skills  # noqa: PLC0415
 
-    folder = Target(to, agent, user).folder(installed=True)
+    folder = Destination(to, agent, user).folder(installed=True)
     found = outdated_skills(root_of(load_settings(), root), folder)
     print_json(found) if as_json else printing.print_outdated(found)
 
@@ -97,7 +97,7 @@ def update(
     from flows.commands.install.settings import load_installing  # noqa: PLC0415
     from flows.commands.install.updating import DONE, update_skills  # noqa: PLC0415
 
-    place, folder = root_of(load_settings(), root), Target(to, agent, user).folder(installed=True)
+    place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder(installed=True)
     found = update_skills(
         place, folder, names or [], accept_risk or [], load_installing(), dry_run=dry_run
     )  # fmt: skip
@@ -121,7 +121,7 @@ def remove(
     """
     from flows.commands.install.installing import remove_skills  # noqa: PLC0415
 
-    found = remove_skills(Target(to, agent, user).folder(installed=True), names, edited=yes)
+    found = remove_skills(Destination(to, agent, user).folder(installed=True), names, edited=yes)
     print_json(found) if as_json else printing.print_removed(found)
 
 

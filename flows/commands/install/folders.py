@@ -32,7 +32,7 @@ FOLDERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Destination:
     """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project."""
 
     to: Path | None = None

@@ -13,7 +13,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import meant, suggestion
-from tasks.retrieve.install.contents import Prepared, prepare, require_rules
+from tasks.retrieve.install.contents import Installable, prepare, require_rules
 from tasks.retrieve.install.hand_edits import said
 from tasks.retrieve.install.lock import LOCK_FILE
 from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder
@@ -106,7 +106,7 @@ def installed_name(skills: SkillsFolder, text: str) -> str:
     return named[0]
 
 
-def _require_names(found: Sequence[Prepared]) -> None:
+def _require_names(found: Sequence[Installable]) -> None:
     often = Counter(doc_key(prepared.name) for prepared in found)
     if same := [p for p in found if often[doc_key(p.name)] > 1]:
         ids = ", ".join(p.installed.doc_id for p in same)
@@ -114,7 +114,7 @@ def _require_names(found: Sequence[Prepared]) -> None:
         raise WrongInput(msg)
 
 
-def _put(skills: SkillsFolder, prepared: Prepared) -> dict[str, Any]:
+def _put(skills: SkillsFolder, prepared: Installable) -> dict[str, Any]:
     name, installed = prepared.name, prepared.installed
     held = skills.skills.get(name)
     if held == installed and (skills.path / name).exists():

@@ -11,7 +11,7 @@ from flows.commands.install.settings import InstallSettings
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.root import Root
 from tasks.crawl.source.identity import doc_key
-from tasks.retrieve.install.contents import Prepared, is_current, prepare, require_rules
+from tasks.retrieve.install.contents import Installable, is_current, prepare, require_rules
 from tasks.retrieve.install.hand_edits import said
 from tasks.retrieve.install.lock import Installed
 from tasks.retrieve.install.skills_folder import SkillsFolder, how_to_replace, open_skills_folder
@@ -121,13 +121,13 @@ def _update(
     return {**told, "state": "outdated" if dry_run else "updated"}
 
 
-def _require_name(name: str, prepared: Prepared) -> None:
+def _require_name(name: str, prepared: Installable) -> None:
     if prepared.name != name:
         msg = f"it is called {prepared.name} by now: `skillery remove {name}` and install it again"
         raise WrongInput(msg)
 
 
-def _differences(folder: Path, installed: Installed, prepared: Prepared) -> dict[str, Any]:
+def _differences(folder: Path, installed: Installed, prepared: Installable) -> dict[str, Any]:
     """Return what changes in a folder that nobody edited."""
     was, now = set(installed.risks), set(prepared.installed.risks)
     licences = [installed.licence, prepared.installed.licence]
@@ -138,7 +138,7 @@ def _differences(folder: Path, installed: Installed, prepared: Prepared) -> dict
     }
 
 
-def _of_files(folder: Path, was: Mapping[str, str], prepared: Prepared) -> list[dict[str, Any]]:
+def _of_files(folder: Path, was: Mapping[str, str], prepared: Installable) -> list[dict[str, Any]]:
     now, found = prepared.installed.files, []
     for path in sorted(was.keys() | now.keys()):
         if was.get(path) == now.get(path):

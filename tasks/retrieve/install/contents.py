@@ -18,7 +18,7 @@ _RISK = "risk."
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Installable:
     """A skill that may be installed: the name of its folder, what the lock says of it, and its bytes by path.
 
     `redacted` are the paths of those whose bytes are not the source's: they held what looks like a key.
@@ -31,7 +31,7 @@ class Prepared:
     risks: Sequence[Mapping[str, Any]]
 
 
-def prepare(edition: Edition, refused: Collection[str], accepted: Collection[str]) -> Prepared:
+def prepare(edition: Edition, refused: Collection[str], accepted: Collection[str]) -> Installable:
     """Return what is to be written of an edition.
 
     Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, which the lock
@@ -74,7 +74,7 @@ def prepare(edition: Edition, refused: Collection[str], accepted: Collection[str
         risks=sorted(risk["code"] for risk in row["risks"] or ()),
         accepted_risks=sorted(rule_id(risk["code"]) for risk in hit),
     )
-    return Prepared(row["name"], installed, contents, redacted, row["risks"] or ())
+    return Installable(row["name"], installed, contents, redacted, row["risks"] or ())
 
 
 def planned(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from flows.commands.install.folders import FOLDERS, Agent
 from storage.served import Licences, read_licences, write_licences
 from storage.state import documents_table
-from tests.support.command import Ask, skillery
+from tests.support.command import Ask
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KNEAD, LOGO, PIPED, SECOND
 
@@ -206,9 +206,3 @@ def test_the_folder_of_the_one_agent_that_has_one_is_taken(ask: Ask, project: Pa
     assert answer(ask, "outdated")["folder"] == str(project / ".cursor/skills")
     answer(ask, "remove", "local/market/bees")
     assert "'bees' is not installed" in refused(ask, "remove", "bees", "--agent", "claude")
-
-
-def test_a_command_that_installs_is_a_process_without_prefect(project: Path) -> None:
-    done = skillery("install", "local/market/bees", "--agent", "claude", PREFECT_HOME="/nowhere")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (project / ".claude/skills/bees/SKILL.md").exists()

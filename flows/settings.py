@@ -254,9 +254,9 @@ def load(kind: type[Model]) -> Model:
         raise WrongInput(msg) from error
 
 
-# Settings of these have classes, and loaders, of their own.
-_GROUPS = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE", "INSTALL")
-_OTHERS = tuple(f"SKILLERY_{group}_" for group in _GROUPS)
+# Settings of published pipelines, training, inducing and installing have classes, and loaders, of their own.
+_KINDS = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE", "INSTALL")
+_OTHERS = tuple(f"SKILLERY_{kind}_" for kind in _KINDS)
 
 
 def unknown_settings() -> dict[str, str | None]:

@@ -116,10 +116,10 @@ class NothingReadable(TerminalError):
 
 
 class EnvironmentUnusable(TerminalError):
-    """The command in which trajectories are replayed cannot be used: its answers are not what was asked for.
+    """What trajectories are replayed in, a command or an application in a browser, cannot be used.
 
     Args:
-        command: The command, as the operator wrote it.
+        command: The command, or the browser or application, as the operator wrote it.
         reason: A short stable code: `start`, `answer`, `size`, `repeat`.
         detail: What was found and what to do.
     """
@@ -132,7 +132,7 @@ class EnvironmentUnusable(TerminalError):
 
 
 class EnvironmentStopped(TransientError):
-    """The command in which trajectories are replayed ended (`ended`) or did not answer in time (`time`).
+    """What trajectories are replayed in ended (`ended`) or did not answer in time (`time`).
 
     Arguments are those of EnvironmentUnusable.
     """

@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-SCHEMA_VERSION = (
-    5  # 1 had no `repo_licence`, 2 no `states`, 3 no `inferred_by`, 4 no `contents`, `blobs`, `near`
-)
+# 1 had no `repo_licence`, 2 no `states`, 3 no `inferred_by`, 4 no `contents`, `blobs` and `near`
+SCHEMA_VERSION = 5
 NODE_TYPES = ("step", "example", "param", "precondition", "error_handling", "concept")
 EDGE_TYPES = ("sequence", "semantic", "reference", "condition")
 BLOCKS = ("prose", "list_item", "code", "table", "html")

@@ -12,6 +12,7 @@ EXTRAS = (
     "obstore",
     "openai",
     "matplotlib",
+    "playwright",
     "ir_measures",
     "bm25s",
     "prefect_dask",

@@ -46,7 +46,9 @@ def induce(
     verify: Annotated[
         str,
         typer.Option(
-            "--verify", metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines."
+            "--verify",
+            metavar="HOW",
+            help="recorded, command:CMD, which replays runs over JSON lines, or browser:URL.",
         ),
     ] = "recorded",
     folder: Annotated[
@@ -81,13 +83,14 @@ def induce(
     TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
     """
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
+    from flows.commands.induction.settings import load_induction  # noqa: PLC0415
     from flows.commands.induction.teaching import teaching  # noqa: PLC0415
     from tasks.induce.library.learn import Learning  # noqa: PLC0415
     from tasks.induce.skills.actions import granularity_of  # noqa: PLC0415
 
-    how = Learning(verify, folder, support, granularity_of(granularity))
-    wishes = InduceWishes(trajectories, form.value, domain, how)
     settings = load_settings()
+    how = Learning(verify, folder, support, granularity_of(granularity), load_induction().chromium)
+    wishes = InduceWishes(trajectories, form.value, domain, how)
     where = root_of(settings, root)
     with teaching(where, settings, judge, inducer) as by:
         found = induce(where, settings, wishes, by)

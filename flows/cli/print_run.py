@@ -317,6 +317,7 @@ def print_compaction(found: dict[str, Any]) -> None:
     )
     gone = ", ".join(found["gone"]) or "none"
     _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
+    _say(f"bundled files that no document names any more: {found['blobs_gone']}, removed")
 
 
 def print_settings(rows: list[dict[str, Any]]) -> None:

@@ -28,6 +28,8 @@ from storage.schemas import (
 _Row = TypeVar("_Row", RawDocument, Listing)
 # What Polars raises for a number beyond 64 bits, half of a surrogate pair, or a value of another type.
 _NOT_STORABLE = (pl.exceptions.PolarsError, ArithmeticError, TypeError, ValueError)
+# Bytes are storable: megabytes of them need not be tried.
+_TRIED = pl.Schema({name: kind for name, kind in RAW_DOCUMENTS.items() if name != "contents"})
 BATCH_DOCUMENTS = 100
 BATCH_BYTES = 16_000_000  # texts and bundled files of a part's documents: bounds the memory
 
@@ -70,7 +72,7 @@ class RawParts:
         """Write the buffer, documents as listings too if asked."""
         written = Written()
         constant = {"run_id": self._run_id, "schema_version": SCHEMA_VERSION}
-        documents = _storable(self._documents, RAW_DOCUMENTS, written.refused)
+        documents = _storable(self._documents, _TRIED, written.refused)
         if documents:
             frame = to_frame(documents, RAW_DOCUMENTS, fetched_at=self._now, **constant)
             part = self._write("documents", frame, RAW_DOCUMENTS)

@@ -11,7 +11,6 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.induce.library.learn import Learning, keep_new, learn, to_learn
 from tasks.induce.library.teaching import Teaching
-from tasks.induce.replay.verify import opened
 from tasks.induce.trajectories.read import Format
 
 
@@ -30,5 +29,5 @@ def plan_learning(root: str, how: Learning, by: Teaching) -> dict[str, str]:
 @task(name="learn-domain", cache_policy=NO_CACHE, task_run_name="learn-{domain}")
 def learn_domain(root: str, domain: str, made_of: str, how: Learning, by: Teaching) -> dict[str, Any]:
     """Build the library of one domain; return what came of its windows."""
-    with opened(how.verify, how.folder) as replay:
+    with how.opened() as replay:
         return learn(Root(root), domain, made_of, replay, how, by)

@@ -16,8 +16,9 @@ from tests.support.paths import PROJECT
 from tests.support.roots.skill_root import Export, SkillRoot
 
 README = (PROJECT / "README.md").read_text("utf-8")
+DETAIL = (PROJECT / "flows/cli/README.md").read_text("utf-8")
 (COMMAND,) = re.findall(r"^\.venv/bin/skillery (compose .*)$", README, re.MULTILINE)
-(SHOWN,) = re.findall(r"^```\n( 1\. .*?)^```$", README, re.MULTILINE | re.DOTALL)
+(SHOWN,) = re.findall(r"^```\n( 1\. .*?)^```$", DETAIL, re.MULTILINE | re.DOTALL)
 
 
 class ShippedMarket(SampleSource):

@@ -16,7 +16,6 @@ from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.learn import Learning, domains_held, keep_new, learn, summed, to_learn
 from tasks.induce.library.teaching import BY_FILES, Teaching
-from tasks.induce.replay.verify import opened
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.onnx_export import export_below
 from tasks.retrieve.versions.learned import serve_learned
@@ -49,10 +48,11 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
 
     Raises:
         WrongInput: A path, the granularity or the way to verify cannot be used; nothing was kept.
-        EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+        EnvironmentUnusable, EnvironmentStopped: The command or application that skills are verified with
+            cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()
-    with writer_lock(root), opened(wishes.how.verify, wishes.how.folder) as replay:
+    with writer_lock(root), wishes.how.opened() as replay:
         read = keep_new(root, wishes.paths, wishes.form, wishes.domain)
         todo = to_learn(root, wishes.how, by)
         learned = []

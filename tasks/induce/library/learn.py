@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.library.teaching import BY_FILES, Teaching
 from tasks.induce.library.verdicts import HeldVerdicts
-from tasks.induce.replay.verify import Replay
+from tasks.induce.replay.verify import Replay, opened
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
@@ -26,10 +27,15 @@ from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read
 class Learning:
     """How skills are learned: how they are verified, and the least number of tasks that did one."""
 
-    verify: str = "recorded"  # or `command:CMD`
+    verify: str = "recorded"  # or `command:CMD`, or `browser:URL`
     folder: Path = Path()  # in which the command runs
     support: int = 1
     granularity: Granularity = "window"  # what skills are cut out of
+    chromium: str | None = None  # the program that is the browser; None: the first that is found
+
+    def opened(self) -> AbstractContextManager[Replay]:
+        """Open the replay that verifies; raises as `verify.opened`."""
+        return opened(self.verify, self.folder, chromium=self.chromium)
 
 
 def keep_new(

@@ -63,10 +63,10 @@ class FreePaths:
         return free
 
     def of_folder(self, path: str, own: Collection[str]) -> str:
-        """Return a free path for a folder; one that is there is free if it lacks these files of its `own`."""
+        """Return a free path for a folder; one that is there is free if it lacks these names of its `own`."""
 
         def is_taken(tried: str) -> bool:
-            used = any(self._is_file(f"{tried}/{name}") for name in own)
+            used = any((self._folder / tried / name).exists() for name in own)
             return used or _key(tried) in self._folders or self._is_file(tried)
 
         free = _numbered(self._below(path), is_taken)

@@ -11,7 +11,7 @@ from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
 from storage.served import require_licences
-from storage.state import aliases_table, documents_table
+from storage.state import aliases_table, documents_table, seen_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import meant, suggestion
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
@@ -19,7 +19,7 @@ from tasks.refine.text.canonical import canonical
 from tasks.refine.text.decode import decode
 from tasks.refine.text.redact import redact
 from tasks.refine.text.strict_yaml import Value
-from tasks.retrieve.revisions.history import Revision, read_revision, revisions_of
+from tasks.retrieve.revisions.history import Revision, read_revision, revisions_in, revisions_of
 
 SKILL_FILE = "SKILL.md"
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
@@ -116,12 +116,21 @@ def present_edition(root: Root, row: Mapping[str, Any]) -> Edition:
         StorageError: A raw part, or the file of licences' classes, cannot be read.
         UnknownDocument: There is no raw snapshot of it.
     """
-    revisions = revisions_of(root, row["doc_id"], row["source"])
-    # A crawl may have brought a newer one that has not been refined yet.
-    same = [r for r in revisions if r.raw_hash == row["raw_hash"]]
-    at_time = [r for r in same if r.fetched_at == row["fetched_at"]]
-    revision = (at_time or same or revisions)[-1]
+    revision = _present_revision(root, row)
     return _edition(root, revision, read_revision(root, revision), row, {})
+
+
+def _present_revision(root: Root, row: Mapping[str, Any]) -> Revision:
+    def is_it(revision: Revision) -> bool:
+        return (revision.source, revision.fetched_at) == (row["source"], row["fetched_at"])
+
+    seen = seen_table(root).of_document(row["doc_id"]).filter(source=row["source"])
+    # A crawl may have brought a newer one that has not been refined yet: then all parts are searched.
+    for part in (file for file in seen["raw_part"] if root.exists(file)):
+        if found := [r for r in revisions_in(root, part, row["doc_id"]) if is_it(r)]:
+            return found[-1]
+    revisions = revisions_of(root, row["doc_id"], row["source"])
+    return ([r for r in revisions if is_it(r)] or revisions)[-1]
 
 
 def past_edition(root: Root, revision: Revision) -> Edition:

@@ -51,7 +51,7 @@ def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Rev
         StorageError: A raw part cannot be read.
         UnknownDocument: There is none: it was never fetched, or has been forgotten.
     """
-    parts = root.each(lambda file: _in_part(root, file, doc_id), root.files("raw/documents", ".parquet"))
+    parts = root.each(lambda file: revisions_in(root, file, doc_id), root.files("raw/documents", ".parquet"))
     found = [r for revisions in parts for r in revisions if source in (None, r.source)]
     if not found:
         msg = f"no raw snapshot below {root.uri} holds {doc_id}"
@@ -59,7 +59,8 @@ def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Rev
     return sorted(found, key=lambda r: r.fetched_at)
 
 
-def _in_part(root: Root, file: str, doc_id: str) -> list[Revision]:
+def revisions_in(root: Root, file: str, doc_id: str) -> list[Revision]:
+    """Return the revisions of a document, of any source, that one raw part holds."""
     ids = read_frame(root, file, RAW_DOCUMENTS, ["doc_id"])["doc_id"].unique()
     written = [other for other in ids if doc_key(other) == doc_key(doc_id)]
     if not written:

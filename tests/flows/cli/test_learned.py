@@ -9,9 +9,11 @@ import pytest
 
 from tasks.induce.trajectories.record import Trajectory
 from tests.support.command import Ask
+from tests.support.induce.chromium_there import require_chromium
 from tests.support.induce.learning import RUNS
 from tests.support.induce.learning import written as runs_written
-from tests.support.induce.runs import FORM, HOME
+from tests.support.induce.runs import FORM, HOME, Done, page, web_run
+from tests.support.induce.workshop.application import workshop
 from tests.support.roots.skill_root import Export
 
 
@@ -57,6 +59,27 @@ def test_a_library_is_built_again_when_another_support_is_asked_for_or_it_was_no
 
     assert fewer["skills"]["retired"] > 0
     assert again["domains"] == first["domains"]
+
+
+def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> None:
+    require_chromium()
+    bicycle = "clickable Red Gazelle Brakes Ada open"
+    done: list[Done] = [
+        (page("link Jobs", "link New job"), "click", "link Jobs", {}),
+        (page("link Jobs", bicycle, first=20), "click", bicycle, {}),
+        (page("button Start work", "button Cancel job", first=40), "click", "button Start work", {}),
+    ]
+    runs = written(tmp_path / "runs.jsonl", web_run("Start the Red Gazelle", done))
+    with workshop() as shop:
+        asked = ("induce", runs, "--root", root, "--verify", f"browser:{shop.url}", "--json")
+        found = json.loads(ask(*asked).stdout)
+        job = shop.records.facts()["jobs"][0]
+
+    assert (found["verified"], found["skills"]["new"], found["dropped"]) == ({"browser": 3}, 3, {})
+    assert (job["bicycle"], job["status"]) == ("Red Gazelle", "in work")
+    refused = ask("induce", runs, "--root", root, "--verify", f"browser:{shop.url}", "--support", "2")
+    assert refused.code == 1
+    assert "does not answer POST /.skillery/reset" in refused.stderr
 
 
 def test_parts_in_any_order_give_the_same_files(

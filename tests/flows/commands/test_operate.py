@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from storage.blobs.store import BlobStore
 from storage.errors import EvaluationFell, Locked, WrongInput
 from storage.root import Root
 from storage.served import read_served
@@ -171,9 +172,11 @@ def test_the_commands_print_what_they_did(
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    assert printed("refresh", "local/market/tea")["published"]
+    assert printed("refresh", "market/tea")["published"]
     assert printed("rebuild", "--keep-vectors")["published"]
-    assert printed("compact")["files_after"] > 0
+    BlobStore(shelf.root).put([b"no document names this"])
+    compacted = printed("compact")
+    assert (compacted["files_after"] > 0, compacted["blobs_gone"]) == (True, 1)
     assert ask("refresh", "nobody/here", *root).code == 2
     monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")
     fell = ask("evaluate", "corpus", *root)

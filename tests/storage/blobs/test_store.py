@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.blobs.store import BlobStore, blob_file
@@ -67,6 +67,7 @@ def test_no_path_outside_the_store_can_be_asked_for(digest: str) -> None:
         BlobStore(Root("/nowhere")).read(digest)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=20), max_size=8))
 def test_there_are_as_many_files_as_different_contents(contents: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:

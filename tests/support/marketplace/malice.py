@@ -78,6 +78,11 @@ def bomb(size: int) -> bytes:
     return packed.getvalue()
 
 
+def bundle_bomb(size: int) -> bytes:
+    """A file of this many bytes beside a SKILL.md; it packs to a thousandth of it."""
+    return _archive([(f"{_ROOT}/skills/bait/assets/zeros.bin", b"\0" * size)])
+
+
 def understated(size: int, said: int) -> bytes:
     """A SKILL.md of `size` bytes that both its headers say is of `said` bytes."""
     packed = bomb(size)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.blobs.named import blobs_named, drop_unused_blobs
 from storage.blobs.store import BlobStore
+from storage.root import Root
 from storage.state import documents_table
 from tasks.refine.bundles import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
@@ -80,6 +81,7 @@ def test_a_script_that_pipes_a_download_into_a_shell_is_a_risk_of_its_skill() ->
     assert message.endswith("(and in 1 more files)")
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("abc"), st.sampled_from([b"ls\n", PIPED, KEY.encode(), b"\0\1"]))
@@ -134,3 +136,14 @@ def test_a_corpus_of_a_version_without_blobs_is_read(nights: Nights) -> None:
     nights.root.write(file, buffer.getvalue())
     assert table.read()["blobs"].to_list() == [None]
     assert blobs_named(nights.root).is_empty()
+
+
+def test_in_a_bucket_blobs_are_kept_named_and_dropped_as_in_a_folder(nights: Nights, bucket: str) -> None:
+    nights.root = Root(bucket)
+    nights.run(HandSource("dir:shelf", with_files(skill("a"), {"run.sh": b"ls\n", "k": KEY.encode()})))
+    named = blobs_named(nights.root)
+    store = BlobStore(nights.root)
+    assert {store.read(digest) for digest in named["sha256"]} == {b"ls\n", b"[redacted:github-token]"}
+    nights.run(HandSource("dir:shelf", with_files(skill("a"), {"run.sh": b"pwd\n"})))
+    assert drop_unused_blobs(nights.root) == 2
+    assert [store.read(digest) for digest in store.digests()] == [b"pwd\n"]

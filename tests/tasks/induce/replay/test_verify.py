@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import WrongInput
+from storage.errors import EnvironmentUnusable, WrongInput
+from tasks.induce.replay.browser.chromium import Chromium
 from tasks.induce.replay.recorded import RecordedReplay
 from tasks.induce.replay.verify import ReplayVerdict, opened, verify
 from tasks.induce.replay.window import Broken
 from tasks.induce.skills.actions import Arg, Result
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, renewal, whole
+from tests.support.induce.workshop.application import workshop
+from tests.support.induce.workshop.recording import recorded
+from tests.support.induce.workshop.server import Said, served
+from tests.support.induce.workshop.tasks import tasks
 
 RENEWALS = [whole(renewal(name, loan=0), 4) for name in ("ada", "ben", "cleo")]
 
@@ -80,4 +85,27 @@ def test_a_spec_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     with opened("recorded", tmp_path) as replay:
         assert replay.name == "recorded"
     with pytest.raises(WrongInput, match="'browser' is no way to verify skills"), opened("browser", tmp_path):
+        pass
+
+
+def test_a_browser_verifies_pages_and_leaves_tools_to_the_recording(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    with workshop() as shop:
+        body, window = whole(recorded(chromium, shop, tasks()[3]), 2)
+        with opened(f"browser:{shop.url}", tmp_path) as replay:
+            pages = verify(body, [window], replay)
+            tools = verify(RENEWALS[0][0], [RENEWALS[0][1]], replay)
+            dropped = verify(body[:1], [window], replay)
+
+    assert (pages.how, tools.how) == (("browser",), ("recorded",))
+    assert (dropped.broken, dropped.where) == (Broken(1, "another page is seen after it"), window.source)
+
+
+def test_an_application_without_a_state_verifies_nothing(chromium: Chromium, tmp_path: Path) -> None:
+    with (
+        served(lambda _: Said("", 404)) as url,
+        pytest.raises(EnvironmentUnusable, match=r"answers POST /.skillery/reset with 404"),
+        opened(f"browser:{url}", tmp_path),
+    ):
         pass

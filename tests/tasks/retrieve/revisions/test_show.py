@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.served import Licences, read_licences, write_licences
 from storage.state import documents_table
+from tasks.crawl.collect import collect
 from tasks.retrieve.revisions.show import open_edition, shown
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, KNEAD, LOGO, PIPED, SECOND
@@ -112,3 +114,14 @@ def test_a_folded_copy_is_shown_by_its_survivor(skill_root: Any) -> None:  # noq
     found = show(root, gone)
     assert (found["doc_id"], found["alias_of"]) == (gone, *({BREAD_ID, "local/market/copy"} - {gone}))
     assert show(root, found["alias_of"])["aliases"] == [{"doc_id": gone, "kind": "folded"}]
+
+
+def test_what_a_crawl_has_brought_is_shown_once_it_is_refined(skill_root: Any) -> None:  # noqa: ANN401
+    root = skill_root({"bread": SECOND})
+    root.publish()
+    before = show(root)
+    root.write("bread", SECOND.replace("three hours", "a night"))
+    now = root.now + timedelta(days=1)
+    collect(root.source(str(root.market)), root.root, run_id="brought", now=now)
+    assert show(root) == before
+    assert read(root, "SKILL.md") == SECOND.encode()

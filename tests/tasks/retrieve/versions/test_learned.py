@@ -22,7 +22,7 @@ from tasks.retrieve.versions.publish import publish, roll_back
 from tests.support.induce.learning import RUNS, learned, served
 from tests.support.induce.runs import Call, mooring, tool_run
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
@@ -245,3 +245,16 @@ def test_with_a_run_go_what_a_model_said_of_it_and_of_any_state(root: SkillRoot)
     assert found.removed["state/answers"] == 2
     with Answers(root.root) as answers:
         assert [answers.find(f"k{number}") is None for number in range(4)] == [True, False, True, False]
+
+
+def test_in_a_bucket_skills_are_learned_served_and_forgotten_as_on_a_disk(
+    bucket: str, minilm_export: Export, tmp_path: Path
+) -> None:
+    made = SkillRoot(tmp_path / "market", bucket, minilm_export.folder)
+    learned(made.root, tmp_path, RUNS)
+    assert induced(made, "one")["published"]
+    first = ids(made)
+    forget_learned(made.root, f"learned:{first[0]}", run_id="gone", now=NOW)
+
+    assert ids(made) == first[1:]
+    assert examine(made.root) == []

@@ -15,7 +15,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable
 from tasks.crawl.shells import crawl_source
-from tasks.crawl.source.protocol import SAMPLE
+from tasks.crawl.source_list import list_sources, restore_sources, specs_to_read
 from tasks.crawl.sources import normal_spec
 
 _COLUMNS = (
@@ -30,19 +30,28 @@ def crawl(
 ) -> list[dict[str, Any]]:
     """Crawl sources into raw/ below the root; unchanged documents are only marked as seen.
 
+    The sources are put on the list of sources; one that is new to it and cannot be read is taken off again.
+
     Args:
         root: Folder of all that Skillery keeps.
-        sources: Specs such as `skillsmp`, `github:OWNER/REPO`, `git+URL[@REF]`; none: the sample marketplace.
+        sources: Specs such as `skillsmp`, `github:OWNER/REPO`, `git+URL[@REF]`; empty: all on the list.
         limit: How many documents of each source to read, from its first on; empty: all.
         run_id: Filled in by nightly.
     """
     options = load_settings().reading()
-    run, now = run_id or new_run_id(), datetime.now(UTC)
-    with writer_lock(Root(root)):
+    place, run, now = Root(root), run_id or new_run_id(), datetime.now(UTC)
+    with writer_lock(place):
+        specs = specs_to_read(place) if sources is None else [normal_spec(spec) for spec in sources]
+        # On the list before they are read: a run that is interrupted is resumed by the next.
+        before = list_sources(place, specs)
         reports = [
             crawl_source(root, spec, run_id=run, now=now, limit=limit, options=options)
-            for spec in map(normal_spec, sources or [SAMPLE])
+            for spec in dict.fromkeys(specs)
         ]
+        unread = [r for r in reports if r["state"] == "failed" and r["source"] in before]
+        restore_sources(place, {r["source"]: before[r["source"]] for r in unread})
+    for report in unread:
+        report["message"] += "; it was not added to the list of sources"
     for report in reports:
         tell_source(report)
     rows = [{c: str(r[c]) if c == "failed" else r[c] for c in _COLUMNS} for r in reports]

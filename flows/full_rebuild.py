@@ -8,11 +8,12 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import show_table
-from flows.nightly import last_specs, refine_to_served, summary
+from flows.nightly import refine_to_served, summary
 from flows.run_page import named, recorded_on_page
 from flows.run_record import this_run
 from storage.locks import writer_lock
 from storage.root import Root
+from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.shells import redo_everything
 
 
@@ -37,7 +38,7 @@ def full_rebuild(
     place, run = Root(root), this_run()
     with (
         writer_lock(place, wait=60 * wait_minutes),
-        recorded_on_page(place, run, last_specs(place), flow="full-rebuild") as record,
+        recorded_on_page(place, run, specs_to_read(place), flow="full-rebuild") as record,
     ):
         redo_everything(root, keep_vectors=keep_vectors)
         refine_to_served(record, root, index, anew=True)

@@ -18,8 +18,7 @@ from flows.runners import require_runner, shared_runner
 from flows.settings import load_settings, run_llm
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.state import read_runs
-from tasks.crawl.source.protocol import SAMPLE
+from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
 from tasks.models.onnx_export import require_encoder
 
@@ -36,7 +35,7 @@ def nightly(
 
     Args:
         root: Folder of all that Skillery keeps.
-        sources: Specs such as `git+URL[@REF]`, `dir:PATH`, `parquet:PATH`; none: those of the last run.
+        sources: Specs such as `git+URL[@REF]`, `dir:PATH`, `parquet:PATH`; empty: all on the list.
         limit: How many documents of each source to read, from its first on; empty: all.
         index: `skills` makes what routing needs and leaves the nodes' vectors for later.
         wait_minutes: How long to wait for another run that writes to this root.
@@ -54,13 +53,13 @@ def nightly(
     run_llm(settings)
     place, run = Root(root), this_run()
     require_encoder(place.fetch("models"), settings.encoder)
-    specs = [normal_spec(s) for s in sources or last_specs(place)]
+    given = [normal_spec(spec) for spec in sources or []]
     with (
         writer_lock(place, wait=60 * wait_minutes),
-        recorded_on_page(place, run, specs, flow="nightly") as record,
+        recorded_on_page(place, run, given or specs_to_read(place), flow="nightly") as record,
     ):
         with record.stage("crawl"):
-            record.sources = crawl(root, specs, limit, run)
+            record.sources = crawl(root, record.specs, limit, run)
         refine_to_served(record, root, index)
     found = record.as_dict()
     show_table("skillery-nightly", summary(found), f"Run {run}: {found['state']}.")
@@ -95,14 +94,3 @@ def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
     dropped = {f"dropped: {reason}": n for reason, n in record["dropped"].items()}
     seconds = {f"seconds: {stage}": s for stage, s in record["seconds"].items()}
     return counted({**shown, **llm, **dropped, **seconds}, value="value")
-
-
-def last_specs(root: Root) -> list[str]:
-    """Return the sources of this root's last run; the sample marketplace for an empty root.
-
-    A run that could read none of its sources does not count, so that one typing error of an operator is not
-    repeated every night.
-    """
-    runs = read_runs(root)
-    read = [r for r in runs if not r["sources"] or any(s["state"] != "failed" for s in r["sources"])]
-    return list((read or runs)[0]["specs"]) if runs else [SAMPLE]

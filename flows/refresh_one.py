@@ -9,7 +9,7 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import show_table
-from flows.nightly import last_specs, refine_to_served, summary
+from flows.nightly import refine_to_served, summary
 from flows.run_page import named, recorded_on_page
 from flows.run_record import this_run
 from flows.settings import load_settings
@@ -17,6 +17,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable
 from tasks.crawl.shells import find_sources, refresh_source
+from tasks.crawl.source_list import specs_to_read
 
 
 @flow(name="refresh-one", flow_run_name=named("refresh {target} in {root}"))
@@ -47,7 +48,7 @@ def refresh_one(
     options = load_settings().reading()
     with writer_lock(place, wait=60 * wait_minutes):
         specs = find_sources(root, target)
-        with recorded_on_page(place, run, last_specs(place), flow="refresh-one") as record:
+        with recorded_on_page(place, run, specs_to_read(place), flow="refresh-one") as record:
             with record.stage("crawl"):
                 record.sources = [
                     refresh_source(root, spec, target, run_id=run, now=now, options=options) for spec in specs

@@ -96,9 +96,11 @@ def read_sources(root: Root) -> dict[str, dict[str, Any]]:
     return dict(sources)
 
 
-def write_source(root: Root, spec: str, record: dict[str, Any]) -> None:
-    """Remember one source's record."""
-    root.write_json("state/sources.json", {"sources": {**read_sources(root), spec: record}})
+def write_source(root: Root, spec: str, record: dict[str, Any] | None) -> None:
+    """Remember one source's record; None forgets the source."""
+    records = {**read_sources(root), spec: record}
+    known = {name: kept for name, kept in records.items() if kept is not None}
+    root.write_json("state/sources.json", {"sources": known})
 
 
 def read_runs(root: Root, last: int = 10) -> list[dict[str, Any]]:

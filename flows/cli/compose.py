@@ -19,7 +19,7 @@ from flows.cli.options import (
     print_json,
     root_of,
 )
-from flows.cli.print_plan import print_plan
+from flows.cli.printing.plan import print_plan
 from flows.commands.console import form_of
 from flows.settings import load_settings
 

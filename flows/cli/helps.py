@@ -18,9 +18,7 @@ ASK, INSTALL, FILL, REPAIR, WATCH, MEASURE = (
 )
 _ORDER = (ASK, INSTALL, FILL, REPAIR, WATCH, MEASURE)
 # Lines below a \b stay as they are; the forms are those of `tasks.crawl.sources`, which queries do not load.
-RUN = """\
-Run a night: read the sources, process what changed, check it and serve it.
-
+SOURCE_FORMS = """\
 \b
 A source is given as one of these:
   dir:PATH or ./PATH               every skill of a folder
@@ -32,8 +30,13 @@ A source is given as one of these:
   awesome:PATH or awesome:URL      a list of MCP servers, in Markdown
   mcp-registry                     the registry of MCP servers
   sample                           the 32 skills that come with Skillery
+"""
+RUN = f"""\
+Run a night: read the sources, process what changed, check it and serve it.
 
-Without --source it reads the sources of the last run, and at first the sample.
+{SOURCE_FORMS}
+Without --source it reads all that `skillery sources` lists, and at first the
+sample. With --source it reads only these, and adds them to that list.
 """
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import print_run as printing
 from flows.cli.compose import compose
 from flows.cli.exits import DEBUG_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, INSTALL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
@@ -38,7 +37,9 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
+from flows.cli.printing import run as printing
 from flows.cli.read import diff, show
+from flows.cli.sources import sources_app
 from flows.commands.console import say_text
 from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
@@ -48,6 +49,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
+app.add_typer(sources_app, name="sources", rich_help_panel=FILL)
 app.add_typer(evaluate_app, name="evaluate", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
 app.add_typer(train_app, name="train", rich_help_panel=MEASURE)

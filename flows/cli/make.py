@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import print_measures as printing_bench
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     JsonOption,
@@ -16,6 +15,7 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
+from flows.cli.printing import measures as printing_bench
 from flows.settings import load_settings
 
 bench_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
@@ -113,7 +113,7 @@ def train_routing(
     as_json: JsonOption = False,
 ) -> None:
     """Train the encoder to find skills by what their bodies say, against hard negatives."""
-    from flows.cli.print_measures import print_training  # noqa: PLC0415
+    from flows.cli.printing.measures import print_training  # noqa: PLC0415
     from flows.commands.training import Wishes, train_routing  # noqa: PLC0415
 
     settings = load_settings()

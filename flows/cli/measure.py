@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import print_measures as printing_bench
-from flows.cli import print_run as printing
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     ClassifierOption,
@@ -24,6 +22,8 @@ from flows.cli.options import (
     require_command,
     root_of,
 )
+from flows.cli.printing import measures as printing_bench
+from flows.cli.printing import run as printing
 from flows.settings import Settings, load_settings
 from storage.root import Root
 
@@ -110,7 +110,7 @@ def evaluate_routing(
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well methods rank the skills that tasks need, copies folded and not, and how fast."""
-    from flows.cli.print_measures import print_routing  # noqa: PLC0415
+    from flows.cli.printing.measures import print_routing  # noqa: PLC0415
     from flows.commands.routing_bench import BenchFiles, routing_bench  # noqa: PLC0415
 
     settings = load_settings()
@@ -164,7 +164,7 @@ def evaluate_compose(
     as_json: JsonOption = False,
 ) -> None:
     """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
-    from flows.cli.print_plans import print_plans  # noqa: PLC0415
+    from flows.cli.printing.plans import print_plans  # noqa: PLC0415
     from flows.commands.plans.bench import PlanWishes, plans_bench  # noqa: PLC0415
 
     settings = load_settings()

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import print_run as printing
 from flows.cli.helps import FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
+from flows.cli.printing import run as printing
 from flows.settings import described, load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]

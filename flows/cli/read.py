@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import JsonOption, RootOption, print_json, root_of
-from flows.cli.print_skill import print_differences, print_skill
+from flows.cli.printing.skill import print_differences, print_skill
 from flows.commands.console import say_text
 from flows.settings import load_settings
 from storage.errors import WrongInput

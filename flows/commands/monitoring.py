@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from flows.commands.operate import root_status
+from flows.commands.operate import UNLISTED, root_status
 from storage.errors import SkilleryError, WrongInput
 from storage.root import Root
 from storage.state import read_runs
@@ -98,7 +98,8 @@ def _status(status: dict[str, Any], now: datetime) -> Iterator[Metric]:
     counts, dropped = status["counts"], status["dropped"]
     yield _labelled("rows", "Rows that the corpus holds, by kind.", "kind", counts)
     yield _labelled("dropped", "Documents left out by the runs, by reason.", "reason", dropped)
-    sources = {s["source"]: s for s in status["sources"]}
+    # No run reads an unlisted source: its age would grow for ever.
+    sources = {s["source"]: s for s in status["sources"] if s["state"] != UNLISTED}
     ages = {
         spec: (now - datetime.fromisoformat(s["last_complete"])).total_seconds()
         for spec, s in sources.items()

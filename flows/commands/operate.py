@@ -1,8 +1,10 @@
-"""Commands to operate a root: status, doctor, export, forget, rollback."""
+"""Commands to operate a root: status, sources, doctor, export, forget, rollback."""
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,23 +12,25 @@ from typing import Any, cast
 
 from flows.run_record import new_run_id
 from flows.settings import load_settings
-from storage.errors import StorageError
+from storage.errors import StorageError, WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import CLASSES, published_versions, read_licences, read_served
-from storage.state import corpus_counts, documents_table, read_runs, read_sources, seen_table
+from storage.state import corpus_counts, documents_table, read_runs, seen_table
 from storage.tombstones import Forgotten
+from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import find_targets, forget
 from tasks.retrieve.versions.publish import roll_back
 
-# What `status` shows of a source: when it was read to its end, and what the last crawl found and cost.
+# What is shown of a source: when it was read to its end, and what the last crawl found and cost.
 _OF_A_SOURCE = (
-    "state", "last_complete", "stale_since", "listed", "new", "changed", "unchanged", "retired", "withdrawn",
-    "failed", "requests", "quota_left",
+    "state", "documents", "last_complete", "stale_since", "listed", "new", "changed", "unchanged", "retired",
+    "withdrawn", "failed", "requests", "quota_left", "message",
 )  # fmt: skip
+UNLISTED = "unlisted"  # the state of a source that is not on the list
 
 
 def root_status(root: Root) -> dict[str, Any]:
@@ -35,9 +39,6 @@ def root_status(root: Root) -> dict[str, Any]:
     age = None if served is None else (datetime.now(UTC) - served.published_at).total_seconds() / 3600
     counts = corpus_counts(root)
     seen = seen_table(root).read(columns=["stale_since", "retired_at"])
-    sources = [
-        {"source": spec, **{k: r.get(k) for k in _OF_A_SOURCE}} for spec, r in read_sources(root).items()
-    ]
     runs = [
         {"flow": r.get("flow", "nightly"), **{k: r[k] for k in ("run_id", "state", "published", "seconds")}}
         for r in read_runs(root)
@@ -53,11 +54,68 @@ def root_status(root: Root) -> dict[str, Any]:
             "stale": seen["stale_since"].drop_nulls().len(),
             "retired": seen["retired_at"].drop_nulls().len(),
         },
-        "sources": sources,
+        "sources": source_rows(root),
         "runs": runs,
         "dropped": counts.dropped,
         "licences": _by_licence_class(root),
     }
+
+
+def source_rows(root: Root) -> list[dict[str, Any]]:
+    """Return a row a source on the list, and one a source that is not on it but has documents.
+
+    Sources that an older Skillery never could read are shown as unlisted until they are removed. No run reads
+    an unlisted source, so that it is never stale.
+    """
+    rows = []
+    for spec, record in known_sources(root).items():
+        row = {"source": spec, **{key: record.get(key) for key in _OF_A_SOURCE}}
+        if record["in_list"]:
+            rows.append(row)
+        elif record["documents"] or record["in_list"] is None:
+            rows.append({**row, "state": UNLISTED, "stale_since": None})
+    return rows
+
+
+def add_source(root: Root, given: str) -> dict[str, Any]:
+    """Put a source on the list, without reading it; return its spec and whether it is `added` now."""
+    from tasks.crawl.sources import normal_spec  # noqa: PLC0415 (loads what reads the web)
+
+    spec = normal_spec(given)
+    with writer_lock(root, spare=True):
+        return {"source": spec, "added": spec in list_sources(root, [spec])}
+
+
+def remove_listed(root: Root, given: str, *, retire: bool) -> dict[str, Any]:
+    """Take a source off the list; return whether it was on it, how many documents retire, how many stay.
+
+    Raises:
+        WrongInput: No such source is known; the message names those with a similar spec.
+    """
+    with writer_lock(root, spare=True):
+        known = known_sources(root)
+        spec = _known_spec(given, known)
+        retired = remove_source(root, spec, datetime.now(UTC), retire=retire)
+    was_listed, left = bool(known[spec]["in_list"]), known[spec]["documents"] - retired
+    return {"source": spec, "removed": was_listed, "retired": retired, "documents": left}
+
+
+def _known_spec(given: str, known: Mapping[str, Any]) -> str:
+    from tasks.crawl.source.identity import hide_credentials  # noqa: PLC0415
+    from tasks.crawl.sources import normal_spec  # noqa: PLC0415 (loads what reads the web)
+
+    near = difflib.get_close_matches(given, known, n=3)
+    try:
+        spec = given if given in known else normal_spec(given)
+    except WrongInput:
+        if not near:
+            raise
+        spec = given
+    if spec in known:
+        return spec
+    near = difflib.get_close_matches(spec, known, n=3) or near
+    said = f"near it are {', '.join(near)}" if near else "`skillery sources` lists all"
+    raise WrongInput(f"{hide_credentials(spec)} is not on the list of sources: {said}")
 
 
 def _by_licence_class(root: Root) -> dict[str, int]:

@@ -56,8 +56,8 @@ def collect(
     except Exception as error:
         intake.break_off(_unforeseen(source.spec, error))
     report = intake.close()
-    record = {**_record(report, remembered, now), "version": version, "limit": limit, "options": read_as}
-    write_source(root, source.spec, record)
+    read = {**_record(report, remembered, now), "version": version, "limit": limit, "options": read_as}
+    write_source(root, source.spec, {**remembered, **read})
     return report
 
 

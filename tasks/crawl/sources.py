@@ -106,7 +106,7 @@ def _address_meant(text: str) -> str:
         msg = f"{shown}: give git+{shown} for a git repository, awesome:{shown} for a list of MCP servers"
         raise WrongInput(msg)
     if len(found.rest) > 1:
-        whole = f"github:{found.repository}[@REF]"
+        whole = f"github:{found.repository}@{found.rest[0]}"
         raise WrongInput(f"{text} may name a folder, and a source is a whole repository: give {whole}")
     return f"github:{'@'.join([found.repository, *found.rest])}"
 

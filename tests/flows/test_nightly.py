@@ -16,6 +16,7 @@ from storage.errors import GateRefused, Locked, NothingReadable
 from storage.root import Root
 from storage.served import read_served
 from storage.state import parsed_table, read_runs
+from tasks.crawl.source_list import specs_to_read
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
@@ -105,12 +106,10 @@ def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served(
     served = _nightly(root, f"dir:{skills}")["served"]
     with pytest.raises(NothingReadable, match="nowhere"):
         _nightly(root, f"dir:{tmp_path / 'nowhere'}")
-    from flows.nightly import last_specs
-
     record = read_runs(Root(root))[0]
     assert (record["state"], record["served"], record["documents"]) == ("failed", served, 2)
     assert record["sources"][0]["state"] == "failed"
-    assert last_specs(Root(root)) == [f"dir:{skills}"]
+    assert specs_to_read(Root(root)) == [f"dir:{skills}"]
 
 
 def test_a_night_that_cannot_look_leaves_what_is_served_marked_stale(

@@ -32,6 +32,8 @@ def test_sources_are_remembered_each_for_itself(tmp_path: Path) -> None:
     write_source(root, "dir:b", {"state": "complete"})
     write_source(root, "dir:a", {"state": "complete"})
     assert read_sources(root) == {"dir:a": {"state": "complete"}, "dir:b": {"state": "complete"}}
+    write_source(root, "dir:a", None)
+    assert read_sources(root) == {"dir:b": {"state": "complete"}}
 
 
 RUN = {"state": "complete", "specs": [], "sources": []}

@@ -57,7 +57,9 @@ def test_the_last_run_its_checks_and_each_source_are_told(tmp_path: Path) -> Non
     root = Root(tmp_path)
     complete, stale = "2026-02-03T03:00:00+00:00", "2026-02-03T02:00:00+00:00"
     write_source(root, "dir:a", {"state": "complete", "last_complete": complete, "stale_since": None})
-    write_source(root, 'dir:"b"\n', {"state": "failed", "last_complete": None, "stale_since": stale})
+    failed = {"state": "failed", "last_complete": None, "stale_since": stale}
+    write_source(root, 'dir:"b"\n', {**failed, "in_list": True})
+    write_source(root, "dir:removed", {**failed, "last_complete": complete, "in_list": False})
     with suppress(InterruptedError), recorded(root, "r1", ["dir:a"], flow="nightly") as record:
         with record.stage("crawl"):
             pass
@@ -67,6 +69,7 @@ def test_the_last_run_its_checks_and_each_source_are_told(tmp_path: Path) -> Non
     found = values(root)
     assert found["skillery_source_age_seconds dir:a"] == 3600
     assert [found[f"skillery_source_stale {spec}"] for spec in ("dir:a", 'dir:"b"\n')] == [0, 1]
+    assert not [name for name in found if "dir:removed" in name], "what is read no more is never late"
     assert [found[f"skillery_last_run_state nightly {s}"] for s in ("failed", "complete")] == [1, 0]
     assert [found[f"skillery_last_run_check_failed {c} nightly"] for c in ("ids", "shrink")] == [0, 1]
     assert found["skillery_last_run_vectors nightly"] == 7

@@ -17,6 +17,7 @@ from storage.root import Root
 from storage.served import read_served
 from storage.state import read_runs
 from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.versions.publish import publish
 from tests.support.command import Ask
 from tests.support.roots.hand_written import SKILLS
@@ -46,10 +47,9 @@ def _served(root: str) -> str:
 
 
 def test_refreshing_one_skill_serves_its_change_and_leaves_the_others(shelf: SkillRoot) -> None:
-    from flows.nightly import last_specs
     from flows.refresh_one import refresh_one
 
-    specs = last_specs(shelf.root)
+    specs = specs_to_read(shelf.root)
     for name in ("tea", "bike"):
         shelf.write(name, SKILLS[name] + "\nPut everything back afterwards.\n")
 
@@ -59,7 +59,7 @@ def test_refreshing_one_skill_serves_its_change_and_leaves_the_others(shelf: Ski
     assert [(s["listed"], s["changed"], s["retired"]) for s in record["sources"]] == [(1, 1, 0)]
     assert record["checks"]
     assert all(check["passed"] for check in record["checks"])
-    assert last_specs(shelf.root) == specs, "the next night would read what was refreshed alone"
+    assert specs_to_read(shelf.root) == specs, "the next night would read what was refreshed alone"
 
 
 def test_what_no_source_has_brought_is_not_refreshed(filled: str) -> None:

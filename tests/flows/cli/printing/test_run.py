@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli import print_run as printing
+from flows.cli.printing import run as printing
 
 PAGE: dict[str, Any] = {
     "doc_id": "a/b/c", "context": "x", "nodes": [], "tokens": 1, "document_tokens": 2, "took_ms": 1.0,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.print_plan import print_plan
+from flows.cli.printing.plan import print_plan
 from tests.support.hand_plans import hand_plan, party
 
 

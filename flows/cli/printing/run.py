@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from flows.cli.print_measures import print_paging
+from flows.cli.printing.measures import print_paging
 from flows.commands.console import counts as _counts
 from flows.commands.console import say as _say
 from flows.commands.console import say_aside as _say_aside
@@ -24,6 +24,8 @@ def print_run(record: dict[str, Any]) -> None:
         _say(f"{source['source']}: {source['state']}; {_reading(source)}")
         if source.get("message") and source["message"] != record["message"]:
             _say(source["message"], style="red", indent=2)
+    if not record["specs"]:
+        _say("no source is listed: skillery sources add SPEC adds one")
     for mended in record["mended"]:
         _say(f"found at the start: {mended}", style="red")
     _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
@@ -146,9 +148,9 @@ def print_status(status: dict[str, Any]) -> None:
     _say(f"dropped: {_counts(status['dropped'])}")
     _say(f"licences, when answering: {_counts(status['licences'])}")
     for source in status["sources"]:
-        since = f", stale since {_minute(source['stale_since'])}" if source["stale_since"] else ""
+        since = f", stale since {minute(source['stale_since'])}" if source["stale_since"] else ""
         last = (
-            f"read whole at {_minute(source['last_complete'])}" if source["last_complete"] else "never whole"
+            f"read whole at {minute(source['last_complete'])}" if source["last_complete"] else "never whole"
         )
         _say(f"source {source['source']}: {source['state']}, {last}{since}")
         if source["listed"] is not None:
@@ -159,7 +161,7 @@ def print_status(status: dict[str, Any]) -> None:
     _table("last runs", ["run", "state", "published", "seconds"], rows)
 
 
-def _minute(time: str | None) -> str | None:
+def minute(time: str | None) -> str | None:
     """Return an ISO time, in UTC as all times are, without seconds."""
     return time and f"{time[:16].replace('T', ' ')} UTC"
 

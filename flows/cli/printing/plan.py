@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.cli.print_run import origin, shortened
+from flows.cli.printing.run import origin, shortened
 from flows.commands.console import say
 from tasks.retrieve.compose.pages import chosen_candidate
 

@@ -1,0 +1,1 @@
+"""Printing for a person: what the commands found; begin with `run`."""

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import print_skill as printing
 from flows.cli.options import JsonOption, RootOption, print_json, root_of
+from flows.cli.printing import skill as printing
 from flows.commands.install.folders import Agent, Destination
 from flows.settings import load_settings
 

@@ -254,8 +254,8 @@ def load(kind: type[Model]) -> Model:
         raise WrongInput(msg) from error
 
 
-# Settings of published pipelines, of training and of inducing have classes, and loaders, of their own.
-_KINDS = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE")
+# Settings of published pipelines, training, inducing and installing have classes, and loaders, of their own.
+_KINDS = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE", "INSTALL")
 _OTHERS = tuple(f"SKILLERY_{kind}_" for kind in _KINDS)
 
 

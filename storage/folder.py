@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import shutil
 import uuid
@@ -17,6 +19,8 @@ from storage.errors import Missing, StorageError, WrongInput
 T = TypeVar("T")
 R = TypeVar("R")
 UNFINISHED = ".tmp"
+# Flags of renameat2 on Linux (RENAME_EXCHANGE) and of renamex_np on macOS (RENAME_SWAP), and "this folder".
+_EXCHANGE, _HERE = 2, -100
 # What was fetched, whatever its licence and whatever it holds: other users of the machine have no part in it.
 _PRIVATE = ("raw", "trajectories")  # what was said to agents, and texts before redaction
 
@@ -108,10 +112,7 @@ def put_file(path: Path, data: bytes) -> None:
     """Put a file in place in one step; what was there stays where that fails."""
     beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{UNFINISHED}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            file.write(data)
-            _sync(file.fileno())
+        write_new(beside, data)
         beside.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -121,6 +122,14 @@ def put_file(path: Path, data: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet, and the folders above it, and wait until the disk holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        file.write(data)
+        _sync(file.fileno())
 
 
 def _sync(descriptor: int) -> None:
@@ -135,3 +144,22 @@ def delete_path(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange what two paths of one file system name, in one step.
+
+    Raises:
+        OSError: One is not there, or the system (ENOSYS) or its file system (EINVAL, ENOTSUP) cannot do it.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    first, second = os.fsencode(one), os.fsencode(other)
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(_HERE, first, _HERE, second, _EXCHANGE)
+    elif hasattr(library, "renamex_np"):
+        failed = library.renamex_np(first, second, _EXCHANGE)
+    else:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(one))
+    if failed:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(one))

@@ -310,6 +310,7 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
         ["evaluate", "nodes", files["fragments"], *root],
         ["compose", "look after a hive, then bake bread", *root],
         ["show", "bees", *root],
+        ["install", "bees", "--to", str(tmp_path / "skills"), *root],
     ]
 
     script = _ASK.format(heavy=(*HEAVY, *FOR_RUNS))
@@ -322,10 +323,10 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
     )
 
     assert done.returncode == 0, done.stderr
-    (found, *_), (paged, *_), _, (measured, *_), (agreed, *_), (plan, *_), (shown, *_) = answers = json.loads(
-        done.stdout
-    )
-    assert [loaded for _, loaded in answers] == [[]] * 7
+    answers = json.loads(done.stdout)
+    assert [loaded for _, loaded in answers] == [[]] * len(commands)
+    found, paged, _, measured, agreed, plan, shown, installed = (printed for printed, _ in answers)
+    assert (Path(json.loads(installed)["folder"]) / "bees" / "SKILL.md").exists()
     assert json.loads(shown)["doc_id"] == "local/market/bees"
     assert json.loads(plan)["steps"]
     assert json.loads(found)["results"][0]["name"] == "bees"

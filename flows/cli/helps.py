@@ -8,14 +8,15 @@ from typing import Protocol
 from typer.core import TyperGroup
 
 # The groups of `skillery --help`, in its order.
-ASK, FILL, REPAIR, WATCH, MEASURE = (
+ASK, INSTALL, FILL, REPAIR, WATCH, MEASURE = (
     "Ask what is served",
+    "Install skills into the folder of an agent",
     "Read sources, and serve what changed",
     "Go back, rebuild, repair and remove",
     "Watch and set up",
     "Measure, and train",
 )
-_ORDER = (ASK, FILL, REPAIR, WATCH, MEASURE)
+_ORDER = (ASK, INSTALL, FILL, REPAIR, WATCH, MEASURE)
 # Lines below a \b stay as they are; the forms are those of `tasks.crawl.sources`, which queries do not load.
 SOURCE_FORMS = """\
 \b

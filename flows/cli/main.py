@@ -10,7 +10,8 @@ import typer
 
 from flows.cli.compose import compose
 from flows.cli.exits import DEBUG_OPTION, run_to_exit
-from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
+from flows.cli.helps import ASK, FILL, INSTALL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
+from flows.cli.install import INSTALLING
 from flows.cli.learned import induce, library, suggest
 from flows.cli.make import bench_app, train_app
 from flows.cli.measure import evaluate_app
@@ -340,7 +341,7 @@ def export(
     print_json(found) if as_json else printing.print_export(found)
 
 
-for command, group in COMMANDS.items():
+for command, group in {**COMMANDS, **dict.fromkeys(INSTALLING, INSTALL)}.items():
     app.command(rich_help_panel=group)(command)
 
 

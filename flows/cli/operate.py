@@ -93,8 +93,9 @@ def settings(
     """Print every setting: its variable, its value, where that comes from, what it means."""
     from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
     from flows.commands.induction.settings import load_induction  # noqa: PLC0415
+    from flows.commands.install.settings import load_installing  # noqa: PLC0415
 
-    rows = described(load_settings())
+    rows = described(load_settings()) + described(load_installing())
     if everything:
         others = (more.load_skillflow, more.load_skillrouter, more.load_training, load_induction)
         for loaded in others:

@@ -1,12 +1,13 @@
-"""Print a skill, and what changed in one, for a person."""
+"""Print a skill, what changed in one, and which are installed, for a person."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.commands.console import say, table
+from flows.commands.console import counts, say, table
 
 _ORIGIN = ("source", "commit", "ref", "path", "url", "author", "licence", "licence_rule", "language")
 _TIMES = ("fetched_at", "first_seen_at", "stale_since", "revision", "run_id")
@@ -71,7 +72,11 @@ def print_differences(found: Mapping[str, Any]) -> None:
         for risk in risks:
             say(f"risk {change}: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
     _lines(found["text"])
-    for file in found["files"]:
+    _changes(found["files"])
+
+
+def _changes(files: Sequence[Mapping[str, Any]]) -> None:
+    for file in files:
         was, now = ("none" if size is None else f"{size:,}" for size in file["sizes"])
         say(f"{file['change']} {file['path']} (bytes: {was} -> {now})", style="bold")
         _lines(file["difference"])
@@ -81,3 +86,68 @@ def _lines(difference: str | None) -> None:
     for line in (difference or "").splitlines():
         style = {"+": "green", "-": "red"}.get(line[:1]) if line[:3] not in ("+++", "---") else "bold"
         say(line, style=style)
+
+
+def print_installed(found: Mapping[str, Any]) -> None:
+    """Print what was installed, what of it is not the source's, and its risks."""
+    _mended(found)
+    for skill in found["skills"]:
+        files = f"{len(skill['files'])} file{'s' * (len(skill['files']) != 1)}"
+        say(f"{skill['state']}: {skill['path']} ({files})", style="bold")
+        say(f"from {skill['doc_id']}, licence {skill['licence'] or 'unknown'}", indent=2)
+        if skill["redacted"]:
+            say(f"keys were redacted in {', '.join(skill['redacted'])}", style="yellow", indent=2)
+        if skill["not_written"]:
+            say(f"not kept, so not written: {', '.join(skill['not_written'])}", style="yellow", indent=2)
+        if skill["not_written"] is None:
+            said = "its source does not tell which files it has: SKILL.md alone is written"
+            say(said, style="yellow", indent=2)
+        for risk in skill["risks"]:
+            say(f"risk: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
+    say(f"{found['lock']} says what was installed")
+
+
+def print_outdated(found: Mapping[str, Any]) -> None:
+    """Print the state of each installed skill."""
+    _mended(found)
+    for skill in found["skills"]:
+        _state(skill)
+        for edit in skill["edited"]:
+            say(f"{edit['change']} by hand: {edit['path']}", indent=2)
+    if not found["skills"]:
+        say(f"nothing is installed in {found['folder']}")
+
+
+def print_updated(found: Mapping[str, Any]) -> None:
+    """Print the differences of each skill that was, or would be, updated, and why others were not."""
+    _mended(found)
+    for skill in found["skills"]:
+        _state(skill)
+        if "reason" in skill:
+            say(f"it stays as it is: {skill['reason']}", style="red", indent=2)
+        if licence := skill.get("licence"):
+            say(f"licence: {licence[0] or 'unknown'} -> {licence[1] or 'unknown'}", indent=2)
+        for risk in skill.get("risks", {}).get("added", ()):
+            say(f"risk added: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
+        _changes(skill.get("files", ()))
+    dry = "; nothing was written (--dry-run)" if found["dry_run"] else ""
+    say(f"{counts(Counter(skill['state'] for skill in found['skills']))}{dry}")
+
+
+def print_removed(found: Mapping[str, Any]) -> None:
+    """Print what was removed."""
+    _mended(found)
+    for skill in found["skills"]:
+        edits = f", with what was edited: {len(skill['edited'])}" if skill["edited"] else ""
+        say(f"removed: {found['folder']}/{skill['name']}, which was {skill['doc_id']}{edits}")
+
+
+def _state(skill: Mapping[str, Any]) -> None:
+    was, now = ((one or {}).get("content_hash", "none")[:12] for one in (skill["from"], skill["to"]))
+    changed = f", {was} -> {now}" if skill["state"] in ("outdated", "updated") else ""
+    say(f"{skill['state']}: {skill['name']} ({skill['doc_id']}{changed})", style="bold")
+
+
+def _mended(found: Mapping[str, Any]) -> None:
+    for name, done in found["mended"].items():
+        say(f"an earlier command was killed: {name} is {done}, and its lock says so now", style="yellow")

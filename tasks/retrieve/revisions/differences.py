@@ -46,7 +46,7 @@ def differences(root: Root, text: str, a: str | None = None, b: str | None = Non
         edition.require_text()
     found: dict[str, Any] = {
         "fields": {n: [old.row[n], new.row[n]] for n in _FIELDS if old.row[n] != new.row[n]},
-        "text": _of_lines(SKILL_FILE, old.skill_file or b"", new.skill_file or b""),
+        "text": difference_of_lines(SKILL_FILE, old.skill_file or b"", new.skill_file or b""),
         "risks": _of_findings(old, new),
         "files": _of_files(old, new),
     }
@@ -74,12 +74,12 @@ def _of_files(old: Edition, new: Edition) -> list[dict[str, Any]]:
         change = "added" if one is None else "removed" if other is None else "changed"
         sizes = [None if file is None else file["size"] for file in (one, other)]
         kept = [e.contents.get(path, None if file else b"") for e, file in ((old, one), (new, other))]
-        lines = None if kept[0] is None or kept[1] is None else _of_lines(path, kept[0], kept[1])
+        lines = None if kept[0] is None or kept[1] is None else difference_of_lines(path, kept[0], kept[1])
         found.append({"path": path, "change": change, "sizes": sizes, "difference": lines})
     return found
 
 
-def _of_lines(path: str, old: bytes, new: bytes) -> str | None:
+def difference_of_lines(path: str, old: bytes, new: bytes) -> str | None:
     """Return the unified difference of two texts; None if they are equal, no texts, or too long."""
     if old == new or max(len(old), len(new)) > _MOST_BYTES or b"\0" in old + new:
         return None

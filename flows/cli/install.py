@@ -1,0 +1,128 @@
+"""The commands that install skills into the folder of an agent: install, outdated, update and remove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import JsonOption, RootOption, print_json, root_of
+from flows.cli.printing import skill as printing
+from flows.commands.install.folders import Agent, Destination
+from flows.settings import load_settings
+
+_ToOption = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="PATH", help="The folder of skills; comes before --agent."),
+]
+_AgentOption = Annotated[
+    Agent | None,
+    typer.Option("--agent", help="The folder of this agent  [the one agent whose folder is there]"),
+]
+_UserOption = Annotated[
+    bool, typer.Option("--user", help="The agent's folder in your home, not in the project.")
+]
+_AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--accept-risk", metavar="RULE", help="Do not refuse this rule; repeatable."),
+]
+
+
+def install(
+    doc_ids: Annotated[list[str], typer.Argument(metavar="DOC_ID", hidden=True)],
+    to: _ToOption = None,
+    agent: _AgentOption = None,
+    user: _UserOption = False,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", metavar="HASH", help="As it was: a hash, a commit, a day or a run."),
+    ] = None,
+    accept_risk: _AcceptOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Install skills, with their files, into the folder of an agent.
+
+    DOC_ID is an id, the end of one, or a name. Each skill is a folder under its name; skillery.lock beside
+    them says what was installed, from where. Nothing is executed, and no file is executable. A skill with
+    risks of a class in SKILLERY_INSTALL_REFUSE is refused unless each rule is accepted. What was edited by
+    hand, or is not from Skillery, is never overwritten.
+    """
+    from flows.commands.install.installing import install_skills  # noqa: PLC0415
+    from flows.commands.install.settings import load_installing  # noqa: PLC0415
+
+    place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder()
+    found = install_skills(place, folder, doc_ids, revision, accept_risk or [], load_installing())
+    print_json(found) if as_json else printing.print_installed(found)
+
+
+def outdated(
+    to: _ToOption = None,
+    agent: _AgentOption = None,
+    user: _UserOption = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which installed skills the corpus holds otherwise by now, and which were edited.
+
+    It completes, or undoes, what a killed command left, and says so.
+    """
+    from flows.commands.install.updating import outdated_skills  # noqa: PLC0415
+
+    folder = Destination(to, agent, user).folder(installed=True)
+    found = outdated_skills(root_of(load_settings(), root), folder)
+    print_json(found) if as_json else printing.print_outdated(found)
+
+
+def update(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the differences, and write nothing.")
+    ] = False,
+    to: _ToOption = None,
+    agent: _AgentOption = None,
+    user: _UserOption = False,
+    accept_risk: _AcceptOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put what the corpus holds now in place of installed skills, and show the differences.
+
+    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. What
+    was edited by hand stays, as does what is refused or gone from the corpus; then it ends with 1, and says
+    why.
+    """
+    from flows.commands.install.settings import load_installing  # noqa: PLC0415
+    from flows.commands.install.updating import DONE, update_skills  # noqa: PLC0415
+
+    place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder(installed=True)
+    found = update_skills(
+        place, folder, names or [], accept_risk or [], load_installing(), dry_run=dry_run
+    )  # fmt: skip
+    print_json(found) if as_json else printing.print_updated(found)
+    raise typer.Exit(0 if all(skill["state"] in DONE for skill in found["skills"]) else 1)
+
+
+def remove(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", hidden=True)],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also what was edited by hand: the edits are lost.")
+    ] = False,
+    to: _ToOption = None,
+    agent: _AgentOption = None,
+    user: _UserOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove installed skills; one that was edited by hand stays unless --yes is given.
+
+    NAME is a folder's name or an id.
+    """
+    from flows.commands.install.installing import remove_skills  # noqa: PLC0415
+
+    found = remove_skills(Destination(to, agent, user).folder(installed=True), names, edited=yes)
+    print_json(found) if as_json else printing.print_removed(found)
+
+
+INSTALLING: tuple[Callable[..., None], ...] = (install, outdated, update, remove)

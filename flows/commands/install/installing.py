@@ -1,0 +1,129 @@
+"""Installing skills into a folder, and removing them from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from flows.commands.install.settings import InstallSettings
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.lookup import meant, suggestion
+from tasks.retrieve.install.contents import Installable, prepare, require_rules
+from tasks.retrieve.install.hand_edits import said
+from tasks.retrieve.install.lock import LOCK_FILE
+from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder
+from tasks.retrieve.revisions.show import open_edition
+
+SHOWN = 12  # hexadecimal digits of a revision
+
+
+def install_skills(
+    root: Root,
+    folder: Path,
+    texts: Sequence[str],
+    revision: str | None,
+    accepted: Sequence[str],
+    settings: InstallSettings,
+) -> dict[str, Any]:
+    """Install skills into a folder; all of them are checked before the first is written.
+
+    Args:
+        root: The root.
+        folder: The folder of skills; it is made if it is not there.
+        texts: What each skill is called: an id, the end of one, or a name.
+        revision: As which they were; None: as they are.
+        accepted: Rules of risks that are not refused.
+        settings: What is refused.
+
+    Raises:
+        UnknownDocument, Withheld: As `show`.
+        WrongInput: One is refused (`prepare`), or its folder is not free.
+        Locked: Another process installs there.
+        StorageError: A file of the root, or the lock, cannot be read.
+    """
+    rules = require_rules(accepted)
+    editions = (open_edition(root, text, revision)[0] for text in dict.fromkeys(texts))
+    found = {p.installed.doc_id: p for p in (prepare(e, settings.refuse, rules) for e in editions)}
+    _require_names(list(found.values()))
+    with open_skills_folder(folder, create=True) as skills:
+        for prepared in found.values():
+            skills.require_free(prepared.name, prepared.installed.doc_id)
+        told = [_put(skills, prepared) for prepared in found.values()]
+        return {**told_of(skills), "skills": told}
+
+
+def remove_skills(folder: Path, texts: Sequence[str], *, edited: bool) -> dict[str, Any]:
+    """Remove installed skills from a folder; all are checked before the first is removed.
+
+    Args:
+        folder: The folder of skills.
+        texts: Names of folders, ids or the ends of ids.
+        edited: Whether those go too that were edited by hand.
+
+    Raises:
+        WrongInput: One is not installed there, or was edited.
+        Locked, StorageError: As `install_skills`.
+    """
+    with open_skills_folder(folder) as skills:
+        names = list(dict.fromkeys(installed_name(skills, text) for text in texts))
+        edits = {name: skills.edits(name) for name in names}
+        for name in names:
+            # A folder that is gone holds nothing that could be lost.
+            if edits[name] and (folder / name).exists() and not edited:
+                msg = f"{folder / name} was edited by hand, and stays: {said(edits[name])}; --yes removes it"
+                raise WrongInput(msg)
+        told = [{"name": n, "doc_id": skills.skills[n].doc_id, "edited": as_dicts(edits[n])} for n in names]
+        for name in names:
+            skills.remove(name)
+        return {**told_of(skills), "skills": told}
+
+
+def told_of(skills: SkillsFolder) -> dict[str, Any]:
+    """Return where skills are installed, and what was mended there, as JSON takes it."""
+    return {
+        "folder": str(skills.path), "lock": str(skills.path / LOCK_FILE), "mended": skills.mended,
+    }  # fmt: skip
+
+
+def as_dicts(edits: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return dataclasses as JSON takes them."""
+    return [asdict(edit) for edit in edits]
+
+
+def installed_name(skills: SkillsFolder, text: str) -> str:
+    """Return the folder of the one installed skill that a text means; raise `WrongInput` if none is."""
+    by_id = {installed.doc_id: name for name, installed in skills.skills.items()}
+    found = meant(text, by_id)
+    named = [name for name in skills.skills if doc_key(name) == doc_key(text)] or [by_id[i] for i in found]
+    if len(named) != 1:
+        msg = f"{text!r} is not installed in {skills.path}{suggestion(text, found, by_id)}"
+        raise WrongInput(msg)
+    return named[0]
+
+
+def _require_names(found: Sequence[Installable]) -> None:
+    often = Counter(doc_key(prepared.name) for prepared in found)
+    if same := [p for p in found if often[doc_key(p.name)] > 1]:
+        ids = ", ".join(p.installed.doc_id for p in same)
+        msg = f"{ids} are all called {same[0].name}, of which a folder holds one: give each a --to"
+        raise WrongInput(msg)
+
+
+def _put(skills: SkillsFolder, prepared: Installable) -> dict[str, Any]:
+    name, installed = prepared.name, prepared.installed
+    held = skills.skills.get(name)
+    if held == installed and (skills.path / name).exists():
+        state = "unchanged"
+    else:
+        state = "installed" if held is None else "updated"
+        skills.put(name, installed, prepared.contents)
+    return {
+        "name": name, "state": state, "path": str(skills.path / name),
+        **asdict(installed), "revision": installed.revision[:SHOWN],
+        "redacted": prepared.redacted, "risks": list(prepared.risks),
+    }  # fmt: skip

@@ -1,0 +1,195 @@
+"""The folder of skills of an agent: one process at a time puts skills there, and removes them."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.errors import Locked, StorageError, WrongInput
+from storage.folder import delete_path, exchange, write_new
+from tasks.crawl.source.identity import doc_key
+from tasks.retrieve.install.hand_edits import HandEdit, digests_in, hand_edits, said
+from tasks.retrieve.install.lock import Installed, Pending, read_lock, write_lock
+
+# What is being written or removed lies a folder deeper than agents look for skills.
+STAGING = ".skillery.tmp"
+# What file systems answer that cannot exchange two folders.
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+
+
+class SkillsFolder:
+    """The skills in a folder, each changed in one step; made by `open_skills_folder`.
+
+    A change is noted as pending in the lock before it is made, and after it the lock says what was done. A
+    process that is killed in between leaves a note and the old or the new folder, which the next to open it
+    tells by the digests; `mended` says what that one did.
+
+    Args:
+        path: The folder; the caller holds it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._new, self._old = path, path / STAGING / "new", path / STAGING / "old"
+        self._lock = read_lock(path)
+        self.mended: dict[str, str] = {}
+        if self._lock.pending:
+            self._mend(self._lock.pending)
+        delete_path(path / STAGING)
+
+    @property
+    def skills(self) -> Mapping[str, Installed]:
+        """What is installed, by the names of folders, sorted."""
+        return dict(sorted(self._lock.skills.items()))
+
+    def edits(self, name: str) -> list[HandEdit]:
+        """Return how the folder of an installed skill differs from what was written."""
+        return hand_edits(self.path / name, self._lock.skills[name].files)
+
+    def require_free(self, name: str, doc_id: str) -> None:
+        """Raise `WrongInput` if putting a document into a folder would change what others put there.
+
+        Others are people who edited it, whoever made a folder that is in no lock, and other documents.
+        """
+        held = next((n for n in self._lock.skills if doc_key(n) == doc_key(name)), None)
+        there = next((n for n in os.listdir(self.path) if doc_key(n) == doc_key(name)), None)
+        if held is not None and self._lock.skills[held].doc_id != doc_id:
+            other = self._lock.skills[held].doc_id
+            msg = f"{self.path / held} holds {other}: `skillery remove {held}` first, or name another --to"
+            raise WrongInput(msg)
+        if there is not None and held is None:
+            msg = f"{self.path / there} is there, and not from Skillery: move it away, or name another --to"
+            raise WrongInput(msg)
+        if held is not None and there is not None and (edits := self.edits(held)):
+            msg = f"{self.path / held} was edited by hand, and stays: {said(edits)}; {how_to_replace(held)}"
+            raise WrongInput(msg)
+
+    def put(
+        self, name: str, installed: Installed, contents: Mapping[str, bytes], *, before: str | None = None
+    ) -> None:
+        """Write a skill's folder, in place of what was installed there; no file is executable.
+
+        Args:
+            name: The folder, of which `is_folder_name` is true.
+            installed: What the lock is to say of it.
+            contents: The bytes of each of its files.
+            before: The document that was installed there, if that is another.
+
+        Raises:
+            WrongInput: As `require_free`, or the folder cannot be written.
+            StorageError: The disk holds other bytes than were written; nothing has been changed.
+        """
+        with self._writing():
+            try:
+                for path, content in contents.items():
+                    write_new(self._new / path, content)
+                if digests_in(self._new) != installed.files:
+                    msg = f"{self._new} holds other bytes than were written: check the disk of {self.path}"
+                    raise StorageError(msg)
+                # Last of all, as somebody may edit what is there in the meantime.
+                self.require_free(name, before or installed.doc_id)
+            except BaseException:
+                delete_path(self.path / STAGING)
+                raise
+            self._note(Pending(name, installed))
+            self._replace(self.path / name)
+            self._settle(name, installed)
+
+    def remove(self, name: str) -> None:
+        """Remove an installed skill's folder, whatever it holds; raises `WrongInput` if that cannot be."""
+        with self._writing():
+            self._note(Pending(name, None))
+            self._old.parent.mkdir(exist_ok=True)
+            if os.path.lexists(self.path / name):
+                (self.path / name).rename(self._old)
+            self._settle(name, None)
+
+    def _replace(self, place: Path) -> None:
+        if not os.path.lexists(place):
+            self._new.rename(place)
+            return
+        try:
+            exchange(self._new, place)
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
+            place.rename(self._old)
+            self._new.rename(place)
+
+    def _mend(self, pending: Pending) -> None:
+        place = self.path / pending.name
+        if pending.becomes and not os.path.lexists(place) and self._old.is_dir():
+            self._old.rename(place)  # killed between the two renames of `_replace`
+        if pending.becomes is None:
+            done = not os.path.lexists(place)
+        else:
+            done = digests_in(place) == pending.becomes.files
+        before = self._lock.skills.get(pending.name)
+        self._settle(pending.name, pending.becomes if done else before)
+        verb = "removed" if pending.becomes is None else "updated" if before else "installed"
+        self.mended[pending.name] = verb if done else f"not {verb}"
+
+    def _note(self, pending: Pending | None) -> None:
+        self._lock.pending = pending
+        write_lock(self.path, self._lock)
+
+    def _settle(self, name: str, installed: Installed | None) -> None:
+        if installed is None:
+            self._lock.skills.pop(name, None)
+        else:
+            self._lock.skills[name] = installed
+        self._note(None)
+        delete_path(self.path / STAGING)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            msg = f"{self.path} cannot be written ({error.strerror}): name a folder that you may write to"
+            raise WrongInput(msg) from error
+
+
+def how_to_replace(name: str) -> str:
+    """Return what a person can do who wants the corpus's text in place of their own."""
+    return (
+        f"to have what the corpus holds, `skillery remove {name} --yes` and install it, or name another --to"
+    )
+
+
+@contextmanager
+def open_skills_folder(path: Path, *, create: bool = False) -> Iterator[SkillsFolder]:
+    """Hold a folder of skills, and mend what a killed process left there.
+
+    Args:
+        path: The folder.
+        create: Whether it is made where it is not there.
+
+    Raises:
+        WrongInput: It is not there, or cannot be made or opened.
+        Locked: Another process holds it.
+        StorageError: Its lock is damaged.
+    """
+    try:
+        if create:
+            path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        msg = f"{path} cannot be opened as a folder ({error.strerror}): name another with --to"
+        raise WrongInput(msg) from error
+    try:
+        _hold(descriptor, path)
+        yield SkillsFolder(path)
+    finally:
+        os.close(descriptor)
+
+
+def _hold(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        msg = f"another skillery installs into {path}: wait until it has ended"
+        raise Locked(msg) from error

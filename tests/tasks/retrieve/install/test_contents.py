@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import Withheld, WrongInput
+from storage.schemas import RawDocument
+from storage.served import Licences, write_licences
+from tasks.crawl.source.bundled_files import take_bundle
+from tasks.crawl.source.content import DocumentLimits
+from tasks.refine.export.paths import file_path
+from tasks.retrieve.install.contents import is_current, planned, prepare, require_rules
+from tasks.retrieve.revisions.edition import Edition
+from tasks.retrieve.revisions.show import open_edition
+from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
+from tests.support.roots.storied import KEY, PIPED
+
+BREAD_ID = "local/kitchen/bread"
+RULE = "remote.pipe-to-shell"
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    made = Nights(tmp_path / "root")
+    write_licences(made.root, Licences({}, "allow"))
+    return made
+
+
+def edition(nights: Nights, document: RawDocument) -> Edition:
+    nights.run(HandSource("dir:kitchen", document))
+    return open_edition(nights.root, document.doc_id)[0]
+
+
+def bread(nights: Nights, files: Mapping[str, bytes]) -> Edition:
+    return edition(nights, with_files(skill(BREAD_ID), files))
+
+
+def test_its_files_are_the_source_s_and_the_lock_says_what_they_are(nights: Nights) -> None:
+    files = {"scripts/knead.sh": b"echo knead\n", "logo.png": bytes(range(256))}
+    found = prepare(bread(nights, files), ["error"], [])
+    assert found.contents == {"SKILL.md": skill(BREAD_ID).content, **files}
+    assert (found.name, found.redacted, found.installed.not_written) == ("bread", [], [])
+    assert list(found.installed.files) == ["SKILL.md", "logo.png", "scripts/knead.sh"]
+    assert (found.installed.doc_id, found.installed.source) == (BREAD_ID, "dir:kitchen")
+
+
+def test_what_held_a_key_is_named_and_written_without_it(nights: Nights) -> None:
+    document = with_files(skill(BREAD_ID, f"Use {KEY} to bake."), {"keys.env": f"T={KEY}\n".encode()})
+    found = prepare(edition(nights, document), ["error"], [])
+    assert found.redacted == ["SKILL.md", "keys.env"]
+    assert KEY.encode() not in b"".join(found.contents.values())
+
+
+def test_a_risk_of_a_refused_class_is_refused_unless_its_rule_is_accepted(nights: Nights) -> None:
+    risky = bread(nights, {"knead.sh": PIPED})
+    for refused in (["error"], ["remote"]):
+        with pytest.raises(WrongInput, match=rf"knead\.sh, line 2.*--accept-risk {RULE}$"):
+            prepare(risky, refused, ["remote.reverse-shell"])
+        found = prepare(risky, refused, [RULE])
+        assert (found.installed.accepted_risks, found.installed.risks) == ([RULE], [f"risk.{RULE}"])
+    assert prepare(risky, ["warning", "hidden"], []).installed.accepted_risks == []
+
+
+def test_only_rules_of_risks_can_be_accepted() -> None:
+    assert require_rules([RULE, "risk.hidden.bidi"]) == [RULE, "hidden.bidi"]
+    with pytest.raises(WrongInput, match=r"'remote' is no rule of risks"):
+        require_rules(["remote"])
+
+
+def test_what_is_withheld_is_refused(nights: Nights) -> None:
+    write_licences(nights.root, Licences({}, "metadata-only"))
+    with pytest.raises(Withheld):
+        prepare(bread(nights, {}), [], [])
+
+
+@pytest.mark.parametrize("name", ["../bread", "a/b", ".hidden", "nul", "skillery.lock"])
+def test_a_name_that_is_no_folder_s_is_refused(nights: Nights, name: str) -> None:
+    text = f"---\nname: {name!r}\ndescription: Bakes bread.\n---\nLet it rise.\n"
+    with pytest.raises(WrongInput, match="cannot name a folder"):
+        prepare(edition(nights, raw(BREAD_ID, text.encode())), [], [])
+
+
+def test_only_skills_are_installed(nights: Nights) -> None:
+    text = json.dumps({"name": "oven", "description": "Heats an oven and says how warm it is."})
+    server = replace(raw("mcp/oven", text.encode()), kind="mcp-server")
+    with pytest.raises(WrongInput, match="of kind mcp-server"):
+        prepare(edition(nights, server), [], [])
+
+
+def test_files_that_are_not_known_or_not_kept_are_said_in_the_lock(nights: Nights) -> None:
+    assert prepare(edition(nights, skill("local/kitchen/alone")), [], []).installed.not_written is None
+    pieces = [("big.bin", iter([bytes(range(256))])), ("small.md", iter([b"x\n"]))]
+    bundle = take_bundle(pieces, 2, DocumentLimits(kept_bytes=100), [])
+    document = replace(
+        skill(BREAD_ID, "Let it rise on a tray."), files=bundle.files, contents=bundle.contents
+    )
+    found = prepare(edition(nights, document), [], [])
+    assert (found.installed.not_written, sorted(found.contents)) == (["big.bin"], ["SKILL.md", "small.md"])
+
+
+def test_it_is_current_until_its_text_files_or_licence_change(nights: Nights) -> None:
+    first = bread(nights, {"a.md": b"a\n"})
+    installed = prepare(first, [], []).installed
+    assert is_current(installed, first.row)
+    assert not is_current(replace(installed, licence="MIT"), first.row)
+    for document in (
+        with_files(skill(BREAD_ID), {"a.md": b"b\n"}),
+        with_files(skill(BREAD_ID), {}),
+        with_files(skill(BREAD_ID, "Let it rise twice."), {"a.md": b"a\n"}),
+    ):
+        assert not is_current(installed, edition(nights, document).row)
+    assert is_current(installed, bread(nights, {"a.md": b"a\n"}).row)
+
+
+PARTS = st.sampled_from(["a", "A", "SKILL.md", "skill.md", "con", "..", ".git", "ä", "x y", "b:c", "b?c"])
+PATHS = st.lists(st.lists(PARTS, min_size=1, max_size=3).map("/".join), unique=True)
+
+
+@given(PATHS)
+def test_files_get_paths_of_their_own_that_any_file_system_takes(paths: list[str]) -> None:
+    row: dict[str, Any] = {"blobs": [{"path": path, "sha256": "0"} for path in paths]}
+    found = planned(row)
+    assert [blob["path"] for blob in found.values()] == paths
+    assert len({path.casefold() for path in [*found, "SKILL.md"]}) == len(paths) + 1
+    parts = [part for path in found for part in path.split("/")]
+    assert all(file_path(part.replace("~", "-")) == part.replace("~", "-") for part in parts)

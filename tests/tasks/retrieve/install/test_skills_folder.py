@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.errors import Locked, WrongInput
+from tasks.retrieve.install.lock import LOCK_FILE, read_lock
+from tasks.retrieve.install.skills_folder import STAGING, open_skills_folder
+from tests.support.installs import BREAD_ID, NEW, OLD, WORK, installed, put
+from tests.support.paths import PROJECT
+
+AT_LEAST = 20  # moments at which each kind of work may be killed
+
+
+def files_in(folder: Path) -> dict[str, bytes] | None:
+    if not folder.exists():
+        return None
+    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a folder in which the old bread is installed."""
+    with open_skills_folder(tmp_path / "skills", create=True) as skills:
+        put(OLD, skills)
+    return tmp_path / "skills"
+
+
+def test_a_skill_is_put_and_replaced_and_removed(place: Path) -> None:
+    assert (files_in(place / "bread"), read_lock(place).skills["bread"]) == (OLD, installed(OLD))
+    with open_skills_folder(place) as skills:
+        put(NEW, skills)
+        assert (files_in(place / "bread"), skills.skills) == (NEW, {"bread": installed(NEW)})
+        assert read_lock(place).skills == {"bread": installed(NEW)}
+        skills.remove("bread")
+    assert list(place.iterdir()) == []
+
+
+def test_no_file_is_executable_and_others_may_read_it(place: Path) -> None:
+    modes = {f.stat().st_mode & 0o777 for f in place.rglob("*") if f.is_file()}
+    assert modes == {0o644}
+    assert {f.stat().st_mode & 0o777 for f in place.rglob("*") if f.is_dir()} == {0o755}
+
+
+def test_what_was_edited_by_hand_is_kept(place: Path) -> None:
+    (place / "bread/a.md").write_bytes(b"mine\n")
+    with open_skills_folder(place) as skills, pytest.raises(WrongInput, match=r"a\.md \(edited\)"):
+        put(NEW, skills)
+    assert files_in(place / "bread") == OLD | {"a.md": b"mine\n"}
+    assert read_lock(place).skills == {"bread": installed(OLD)}
+
+
+def test_a_folder_of_others_is_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "Bread").mkdir()
+    with open_skills_folder(tmp_path) as skills, pytest.raises(WrongInput, match="not from Skillery"):
+        put(NEW, skills)
+    assert files_in(tmp_path) == {}
+
+
+def test_a_link_in_place_of_a_skill_is_an_edit_and_is_not_followed(place: Path, tmp_path: Path) -> None:
+    (place / "bread").rename(tmp_path / "elsewhere")
+    (place / "bread").symlink_to(tmp_path / "elsewhere")
+    with open_skills_folder(place) as skills:
+        with pytest.raises(WrongInput, match="missing"):
+            put(NEW, skills)
+        skills.remove("bread")
+    assert files_in(tmp_path / "elsewhere") == OLD
+
+
+def test_another_document_of_that_name_is_refused(place: Path) -> None:
+    with open_skills_folder(place) as skills, pytest.raises(WrongInput, match=f"holds {BREAD_ID}"):
+        skills.put("bread", installed(NEW, "local/market/other/bread"), NEW)
+
+
+def test_a_skill_that_was_deleted_is_put_again(place: Path) -> None:
+    with open_skills_folder(place) as skills:
+        for file in sorted(place.rglob("bread/**/*"), reverse=True):
+            file.unlink() if file.is_file() else file.rmdir()
+        (place / "bread").rmdir()
+        put(OLD, skills)
+    assert files_in(place / "bread") == OLD
+
+
+def test_one_process_at_a_time_holds_a_folder(place: Path) -> None:
+    with open_skills_folder(place), pytest.raises(Locked, match="wait until"), open_skills_folder(place):
+        pass
+
+
+def test_a_folder_that_is_not_there_or_is_a_file_is_named(place: Path) -> None:
+    for path in (place / "nowhere", place / LOCK_FILE):
+        with pytest.raises(WrongInput, match=str(path)), open_skills_folder(path):
+            pass
+
+
+def run(kind: str, moments: dict[Path, int | None]) -> list[int]:
+    """Do work in folders, killed where a moment is given; return the calls of those that ended."""
+    given = json.dumps({str(folder): moment for folder, moment in moments.items()})
+    command = [sys.executable, "-m", "tests.support.installs", kind, given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
+    return [int(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("kind", WORK)
+def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str, tmp_path: Path) -> None:
+    old, new = (None if kind == "install" else OLD), (None if kind == "remove" else NEW)
+
+    def prepared(name: str) -> Path:
+        with open_skills_folder(tmp_path / name, create=True) as skills:
+            if old:
+                put(old, skills)
+        return tmp_path / name
+
+    (calls,) = run(kind, {prepared("whole"): None})
+    assert files_in(tmp_path / "whole/bread") == new
+    assert calls >= AT_LEAST
+    places = {prepared(str(moment)): moment for moment in range(calls)}
+    assert run(kind, dict(places)) == []
+
+    outcomes = set()
+    for place in places:
+        if kind != "update by two renames":
+            assert files_in(place / "bread") in (old, new)
+        with open_skills_folder(place) as skills:
+            left = files_in(place / "bread")
+            assert left in (old, new)
+            assert skills.skills == ({} if left is None else {"bread": installed(left)})
+            assert set(skills.mended) <= {"bread"}
+            assert not (place / STAGING).exists()
+            assert read_lock(place).pending is None
+            outcomes.add(left == new)
+            if left == old:
+                WORK[kind](skills)
+        assert files_in(place / "bread") == new
+    assert outcomes == {True, False}

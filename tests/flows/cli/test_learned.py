@@ -226,11 +226,11 @@ def test_wrong_use_is_told_in_a_line(
 
 
 def test_a_root_that_learned_nothing_says_so(root: str, tmp_path: Path, ask: Ask) -> None:
-    assert "nothing was learned here yet" in ask("library", "--root", root).stderr
+    assert "no learned skills are served here" in ask("library", "--root", root).stderr
     done = ask(
         "suggest", "--root", root, "--task", "x", "--domain", "y", "--state", state(tmp_path, observation="")
     )
-    assert "nothing was learned here yet" in done.stderr
+    assert "no learned skills are served here" in done.stderr
 
 
 def test_a_file_of_which_nothing_can_be_read_ends_with_1(root: str, tmp_path: Path, ask: Ask) -> None:

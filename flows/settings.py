@@ -254,10 +254,9 @@ def load(kind: type[Model]) -> Model:
         raise WrongInput(msg) from error
 
 
-# Settings of published pipelines, of training and of inducing have classes, and loaders, of their own.
-_OTHERS = tuple(
-    f"SKILLERY_{each}_" for each in ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE")
-)
+# Settings of these have classes, and loaders, of their own.
+_OWN = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE", "SERVE")
+_OTHERS = tuple(f"SKILLERY_{each}_" for each in _OWN)
 
 
 def unknown_settings() -> dict[str, str | None]:

@@ -8,10 +8,12 @@ from typing import Any
 
 from storage.blobs.store import BlobStore
 from storage.errors import UnknownDocument, Withheld, WrongInput
+from storage.parquet import read_frame
 from storage.root import Root
-from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
+from storage.schemas import DOCUMENTS, RAW_DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
 from storage.served import require_licences
-from storage.state import aliases_table, documents_table
+from storage.state import aliases_table, documents_table, seen_table
+from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import meant, suggestion
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
@@ -19,7 +21,7 @@ from tasks.refine.text.canonical import canonical
 from tasks.refine.text.decode import decode
 from tasks.refine.text.redact import redact
 from tasks.refine.text.strict_yaml import Value
-from tasks.retrieve.revisions.history import Revision, read_revision, revisions_of
+from tasks.retrieve.revisions.history import Revision, read_revision, revision_of, revisions_of
 
 SKILL_FILE = "SKILL.md"
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
@@ -116,12 +118,32 @@ def present_edition(root: Root, row: Mapping[str, Any]) -> Edition:
         StorageError: A raw part, or the file of licences' classes, cannot be read.
         UnknownDocument: There is no raw snapshot of it.
     """
-    revisions = revisions_of(root, row["doc_id"], row["source"])
+    noted = _noted_snapshot(root, row)
+    if noted is None:
+        revisions = revisions_of(root, row["doc_id"], row["source"])
+        same = [r for r in revisions if r.raw_hash == row["raw_hash"]]
+        at_time = [r for r in same if r.fetched_at == row["fetched_at"]]
+        revision = (at_time or same or revisions)[-1]
+        noted = revision, read_revision(root, revision)
+    return _edition(root, *noted, row, {})
+
+
+def _noted_snapshot(root: Root, row: Mapping[str, Any]) -> tuple[Revision, RawDocument] | None:
+    """Return the snapshot that a document was refined from, if it is the one that the last crawl noted.
+
+    Finding any other one takes a look into every raw part.
+    """
+    noted = seen_table(root).of_document(row["doc_id"]).filter(source=row["source"])["raw_part"].drop_nulls()
+    if noted.is_empty() or not root.exists(part := noted[-1]):
+        return None
+    wanted = {name: row[name] for name in ("doc_id", "source", "raw_hash", "fetched_at")}
+    rows = read_frame(root, part, RAW_DOCUMENTS).filter(**wanted)
     # A crawl may have brought a newer one that has not been refined yet.
-    same = [r for r in revisions if r.raw_hash == row["raw_hash"]]
-    at_time = [r for r in same if r.fetched_at == row["fetched_at"]]
-    revision = (at_time or same or revisions)[-1]
-    return _edition(root, revision, read_revision(root, revision), row, {})
+    if rows.is_empty():
+        return None
+    found = rows.row(-1, named=True)
+    raw = raw_document(found)
+    return revision_of(raw, found["fetched_at"], found["run_id"], part), raw
 
 
 def past_edition(root: Root, revision: Revision) -> Edition:

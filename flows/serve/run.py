@@ -54,8 +54,8 @@ def require_token(host: str, limits: ServeSettings) -> None:
         raise WrongInput(msg)
     if not token and not is_loopback(host):
         msg = (
-            f"--host {host} can be reached from other machines: set SKILLERY_SERVE_TOKEN to a secret of 16 or "
-            "more characters, which they must send as a bearer token"
+            f"--host {host} can be reached from other machines: set SKILLERY_SERVE_TOKEN to a secret of "
+            "16 or more characters, which they must send as a bearer token"
         )
         raise WrongInput(msg)
 

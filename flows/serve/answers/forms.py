@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from flows.serve.answers.service import NOTICE
 from flows.serve.answers.tool import Arguments, Outcome
@@ -36,11 +37,17 @@ class Whose(BaseModel):
         return f"From {self.url or self.source}, licence {self.licence or 'unknown'}{at}. {NOTICE}"
 
 
+# Its fields, spelled out in each schema, would take a fifth of what all definitions may take.
+Origin = Annotated[Whose, WithJsonSchema({"type": "object"})]
+
+Said = SkipJsonSchema[str]
+
+
 class FilterForm(Arguments):
     """What a search is limited to."""
 
-    kind: list[str] = Field([], description="skill, mcp-server")
-    licence: list[str] = Field([], description="SPDX ids")
+    kind: list[str] = Field([])
+    licence: list[str] = Field([])
     source: list[str] = Field([])
 
 
@@ -49,7 +56,9 @@ class SearchArguments(Arguments):
 
     task: str = Field(min_length=1, max_length=LONGEST_TEXT)
     k: int = Field(5, ge=1, le=50)
-    filters: FilterForm = FilterForm()
+    filters: Annotated[
+        FilterForm, WithJsonSchema({"type": "object", "description": "lists: kind, licence, source"})
+    ] = FilterForm()
 
 
 class FoundSkill(BaseModel):
@@ -60,7 +69,7 @@ class FoundSkill(BaseModel):
     description: str
     score: float
     risks: list[str] = Field([])
-    whose: Whose
+    whose: Origin
 
 
 class SearchOutcome(Outcome):
@@ -68,7 +77,7 @@ class SearchOutcome(Outcome):
 
     version: str
     results: list[FoundSkill]
-    notice: str = NOTICE
+    notice: Said = NOTICE
 
     def as_text(self) -> str:
         """Return a line a skill."""
@@ -93,8 +102,8 @@ class PageOutcome(Outcome):
     tokens: int
     document_tokens: int
     over_budget: bool
-    whose: Whose
-    notice: str = NOTICE
+    whose: Origin
+    notice: Said = NOTICE
 
     def as_text(self) -> str:
         """Return whose they are, and the parts."""
@@ -125,9 +134,8 @@ class ShowOutcome(Outcome):
     files: list[FileForm] | None = None
     risks: list[str]
     licence_class: str
-    stale_since: str | None = None
-    whose: Whose
-    notice: str = NOTICE
+    whose: Origin
+    notice: Said = NOTICE
 
     def as_text(self) -> str:
         """Return name, description and files."""
@@ -156,8 +164,8 @@ class ReadOutcome(Outcome):
     text: str | None = None
     base64: str | None = None
     next_offset: int | None = None
-    whose: Whose
-    notice: str = NOTICE
+    whose: Origin
+    notice: Said = NOTICE
 
     def as_text(self) -> str:
         """Return whose it is, and the text."""

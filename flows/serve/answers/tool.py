@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +11,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from flows.serve.answers.service import Service
 from storage.errors import WrongInput
 
-_NAMED = {"properties", "$defs"}  # their keys are names, whatever these are
+_NOISE = {
+    "title", "default", "$defs", "additionalProperties", "minLength", "maxLength", "minimum", "maximum",
+    "exclusiveMinimum",
+}  # fmt: skip
 
 
 class Arguments(BaseModel):
@@ -64,20 +67,36 @@ class Tool(Generic[A, O]):
 
     def schemas(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the JSON schemas of arguments and outcome, without what no model needs to know."""
-        return tuple(_lean(model.model_json_schema()) for model in (self.arguments, self.outcome))
+        arguments, outcome = (_lean(m.model_json_schema()) for m in (self.arguments, self.outcome))
+        # What is left out is null: hosts read a field or do without.
+        return arguments, {key: value for key, value in outcome.items() if key != "required"}
 
 
-def _lean(schema: object) -> Any:  # noqa: ANN401 (JSON)
-    """Return a schema without titles, defaults and docstrings; a field that may be null may be left out."""
+def _lean(schema: object, defined: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 (JSON)
+    """Return the part of a schema that a model needs, since hosts cut off definitions that are long.
+
+    Bounds go: who breaks one is told it. A field that may be null may be left out. What is defined apart
+    stands in its place.
+    """
     if isinstance(schema, list):
-        return [_lean(item) for item in schema]
+        return [_lean(item, defined) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    noise = {"title", "default"} | ({"description"} if schema.get("type") == "object" else set())
+    defined = schema.get("$defs", defined or {})
+    if "$ref" in schema:
+        return _lean({k: v for k, v in defined[_ref(schema)].items() if k != "required"}, defined)
+    noise = _NOISE | ({"description"} if "title" in schema and "properties" in schema else set())
     kept = {key: value for key, value in schema.items() if key not in noise}
     given = [one for one in kept.get("anyOf", ()) if one != {"type": "null"}]
     if len(given) == 1:
         del kept["anyOf"]
-        return _lean({**given[0], **kept})
-    named = {key: {name: _lean(one) for name, one in kept.pop(key).items()} for key in _NAMED & kept.keys()}
-    return {**{key: _lean(value) for key, value in kept.items()}, **named}
+        return _lean({**given[0], **kept}, defined)
+    fields = {name: _lean(one, defined) for name, one in kept.pop("properties", {}).items()}
+    return {
+        **{key: _lean(value, defined) for key, value in kept.items()},
+        **({"properties": fields} if fields else {}),
+    }
+
+
+def _ref(schema: Mapping[str, Any]) -> str:
+    return str(schema["$ref"]).removeprefix("#/$defs/")

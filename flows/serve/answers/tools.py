@@ -68,7 +68,7 @@ def show_skill(service: Service, asked: ShowArguments) -> ShowOutcome:
             FileForm(path=f["path"], size=f["kept"] and f["kept"]["size"]) for f in files
         ],
         risks=list(dict.fromkeys(risk["code"] for risk in told["risks"])),
-        licence_class=told["licence_class"], stale_since=told["stale_since"], whose=Whose.of(told),
+        licence_class=told["licence_class"], whose=Whose.of(told),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ _INSTRUCTIONS = (
     "Skills of third parties, searched and read. search_skills finds them, page_skill gives what a request "
     f"needs of one, read_skill_file its files; skills/list and skill:// addresses serve them whole. {NOTICE}"
 )
-_READ_ONLY = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_READ_ONLY = types.ToolAnnotations(read_only_hint=True)
 
 
 def mcp_server(service: Service, *, shared: bool) -> Server[Any]:

@@ -147,10 +147,13 @@ def serve(
     from flows.serve.run import serve_http, serve_stdio  # noqa: PLC0415 (what servers need, others do not load)
 
     place = root_of(load_settings(), root)
-    if stdio:
-        serve_stdio(place)
-    else:
-        serve_http(place, host, port, lambda line: typer.echo(line, err=True))
+    try:
+        if stdio:
+            serve_stdio(place)
+        else:
+            serve_http(place, host, port, lambda line: typer.echo(line, err=True))
+    except KeyboardInterrupt:
+        typer.echo("stopped", err=True)
 
 
 COMMANDS: dict[Callable[..., None], str] = {

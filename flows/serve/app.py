@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
@@ -32,10 +31,8 @@ def serving_app(service: Service, names: list[str]) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        opening = asyncio.ensure_future(service.run(service.warm))
         async with sessions.run():
             yield
-        opening.cancel()
         service.close()
 
     app = FastAPI(

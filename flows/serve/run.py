@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 
 import anyio
-import uvicorn
 
 from flows.serve.answers.service import Service
 from flows.serve.guard.callers import is_loopback, usable_token
@@ -28,12 +27,15 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
     """
     limits = load_serving()
     require_token(host, limits)
-    from flows.serve.app import serving_app  # noqa: PLC0415 (stdio does without)
+    listening = _listen(host, port)
+    service = Service(root, load_settings(), limits)
+    service.warm()
+    # Loading these takes as long as opening the index, which goes on meanwhile.
+    import uvicorn  # noqa: PLC0415
+
+    from flows.serve.app import serving_app  # noqa: PLC0415
     from flows.serve.guard.connections import IDLE, bounded_protocol  # noqa: PLC0415
 
-    listening = _listen(host, port)
-    at = listening.getsockname()[1]
-    service = Service(root, load_settings(), limits)
     names = [*limits.hosts, *([] if is_loopback(host) else [host, socket.gethostname()])]
     _quiet()
     config = uvicorn.Config(
@@ -41,8 +43,8 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
         access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=IDLE,
         h11_max_incomplete_event_size=_HEADER_BYTES, timeout_graceful_shutdown=5, lifespan="on",
     )  # fmt: skip
-    shown = f"[{host}]" if ":" in host else host
-    say(f"serving {root.uri} at http://{shown}:{at}: MCP at /mcp, HTTP at /api, documented at /docs")
+    shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
+    say(f"serving {root.uri} at http://{shown}:{at}: MCP at /mcp, HTTP at /api, described at /docs")
     uvicorn.Server(config).run(sockets=[listening])
 
 
@@ -83,19 +85,17 @@ def _quiet() -> None:
 
 def serve_stdio(root: Root) -> None:
     """Serve a root over MCP on standard input and output, until the input ends."""
-    from mcp.server.stdio import stdio_server  # noqa: PLC0415 (HTTP does without)
+    _quiet()
+    service = Service(root, load_settings(), load_serving())
+    service.warm()
+    from mcp.server.stdio import stdio_server  # noqa: PLC0415 (as above)
 
     from flows.serve.mcp.server import mcp_server  # noqa: PLC0415
 
-    _quiet()
-    service = Service(root, load_settings(), load_serving())
-
     async def serve() -> None:
         server = mcp_server(service, shared=False)
-        async with stdio_server() as (given, answers), anyio.create_task_group() as group:
-            group.start_soon(service.run, service.warm)
+        async with stdio_server() as (given, answers):
             await server.run(given, answers, server.create_initialization_options())
-            group.cancel_scope.cancel()
 
     try:
         anyio.run(serve)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import JSONResponse, Response
 
-from flows.commands.operate import root_status
 from flows.commands.queries import require_page_options, search_filters
 from flows.commands.skills.reading import file_of
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
@@ -68,6 +67,8 @@ def api_router(service: Service) -> APIRouter:
 
     @router.get("/status", summary="Tell what is served, and how the last runs went.")
     async def status() -> Response:
+        from flows.commands.operate import root_status  # noqa: PLC0415 (answers do without what it loads)
+
         found = await service.run(lambda: root_status(service.root))
         return JSONResponse(found, headers={"cache-control": "no-store"})
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+import threading
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.registry import Collector
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from flows.commands.monitoring import RootCollector
 from flows.serve.answers.service import Service
 
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -22,13 +23,24 @@ class Figures:
 
     def __init__(self, service: Service) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(RootCollector(service.root))
+        self._root, self._lock = service.root, threading.Lock()
+        self._collector: Collector | None = None
         labels = ["route", "status"]
         self._requests = Counter("skillery_requests", "Requests answered.", labels, registry=self.registry)
         self._seconds = Histogram(
             "skillery_request_seconds", "Seconds from a request to the end of its answer.", ["route"],
             buckets=_BUCKETS, registry=self.registry,
         )  # fmt: skip
+
+    def printed(self) -> bytes:
+        """Return them, and those of the root, as Prometheus reads them."""
+        from flows.commands.monitoring import RootCollector  # noqa: PLC0415 (answers do without what it loads)
+
+        with self._lock:
+            if self._collector is None:
+                self._collector = RootCollector(self._root)
+                self.registry.register(self._collector)
+        return generate_latest(self.registry)
 
     def count(self, route: str, status: int, seconds: float) -> None:
         """Count a request; `route` is one of few."""
@@ -51,7 +63,7 @@ def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:
 
     @router.get("/metrics")
     async def metrics() -> Response:
-        found = await service.run(lambda: generate_latest(figures.registry))
+        found = await service.run(figures.printed)
         return Response(found, headers={"cache-control": "no-store"}, media_type=_METRICS_TYPE)
 
     return router

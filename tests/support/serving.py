@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from typing import Any, Literal, NamedTuple
 
 import mcp_types as types
@@ -46,6 +48,7 @@ def serving(root: str, *options: str, **environment: str) -> Iterator[Serving]:
     )
     assert process.stderr is not None
     said: list[str] = []
+    reader = threading.Thread(target=said.extend, args=(process.stderr,))
     try:
         for line in process.stderr:
             said.append(line)
@@ -53,12 +56,14 @@ def serving(root: str, *options: str, **environment: str) -> Iterator[Serving]:
                 break
         else:
             raise AssertionError("".join(said))
-        reader = threading.Thread(target=said.extend, args=(process.stderr,), daemon=True)
         reader.start()
         yield Serving(found[1], process, said)
     finally:
         process.terminate()
         process.wait()
+        if reader.ident is not None:
+            reader.join()
+        process.stderr.close()
 
 
 class UriParams(types.RequestParams):
@@ -98,3 +103,31 @@ def modern_call(number: int, tool: str, arguments: dict[str, Any]) -> tuple[dict
     }  # fmt: skip
     params = {"name": tool, "arguments": arguments, "_meta": meta}
     return headers, {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+class Answer(NamedTuple):
+    """An answer over HTTP."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:  # noqa: ANN401 (JSON)
+        return json.loads(self.body)
+
+
+def ask_http(
+    server: Serving, target: str, body: object = None, *, method: str | None = None, **headers: str
+) -> Answer:
+    """Send one request and return its answer; a body, sent as JSON unless it is bytes, makes it a POST."""
+    content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        kind = {} if content is None else {"content-type": "application/json"}
+        chosen = method or ("GET" if content is None else "POST")
+        connection.request(chosen, target, content, {**kind, **named})
+        found = connection.getresponse()
+        return Answer(found.status, {k.lower(): v for k, v in found.getheaders()}, found.read())
+    finally:
+        connection.close()

@@ -14,6 +14,7 @@ from flows.serve.http.errors import error_answer
 from flows.serve.settings import ServeSettings
 
 _LONGEST_QUERY = 32_768  # bytes of path and query
+_TAKEN = 8  # times what a body may have is read, and thrown away
 _OPEN = {"/healthz"}
 _NO_FRAMES = b"frame-ancestors 'none'"
 _SAFE = [
@@ -103,23 +104,23 @@ class Gate:
             raise Refused(408, "the request did not arrive in time: send it again, whole") from late
 
     async def _read(self, headers: dict[str, list[str]], receive: Receive) -> bytes:
-        most = self._limits.body_bytes
+        most, size, body = self._limits.body_bytes, 0, bytearray()
         declared = headers.get("content-length", ["0"])[0]
-        if declared.isdecimal() and int(declared[:12]) > most:
-            raise self._too_large()
-        body = bytearray()
-        while True:
+        # A client that still sends when its connection is closed does not get to read why.
+        taken = _TAKEN * most
+        hopeless = declared.isdecimal() and int(declared[:18]) > taken
+        ended = hopeless
+        while not ended:
             message = await receive()
             if message["type"] != "http.request":
                 raise Refused(400, "the request ended before its body did: send it again, whole")
-            body += message.get("body", b"")
-            if len(body) > most:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return bytes(body)
-
-    def _too_large(self) -> Refused:
-        return Refused(413, f"the body is larger than {self._limits.body_bytes:,} bytes: send less at once")
+            size += len(message.get("body", b""))
+            if size <= most:
+                body += message.get("body", b"")
+            ended = size > taken or not message.get("more_body", False)
+        if hopeless or size > most:
+            raise Refused(413, f"the body is larger than {most:,} bytes: send less at once")
+        return bytes(body)
 
     async def _within(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         """Let the app answer, in time, if not too many are answered."""

@@ -93,7 +93,7 @@ def settings(
     """Print every setting: its variable, its value, where that comes from, what it means."""
     from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
     from flows.commands.induction.settings import load_induction  # noqa: PLC0415
-    from flows.serve.settings import load_serving  # noqa: PLC0415
+    from flows.serve.answers.settings import load_serving  # noqa: PLC0415
 
     rows = described(load_settings())
     if everything:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
 
+import uvicorn
 from fastapi import FastAPI
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.routing import Route
@@ -13,11 +14,14 @@ from starlette.types import ASGIApp
 
 from flows.serve.answers.service import Service
 from flows.serve.guard.callers import Callers
+from flows.serve.guard.connections import IDLE, bounded_protocol
 from flows.serve.guard.gate import Gate
 from flows.serve.http.api import api_router
 from flows.serve.http.errors import add_handlers
 from flows.serve.http.pages import Figures, page_router
 from flows.serve.mcp.server import mcp_server
+
+_HEADER_BYTES = 65_536  # of a request's line and headers
 
 
 def serving_app(service: Service, names: list[str]) -> ASGIApp:
@@ -49,3 +53,12 @@ def serving_app(service: Service, names: list[str]) -> ASGIApp:
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
     add_handlers(app)
     return Gate(app, Callers(names, token), service.limits, figures.count)
+
+
+def serving_config(service: Service, names: list[str]) -> uvicorn.Config:
+    """Return how uvicorn serves the app: no WebSockets, no log of requests, no proxy's headers."""
+    return uvicorn.Config(
+        serving_app(service, names), http=bounded_protocol(service.limits), ws="none", log_config=None,
+        access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=IDLE,
+        h11_max_incomplete_event_size=_HEADER_BYTES, timeout_graceful_shutdown=5, lifespan="on",
+    )  # fmt: skip

@@ -10,13 +10,11 @@ from collections.abc import Callable
 import anyio
 
 from flows.serve.answers.service import Service
+from flows.serve.answers.settings import ServeSettings, load_serving
 from flows.serve.guard.callers import is_loopback, usable_token
-from flows.serve.settings import ServeSettings, load_serving
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
-
-_HEADER_BYTES = 65_536
 
 
 def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> None:
@@ -33,19 +31,13 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
     # Loading these takes as long as opening the index, which goes on meanwhile.
     import uvicorn  # noqa: PLC0415
 
-    from flows.serve.app import serving_app  # noqa: PLC0415
-    from flows.serve.guard.connections import IDLE, bounded_protocol  # noqa: PLC0415
+    from flows.serve.app import serving_config  # noqa: PLC0415
 
     names = [*limits.hosts, *([] if is_loopback(host) else [host, socket.gethostname()])]
     _quiet()
-    config = uvicorn.Config(
-        serving_app(service, names), http=bounded_protocol(limits), ws="none", log_config=None,
-        access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=IDLE,
-        h11_max_incomplete_event_size=_HEADER_BYTES, timeout_graceful_shutdown=5, lifespan="on",
-    )  # fmt: skip
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
     say(f"serving {root.uri} at http://{shown}:{at}: MCP at /mcp, HTTP at /api, described at /docs")
-    uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
 
 
 def require_token(host: str, limits: ServeSettings) -> None:

@@ -123,7 +123,7 @@ def _bodies(rng: random.Random) -> bytes:
 
 
 def _calls(rng: random.Random) -> bytes:
-    values = (*_TEXTS[1:], *_CLIMBS, -1, 10**400, None, [], {"a": 1}, True)
+    values: tuple[object, ...] = (*_TEXTS[1:], *_CLIMBS, -1, 10**400, None, [], {"a": 1}, True)
     given = {rng.choice(_GIVEN): rng.choice(values) for _ in range(3)}
     headers, body = modern_call(1, rng.choice((*_TOOLS, "rm")), given)
     method = rng.choice(_CALLED)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from flows.serve.answers.service import NOTICE
-from flows.serve.answers.tool import Arguments, Outcome
+from flows.serve.answers.tool import Arguments, ToolOutcome
 
 LONGEST_TEXT, LONGEST_ID, LONGEST_PATH = 20_000, 1_000, 4_096  # characters of a request, an id, a path
 _COMMIT = 12  # hexadecimal digits
@@ -72,7 +72,7 @@ class FoundSkill(BaseModel):
     whose: Origin
 
 
-class SearchOutcome(Outcome):
+class SearchOutcome(ToolOutcome):
     """The skills that fit a task, best first."""
 
     version: str
@@ -93,7 +93,7 @@ class PageArguments(Arguments):
     budget: float | None = Field(None, gt=0, description="tokens; up to 1: a share of the skill")
 
 
-class PageOutcome(Outcome):
+class PageOutcome(ToolOutcome):
     """The parts of a skill that a request needs."""
 
     doc_id: str
@@ -123,7 +123,7 @@ class FileForm(BaseModel):
     size: int | None = None
 
 
-class ShowOutcome(Outcome):
+class ShowOutcome(ToolOutcome):
     """What is known of a skill."""
 
     doc_id: str
@@ -153,7 +153,7 @@ class ReadArguments(Arguments):
     limit: int = Field(20_000, ge=1, le=200_000)
 
 
-class ReadOutcome(Outcome):
+class ReadOutcome(ToolOutcome):
     """A file of a skill, or a part of it; a binary file has `base64`."""
 
     doc_id: str

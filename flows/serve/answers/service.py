@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from flows.commands.queries import open_index
-from flows.serve.settings import ServeSettings
+from flows.serve.answers.settings import ServeSettings
 from flows.settings import Settings
 from storage.errors import NotPublished, SkilleryError
 from storage.root import Root

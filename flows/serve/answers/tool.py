@@ -23,7 +23,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Outcome(BaseModel):
+class ToolOutcome(BaseModel):
     """What a tool returns: structured, and as short text for hosts that show text alone."""
 
     def as_text(self) -> str:
@@ -36,7 +36,7 @@ class Outcome(BaseModel):
 
 
 A = TypeVar("A", bound=Arguments)
-O = TypeVar("O", bound=Outcome)  # noqa: E741 (of the tool's outcome)
+O = TypeVar("O", bound=ToolOutcome)  # noqa: E741 (of the tool's outcome)
 
 
 @dataclass(frozen=True, slots=True)

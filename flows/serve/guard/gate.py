@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flows.serve.answers.settings import ServeSettings
 from flows.serve.guard.callers import Callers
 from flows.serve.http.errors import error_answer
-from flows.serve.settings import ServeSettings
 
 _LONGEST_QUERY = 32_768  # bytes of path and query
 _TAKEN = 8  # times what a body may have is read, and thrown away

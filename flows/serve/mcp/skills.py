@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from flows.serve.answers.service import Service
 from storage.errors import NotPublished, SkilleryError, UnknownDocument, Withheld, WrongInput
 from tasks.retrieve.revisions.edition import SKILL_FILE
-from tasks.retrieve.skills.bundle import MARKDOWN, Bundle, mime_of
+from tasks.retrieve.skills.bundle import MARKDOWN, ServedBundle, mime_of
 from tasks.retrieve.skills.catalogue import EntryPage
 
 EXTENSION = "io.modelcontextprotocol/skills"
@@ -121,13 +121,13 @@ def _key(cursor: str | None) -> str | None:
         raise WrongInput(msg) from error
 
 
-def _resource(bundle: Bundle) -> dict[str, Any]:
+def _resource(bundle: ServedBundle) -> dict[str, Any]:
     told = {"name": bundle.name, "description": bundle.skill.front_matter["description"]}
     size = len(bundle.skill.content)
     return {"uri": bundle.uri(), **told, "mimeType": MARKDOWN, "size": size, "_meta": bundle.meta()}
 
 
-def _contents(uri: str, bundle: Bundle, path: str, content: bytes) -> dict[str, Any]:
+def _contents(uri: str, bundle: ServedBundle, path: str, content: bytes) -> dict[str, Any]:
     told, media = {"uri": uri, "_meta": bundle.meta()}, mime_of(path)
     try:
         return {**told, "mimeType": media or "text/plain", "text": content.decode()}

@@ -27,7 +27,7 @@ class ServedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class ServedBundle:
     """A skill as it is served; `whole` tells whether `files`, by path, are all that belongs to it."""
 
     doc_id: str

@@ -18,11 +18,10 @@ from storage.root import Root
 from storage.served import Licences, require_licences
 from tasks.crawl.source.identity import doc_key
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.revisions.edition import Edition
+from tasks.retrieve.revisions.edition import SERVED_COLUMNS, Edition, served_edition
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.skills.address import Address, is_segment, parse_uri
-from tasks.retrieve.skills.bundle import Bundle, ServedFile, own_files
-from tasks.retrieve.skills.served_edition import SERVED_COLUMNS, served_edition
+from tasks.retrieve.skills.bundle import ServedBundle, ServedFile, own_files
 from tasks.retrieve.skills.skill_file import skill_file_of
 
 PAGE_SKILLS = 32
@@ -46,7 +45,7 @@ class EntryPage:
     """A page of skills, the key to go on after (None: the last page), and why others were left out."""
 
     version: str
-    bundles: list[Bundle]
+    bundles: list[ServedBundle]
     after: str | None
     left_out: dict[str, int]
 
@@ -58,7 +57,7 @@ class SkillCatalogue:
         self._index, self._root = index, root
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._kept: OrderedDict[tuple[object, ...], Bundle] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], ServedBundle] = OrderedDict()
 
     def page(self, after: str | None = None, size: int = PAGE_SKILLS) -> EntryPage:
         """Return the page of entries that follows a key; the key need not be served any more.
@@ -69,7 +68,7 @@ class SkillCatalogue:
         """
         return self._index.read(lambda now: self._page(now, after, size))[1]
 
-    def bundle(self, uri: str) -> tuple[Bundle, Address]:
+    def bundle(self, uri: str) -> tuple[ServedBundle, Address]:
         """Return the skill that an address leads to, and the parts of the address.
 
         Raises:
@@ -78,11 +77,11 @@ class SkillCatalogue:
         """
         address = parse_uri(uri)
 
-        def found(now: OpenVersion) -> Bundle:
+        def found(now: OpenVersion) -> ServedBundle:
             snapshot, licences = self._rows(now), require_licences(self._root)
             row = snapshot.rows.get(doc_key(address.doc_id))
             bundle = None if row is None else self._bundle(snapshot, row, licences)
-            if not isinstance(bundle, Bundle) or bundle.name != address.name:
+            if not isinstance(bundle, ServedBundle) or bundle.name != address.name:
                 why = f" ({bundle})" if isinstance(bundle, str) else ""
                 msg = f"no skill is served at {uri[:200]!r}{why}"
                 raise UnknownDocument(msg)
@@ -121,7 +120,7 @@ class SkillCatalogue:
 
     def _page(self, now: OpenVersion, after: str | None, size: int) -> EntryPage:
         snapshot, licences = self._rows(now), require_licences(self._root)
-        bundles: list[Bundle] = []
+        bundles: list[ServedBundle] = []
         left_out, last = Counter[str](), None
         place = None if after is None else (partition_of(after), after)
         rest = [k for k in snapshot.keys if place is None or (partition_of(k), k) > place]
@@ -136,7 +135,7 @@ class SkillCatalogue:
                 break
         return EntryPage(snapshot.version, bundles, last, dict(left_out))
 
-    def _bundle(self, snapshot: Snapshot, row: Row, licences: Licences) -> Bundle | str:
+    def _bundle(self, snapshot: Snapshot, row: Row, licences: Licences) -> ServedBundle | str:
         """Return a skill with its files and those of skills in its folder, or why it is left to the tools."""
         if row["kind"] != "skill":
             return "no_skill"
@@ -160,7 +159,7 @@ class SkillCatalogue:
         self._keep(key, found)
         return found
 
-    def _own(self, row: Row) -> Bundle | str:
+    def _own(self, row: Row) -> ServedBundle | str:
         try:
             edition = served_edition(self._root, row)
         except UnknownDocument:
@@ -171,7 +170,7 @@ class SkillCatalogue:
         if not is_segment(skill.front_matter["name"]):
             return "name"
         origin = {name: row[name] if name in row else edition.row[name] for name in _ORIGIN}
-        return Bundle(row["doc_id"], skill, origin, *own_files(edition, skill))
+        return ServedBundle(row["doc_id"], skill, origin, *own_files(edition, skill))
 
     def _nested(self, snapshot: Snapshot, row: Row) -> list[tuple[str, Row]]:
         """Return the skills in a skill's folder, each with its path there."""
@@ -181,7 +180,7 @@ class SkillCatalogue:
             (r["doc_id"][len(row["doc_id"]) + 1 :], r) for r in inside if (r["kind"], r["source"]) == same
         ]
 
-    def _keep(self, key: tuple[object, ...], bundle: Bundle) -> None:
+    def _keep(self, key: tuple[object, ...], bundle: ServedBundle) -> None:
         with self._lock:
             self._kept[key] = bundle
             while len(self._kept) > _KEPT or (len(self._kept) > 1 and self._bytes() > _KEPT_BYTES):

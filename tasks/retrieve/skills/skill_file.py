@@ -1,4 +1,4 @@
-"""The SKILL.md of a skill as it is served: its author's bytes, or mended where no YAML parser reads them."""
+"""The file SKILL.md of a skill as it is served: its author's bytes, or mended where parsers refuse them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import yaml
 
 from storage.errors import NotPublished, UnknownDocument, WrongInput
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.skills.bundle import Bundle
+from tasks.retrieve.skills.bundle import ServedBundle
 from tasks.retrieve.skills.catalogue import SkillCatalogue
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BEES, BREAD, TEA, skill
@@ -24,7 +24,7 @@ def catalogue_of(root: SkillRoot) -> SkillCatalogue:
     return SkillCatalogue(root.ask(), root.root)
 
 
-def walk(catalogue: SkillCatalogue, size: int = 32) -> Iterator[Bundle]:
+def walk(catalogue: SkillCatalogue, size: int = 32) -> Iterator[ServedBundle]:
     page = catalogue.page(size=size)
     yield from page.bundles
     while page.after is not None:

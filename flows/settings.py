@@ -254,8 +254,8 @@ def load(kind: type[Model]) -> Model:
         raise WrongInput(msg) from error
 
 
-# Settings of published pipelines, training, inducing and installing have classes, and loaders, of their own.
-_KINDS = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE", "INSTALL")
+# Settings of these have classes, and loaders, of their own.
+_KINDS = ("SKILLPAGER", "SKILLFLOW", "SKILLROUTER", "TRAINING", "INDUCE", "INSTALL", "SERVE")
 _OTHERS = tuple(f"SKILLERY_{kind}_" for kind in _KINDS)
 
 

@@ -1,4 +1,4 @@
-"""The commands to operate a root: refresh, rebuild, compact, alert, settings."""
+"""The commands to operate a root: refresh, rebuild, compact, serve, alert, settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.helps import FILL, REPAIR, WATCH
+from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
 from flows.cli.printing import run as printing
 from flows.settings import described, load_settings
@@ -86,7 +86,7 @@ def alert(
 
 def settings(
     everything: Annotated[
-        bool, typer.Option("--all", help="Those of published pipelines, of training and of inducing too.")
+        bool, typer.Option("--all", help="Those of pipelines, training, inducing and serving too.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,10 +94,17 @@ def settings(
     from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
     from flows.commands.induction.settings import load_induction  # noqa: PLC0415
     from flows.commands.install.settings import load_installing  # noqa: PLC0415
+    from flows.serve.answers.settings import load_serving  # noqa: PLC0415
 
     rows = described(load_settings()) + described(load_installing())
     if everything:
-        others = (more.load_skillflow, more.load_skillrouter, more.load_training, load_induction)
+        others = (
+            more.load_skillflow,
+            more.load_skillrouter,
+            more.load_training,
+            load_induction,
+            load_serving,
+        )
         for loaded in others:
             rows += described(loaded())
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
@@ -125,7 +132,32 @@ def serve_metrics(
         end()
 
 
+def serve(
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="Where to listen; beyond loopback it needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")
+    ] = 8765,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Speak MCP on standard input and output instead.")
+    ] = False,
+    root: RootOption = None,
+) -> None:
+    """Serve search, pages and skills over MCP and HTTP, until Ctrl-C."""
+    from flows.serve.run import serve_http, serve_stdio  # noqa: PLC0415 (what servers need, others do not load)
+
+    place = root_of(load_settings(), root)
+    try:
+        if stdio:
+            serve_stdio(place)
+        else:
+            serve_http(place, host, port, lambda line: typer.echo(line, err=True))
+    except KeyboardInterrupt:
+        typer.echo("stopped", err=True)
+
+
 COMMANDS: dict[Callable[..., None], str] = {
-    refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH, serve_metrics: WATCH,
-    alert: WATCH,
+    serve: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
+    serve_metrics: WATCH, alert: WATCH,
 }  # fmt: skip

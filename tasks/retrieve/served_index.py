@@ -91,7 +91,8 @@ class ServedIndex:
             }
             for rank, (row, found) in enumerate(ranked, start=1)
         ]
-        return {"query": query, "results": results, "took_ms": _since(started)}
+        version = now.served.version
+        return {"query": query, "results": results, "index_version": version, "took_ms": _since(started)}
 
     def page(
         self, doc_id: str, query: str, *, budget: float | None, method: str, reranker: Reranker | None = None
@@ -214,10 +215,10 @@ class ServedIndex:
     def _local(self, served: Served) -> Path:
         return self._root.fetch(served.model["path"])
 
-    def _find(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
-        """Return the served row for an id and, if the id is an alias, the document that it leads to.
+    def locate(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
+        """Return a version's row for an id and, if the id is an alias, the document that it leads to.
 
-        The end of an id, or a name, will do if one document alone has it.
+        The end of an id, or a name, will do if one document alone has it; else `UnknownDocument` is raised.
         """
         wanted, steps = doc_id, 0
         while steps < _ALIAS_STEPS:
@@ -233,7 +234,7 @@ class ServedIndex:
             wanted, steps = survivor, steps + 1
         names = _names(now.skills)
         if len(found := meant(doc_id, names)) == 1:
-            return self._find(now, found[0])
+            return self.locate(now, found[0])
         msg = f"no served document has the id {doc_id!r}{suggestion(doc_id, found, names)}"
         raise UnknownDocument(f"{msg}: `skillery search` prints ids")
 
@@ -245,8 +246,8 @@ class ServedIndex:
         return [(_classed(row, licences), ranked) for row, ranked in found]
 
     def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
-        """Return the result of `_find` for a document whose text may be shown."""
-        row, alias_of = self._find(now, doc_id)
+        """Return the result of `locate` for a document whose text may be shown."""
+        row, alias_of = self.locate(now, doc_id)
         row = _classed(row, require_licences(self._root))
         _require_shown(row)
         return row, alias_of

@@ -39,7 +39,11 @@ def skill_file(root: Root, text: str, file: str, revision: str | None) -> dict[s
 
     Raises as `skill_bytes`.
     """
-    edition, _ = open_edition(root, text, revision)
+    return file_of(open_edition(root, text, revision)[0], file)
+
+
+def file_of(edition: Edition, file: str) -> dict[str, Any]:
+    """Return a file of an edition as `skill_file` does; raises as `Edition.read`."""
     content = _read(edition, file)
     told = {
         "path": edition.path_of(file),

@@ -67,12 +67,16 @@ def revisions_in(root: Root, file: str, doc_id: str) -> list[Revision]:
         return []
     rows = read_frame(root, file, RAW_DOCUMENTS).filter(pl.col("doc_id").is_in(written))
     return [
-        Revision(
-            digest_of(raw_document(row)), row["doc_id"], row["source"], row["commit"], row["raw_hash"],
-            row["fetched_at"], row["run_id"], file,
-        )
+        revision_of(raw_document(row), row["fetched_at"], row["run_id"], file)
         for row in rows.iter_rows(named=True)
-    ]  # fmt: skip
+    ]
+
+
+def revision_of(raw: RawDocument, fetched_at: datetime, run_id: str, part: str) -> Revision:
+    """Return the revision that a raw snapshot is."""
+    return Revision(
+        digest_of(raw), raw.doc_id, raw.source, raw.commit, raw.raw_hash, fetched_at, run_id, part
+    )
 
 
 def read_revision(root: Root, revision: Revision) -> RawDocument:

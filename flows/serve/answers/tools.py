@@ -1,0 +1,118 @@
+"""The tools of the server: `TOOLS` is the one place where they are registered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.commands.queries import search_filters
+from flows.commands.skills.reading import file_of
+from flows.serve.answers.forms import (
+    FileForm,
+    FoundSkill,
+    PageArguments,
+    PageOutcome,
+    ReadArguments,
+    ReadOutcome,
+    SearchArguments,
+    SearchOutcome,
+    ShowArguments,
+    ShowOutcome,
+    Whose,
+)
+from flows.serve.answers.service import Service
+from flows.serve.answers.tool import Tool
+from storage.errors import WrongInput
+from tasks.retrieve.page import DEFAULT_METHOD
+from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
+from tasks.retrieve.revisions.show import shown
+from tasks.retrieve.skills.address import file_uri, is_segment
+from tasks.retrieve.skills.skill_file import skill_file_of
+
+_MOST_BINARY = 262_144  # bytes; longer ones are read as resources
+
+
+def search_skills(service: Service, asked: SearchArguments) -> SearchOutcome:
+    """Return the skills that fit a task."""
+    wanted = asked.filters
+    filters = search_filters(wanted.kind, wanted.licence, wanted.source)
+    found = service.index.search(asked.task, asked.k, filters=filters)
+    results = [
+        FoundSkill(
+            doc_id=row["doc_id"], name=row["name"], description=row["description"],
+            score=round(row["score"], 4), risks=row["risks"] or [], whose=Whose.of(row),
+        )
+        for row in found["results"]
+    ]  # fmt: skip
+    return SearchOutcome(version=found["index_version"], results=results)
+
+
+def page_skill(service: Service, asked: PageArguments) -> PageOutcome:
+    """Return the parts of a skill that a request needs."""
+    found = service.index.page(asked.doc_id, asked.request, budget=asked.budget, method=DEFAULT_METHOD)
+    return PageOutcome(
+        doc_id=found.get("alias_of") or found["doc_id"], version=found["index_version"],
+        context=found["context"], tokens=found["tokens"], document_tokens=found["document_tokens"],
+        over_budget=found["over_budget"], whose=Whose.of(found),
+    )  # fmt: skip
+
+
+def show_skill(service: Service, asked: ShowArguments) -> ShowOutcome:
+    """Return what is known of a skill."""
+    edition, alias, version = service.skills.edition(asked.doc_id)
+    told = shown(edition, alias)
+    files = told["files"]
+    return ShowOutcome(
+        doc_id=edition.row["doc_id"], version=version, name=told["name"], description=told["description"],
+        uri=_uri(edition),
+        files=None if files is None else [
+            FileForm(path=f["path"], size=f["kept"] and f["kept"]["size"]) for f in files
+        ],
+        risks=list(dict.fromkeys(risk["code"] for risk in told["risks"])),
+        licence_class=told["licence_class"], whose=Whose.of(told),
+    )  # fmt: skip
+
+
+def _uri(edition: Edition) -> str | None:
+    """Return the address of a skill's SKILL.md, None if it is left to the tools."""
+    if edition.row["kind"] != "skill" or edition.licence_class != "allow":
+        return None
+    skill = skill_file_of(edition)
+    if skill is None or not is_segment(name := skill.front_matter["name"]):
+        return None
+    return file_uri(edition.row["doc_id"], name, SKILL_FILE)
+
+
+def read_skill_file(service: Service, asked: ReadArguments) -> ReadOutcome:
+    """Return a file of a skill, or a part of it."""
+    edition, _, version = service.skills.edition(asked.doc_id)
+    found = file_of(edition, asked.path)
+    told = {"version": version, "whose": Whose.of(edition.row)}
+    told |= {name: found[name] for name in ("doc_id", "path", "size", "sha256")}
+    if "text" not in found:
+        return ReadOutcome(**told, base64=found["base64"] if found["size"] <= _MOST_BINARY else None)
+    text, end = found["text"], asked.offset + asked.limit
+    if asked.offset > len(text):
+        msg = f"offset: {found['path']} has {len(text):,} characters"
+        raise WrongInput(msg)
+    more = end if end < len(text) else None
+    return ReadOutcome(**told, text=text[asked.offset : end], next_offset=more)
+
+
+TOOLS: tuple[Tool[Any, Any], ...] = (
+    Tool(
+        "search_skills", "Find agent skills that fit a task, best first.",
+        SearchArguments, SearchOutcome, search_skills,
+    ),
+    Tool(
+        "page_skill", "Get only the parts of a skill that a request needs.",
+        PageArguments, PageOutcome, page_skill, slow=True,
+    ),
+    Tool(
+        "show_skill", "Tell a skill's description, files, risks, licence and address.",
+        ShowArguments, ShowOutcome, show_skill,
+    ),
+    Tool(
+        "read_skill_file", "Read a file of a skill, its SKILL.md unless named.",
+        ReadArguments, ReadOutcome, read_skill_file,
+    ),
+)  # fmt: skip

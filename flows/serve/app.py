@@ -1,0 +1,64 @@
+"""The ASGI app: HTTP API, pages and MCP behind one gate."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import metadata
+
+import uvicorn
+from fastapi import FastAPI
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from flows.serve.answers.service import Service
+from flows.serve.guard.callers import Callers
+from flows.serve.guard.connections import IDLE, bounded_protocol
+from flows.serve.guard.gate import Gate
+from flows.serve.http.api import api_router
+from flows.serve.http.errors import add_handlers
+from flows.serve.http.pages import Figures, page_router
+from flows.serve.mcp.server import mcp_server
+
+_HEADER_BYTES = 65_536  # of a request's line and headers
+
+
+def serving_app(service: Service, names: list[str]) -> ASGIApp:
+    """Return the app that answers for a service, under these names beside localhost and addresses."""
+    token = service.limits.token.get_secret_value()
+    # Without sessions a request leaves nothing behind, and any revision of the protocol is answered.
+    sessions = StreamableHTTPSessionManager(
+        mcp_server(service, shared=not token), json_response=True, stateless=True,
+        max_request_body_size=service.limits.body_bytes,
+    )  # fmt: skip
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with sessions.run():
+            yield
+        service.close()
+
+    app = FastAPI(
+        title="Skillery",
+        version=metadata.version("skillery"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    figures = Figures(service)
+    app.include_router(api_router(service))
+    app.include_router(page_router(app, service, figures))
+    # Nothing is sent unasked, so that GET, which would open a stream without end, is not allowed.
+    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
+    add_handlers(app)
+    return Gate(app, Callers(names, token), service.limits, figures.count)
+
+
+def serving_config(service: Service, names: list[str]) -> uvicorn.Config:
+    """Return how uvicorn serves the app: no WebSockets, no log of requests, no proxy's headers."""
+    return uvicorn.Config(
+        serving_app(service, names), http=bounded_protocol(service.limits), ws="none", log_config=None,
+        access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=IDLE,
+        h11_max_incomplete_event_size=_HEADER_BYTES, timeout_graceful_shutdown=5, lifespan="on",
+    )  # fmt: skip

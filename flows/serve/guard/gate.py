@@ -1,0 +1,169 @@
+"""The gate before every handler: refuses strangers, and bounds size, time and number of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flows.serve.answers.settings import ServeSettings
+from flows.serve.guard.callers import Callers
+from flows.serve.http.errors import error_answer
+
+_LONGEST_QUERY = 32_768  # bytes of path and query
+_TAKEN = 8  # times what a body may have is read, and thrown away
+_OPEN = {"/healthz"}
+_NO_FRAMES = b"frame-ancestors 'none'"
+_SAFE = [
+    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; %s" % _NO_FRAMES),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]  # fmt: skip
+_SOON = {"retry-after": "1"}
+_ROUTES = (
+    "/mcp",
+    "/api/search",
+    "/api/page",
+    "/api/skills",
+    "/api/status",
+    "/api/tools",
+    "/docs",
+    "/healthz",
+    "/metrics",
+)
+Count = Callable[[str, int, float], None]
+
+
+class Refused(Exception):
+    """A request is refused before any handler sees it."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers
+
+
+class Gate:
+    """An ASGI app around another one.
+
+    Args:
+        app: What answers.
+        callers: Who may ask.
+        limits: How much, how long, how many.
+        count: Is told route, status and seconds of each request.
+    """
+
+    def __init__(self, app: ASGIApp, callers: Callers, limits: ServeSettings, count: Count) -> None:
+        self._app, self._callers, self._limits, self._count = app, callers, limits, count
+        self._under_way: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or let the app answer it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        began, answer = time.perf_counter(), _Answer(send)
+        try:
+            body = await self._admit(scope, receive)
+            await self._within(scope, _replayed(body, receive), answer)
+        except Refused as refused:
+            await self._say(refused, scope, receive, answer)
+        finally:
+            seconds = time.perf_counter() - began
+            route = next((r for r in _ROUTES if scope["path"].startswith(r)), "other")
+            self._count(route, answer.status, seconds)
+
+    async def _say(self, refused: Refused, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        if answer.status:  # half an answer is out: the connection cannot be used again
+            msg = f"an answer was cut off: {refused.message}"
+            raise ConnectionAbortedError(msg) from refused
+        headers = {**(refused.headers or {}), "connection": "close"}
+        await error_answer(refused.status, refused.message, headers)(scope, receive, answer)
+
+    async def _admit(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the body of a request that may be answered; raise `Refused` for another one."""
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+        refused = self._callers.refuse(headers, open_to_all=scope["path"] in _OPEN)
+        if refused is not None:
+            challenge = {"www-authenticate": "Bearer"} if refused[0] == 401 else None
+            raise Refused(*refused, challenge)
+        if len(scope["raw_path"]) + len(scope["query_string"]) > _LONGEST_QUERY:
+            msg = f"the address is longer than {_LONGEST_QUERY:,} bytes: ask less, or POST to /api/tools"
+            raise Refused(414, msg)
+        try:
+            async with asyncio.timeout(self._limits.read_seconds):
+                return await self._read(headers, receive)
+        except TimeoutError as late:
+            raise Refused(408, "the request did not arrive in time: send it again, whole") from late
+
+    async def _read(self, headers: dict[str, list[str]], receive: Receive) -> bytes:
+        most, size, body = self._limits.body_bytes, 0, bytearray()
+        declared = headers.get("content-length", ["0"])[0]
+        # A client that still sends when its connection is closed does not get to read why.
+        taken = _TAKEN * most
+        hopeless = declared.isdecimal() and int(declared[:18]) > taken
+        ended = hopeless
+        while not ended:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise Refused(400, "the request ended before its body did: send it again, whole")
+            size += len(message.get("body", b""))
+            if size <= most:
+                body += message.get("body", b"")
+            ended = size > taken or not message.get("more_body", False)
+        if hopeless or size > most:
+            raise Refused(413, f"the body is larger than {most:,} bytes: send less at once")
+        return bytes(body)
+
+    async def _within(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        """Let the app answer, in time, if not too many are answered."""
+        client = scope["client"][0] if scope.get("client") else ""
+        if self._under_way[client] >= self._limits.client_requests:
+            raise Refused(429, "too many requests of yours are under way: wait for their answers", _SOON)
+        if self._under_way.total() >= self._limits.requests:
+            raise Refused(503, "too many requests are under way: ask again in a second", _SOON)
+        self._under_way[client] += 1
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                await self._app(scope, receive, answer)
+        except TimeoutError as late:
+            msg = f"no answer within {self._limits.seconds:g} s: ask for less, or again later"
+            raise Refused(503, msg, _SOON) from late
+        finally:
+            self._under_way[client] -= 1
+            if not self._under_way[client]:
+                del self._under_way[client]
+
+
+class _Answer:
+    """Sends an answer on, with the headers that every one has; knows its status once it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.status = send, 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *_SAFE]}
+        await self._send(message)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read already, then whatever comes after it."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

@@ -1,0 +1,95 @@
+"""Runs the server: over HTTP at an address, or over standard input and output."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import Callable
+
+import anyio
+
+from flows.serve.answers.service import Service
+from flows.serve.answers.settings import ServeSettings, load_serving
+from flows.serve.guard.callers import is_loopback, usable_token
+from flows.settings import load_settings
+from storage.errors import WrongInput
+from storage.root import Root
+
+
+def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve a root over HTTP until Ctrl-C; port 0 takes a free one, and `say` is told the address.
+
+    Raises:
+        WrongInput: It may not, or cannot, listen there.
+    """
+    limits = load_serving()
+    require_token(host, limits)
+    listening = _listen(host, port)
+    service = Service(root, load_settings(), limits)
+    service.warm()
+    # Loading these takes as long as opening the index, which goes on meanwhile.
+    import uvicorn  # noqa: PLC0415
+
+    from flows.serve.app import serving_config  # noqa: PLC0415
+
+    names = [*limits.hosts, *([] if is_loopback(host) else [host, socket.gethostname()])]
+    _quiet()
+    shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
+    say(f"serving {root.uri} at http://{shown}:{at}: MCP at /mcp, HTTP at /api, described at /docs")
+    uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
+
+
+def require_token(host: str, limits: ServeSettings) -> None:
+    """Raise `WrongInput` if a token is too short, or missing where others than this machine can ask."""
+    token = limits.token.get_secret_value()
+    if token and not usable_token(token):
+        msg = "SKILLERY_SERVE_TOKEN must have 16 or more ASCII characters, without spaces"
+        raise WrongInput(msg)
+    if not token and not is_loopback(host):
+        msg = (
+            f"--host {host} can be reached from other machines: set SKILLERY_SERVE_TOKEN to a secret of "
+            "16 or more characters, which they must send as a bearer token"
+        )
+        raise WrongInput(msg)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(found[0], socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(found[4])
+        listening.listen(2048)
+    except OSError as error:
+        msg = f"--host {host} --port {port}: cannot listen there ({error.strerror or error})"
+        raise WrongInput(msg) from error
+    listening.setblocking(False)
+    return listening
+
+
+def _quiet() -> None:
+    """Let no request of a stranger write to the log; faults of ours still do."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    for name in ("uvicorn.error", "mcp"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def serve_stdio(root: Root) -> None:
+    """Serve a root over MCP on standard input and output, until the input ends."""
+    _quiet()
+    service = Service(root, load_settings(), load_serving())
+    service.warm()
+    from mcp.server.stdio import stdio_server  # noqa: PLC0415 (as above)
+
+    from flows.serve.mcp.server import mcp_server  # noqa: PLC0415
+
+    async def serve() -> None:
+        server = mcp_server(service, shared=False)
+        async with stdio_server() as (given, answers):
+            await server.run(given, answers, server.create_initialization_options())
+
+    try:
+        anyio.run(serve)
+    finally:
+        service.close()

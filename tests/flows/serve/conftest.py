@@ -1,0 +1,30 @@
+"""One server for the tests of a file that only ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.roots.hand_written import BREAD
+from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.storied import LOGO
+from tests.support.serving import Serving, serving
+
+
+@pytest.fixture(scope="module")
+def server(storied: SkillRoot) -> Iterator[Serving]:
+    with serving(storied.root.uri) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def served_with_logo(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Iterator[Serving]:
+    """A server of a skill with a file that is no text."""
+    folder = tmp_path_factory.mktemp("logo")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    root.write("bread", BREAD)
+    root.write_file("bread", "logo.png", LOGO)
+    root.publish()
+    with serving(root.root.uri) as started:
+        yield started

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.command import Ask
+from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.storied import BREAD_ID, LOGO, PIPED, SECOND
+from tests.support.serving import Serving, ask_http
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ("/api/search?q=bake+bread&k=2", ["search", "bake bread", "-k", "2"]),
+        ("/api/search?q=hive&explain=true&kind=skill", ["search", "hive", "--explain", "--kind", "skill"]),
+        ("/api/search?q=hive&source=dir", ["search", "hive", "--source", "dir"]),
+        ("/api/page?doc_id=bread&q=how+long%3F&budget=0.4", ["page", "bread", "how long?", "--budget=0.4"]),
+        ("/api/skills/bread", ["show", "bread"]),
+        (f"/api/skills/{BREAD_ID}?file=scripts/knead.sh", ["show", BREAD_ID, "--file", "scripts/knead.sh"]),
+        ("/api/status", ["status"]),
+    ],
+)  # fmt: skip
+def test_an_answer_is_that_of_the_command(
+    server: Serving, storied: SkillRoot, ask: Ask, target: str, command: list[str]
+) -> None:
+    def without_time(found: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in found.items() if k not in {"took_ms", "age_hours"}}
+
+    answer = ask_http(server, target)
+    assert answer.status == 200, answer.body
+    printed = json.loads(ask(*command, "--root", storied.root.uri, "--json").stdout)
+    same = without_time(answer.json())
+    if command[0] == "show":
+        assert same.pop("index_version") == storied.served().version
+    assert same == without_time(printed)
+
+
+def test_a_file_comes_raw_and_no_browser_runs_it(server: Serving, served_with_logo: Serving) -> None:
+    text = ask_http(server, "/api/skills/bread?form=raw")
+    assert (text.body, text.headers["content-type"]) == (SECOND.encode(), "text/markdown; charset=utf-8")
+    script = ask_http(server, "/api/skills/bread?form=raw&file=scripts/knead.sh")
+    assert (script.body, script.headers["content-type"]) == (PIPED, "application/octet-stream")
+    assert script.headers["content-disposition"] == "attachment"
+    logo = ask_http(served_with_logo, "/api/skills/bread?file=logo.png").json()
+    assert base64.b64decode(logo["base64"]) == LOGO
+
+
+@pytest.mark.parametrize(
+    "target", ["/api/search?q=bread", "/api/page?doc_id=bread&q=rise", "/api/skills/bread?form=raw"]
+)
+def test_an_answer_that_the_caller_holds_is_not_sent_again(
+    server: Serving, storied: SkillRoot, target: str
+) -> None:
+    first = ask_http(server, target)
+    assert storied.served().version in first.headers["etag"]
+    again = ask_http(server, target, if_none_match=first.headers["etag"])
+    assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert ask_http(server, target, if_none_match='W/"other"').status == 200
+
+
+def test_two_questions_have_two_etags(server: Serving) -> None:
+    one, other = (ask_http(server, f"/api/search?q={q}").headers["etag"] for q in ("bread", "bees"))
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "said"),
+    [
+        ("/api/search", 400, "query.q"),
+        ("/api/search?q=a&k=0", 400, "query.k"),
+        ("/api/search?q=%20", 400, "blank"),
+        ("/api/search?q=a&kind=tool", 400, "skill or mcp-server"),
+        ("/api/page?doc_id=bread&q=a&method=x", 400, "--method"),
+        ("/api/page?doc_id=rye&q=a", 404, "'rye'"),
+        ("/api/skills/rye", 404, "'rye'"),
+        ("/api/skills/", 400, "characters"),
+        ("/api/skills/bread?file=../../etc/passwd", 400, "has no file"),
+        ("/api/nothing", 404, "/docs"),
+        ("/api/skills/..%2f..%2fetc%2fpasswd", 404, "no served document"),
+        ("/mcp", 405, "/docs"),
+        (f"/api/search?q={'x' * 20_001}", 400, "query.q"),
+        (f"/api/search?q={'x' * 40_000}", 414, "longer than"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_in_a_line(server: Serving, target: str, status: int, said: str) -> None:
+    answer = ask_http(server, target)
+    assert (answer.status, answer.json()["status"]) == (status, status)
+    assert said in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+def test_every_tool_is_there_over_http_too(server: Serving) -> None:
+    found = ask_http(server, "/api/tools/search_skills", {"task": "bake bread", "k": 1})
+    assert found.json()["results"][0]["doc_id"] == BREAD_ID
+    assert ask_http(server, "/api/tools/search_skills", {"task": 1}).status == 400
+    assert ask_http(server, "/api/tools/search_skills", b"{").status == 400
+    assert ask_http(server, "/api/tools/search_skills", [1]).status == 400
+
+
+def test_the_api_is_described_without_scripts(server: Serving) -> None:
+    described = ask_http(server, "/openapi.json").json()
+    assert {"/api/search", "/api/page", "/api/skills/{doc_id}", "/api/status"} <= described["paths"].keys()
+    schema = described["paths"]["/api/tools/page_skill"]["post"]["requestBody"]["content"][
+        "application/json"
+    ]["schema"]
+    assert set(schema["properties"]) >= {"doc_id", "request", "budget"}
+    docs = ask_http(server, "/docs")
+    assert b"GET /api/search" in docs.body
+    assert b"<script" not in docs.body
+
+
+def test_health_and_metrics_are_told(server: Serving) -> None:
+    ask_http(server, "/api/search?q=bread")
+    ask_http(server, "/nothing/of/any/name")
+    assert ask_http(server, "/healthz").json() == {"status": "ok", "published": True}
+    lines = ask_http(server, "/metrics").body.decode().splitlines()
+    assert any(line.startswith('skillery_requests_total{route="other",status="404"}') for line in lines)
+    assert any(line.startswith('skillery_request_seconds_count{route="/api/search"}') for line in lines)
+    assert "skillery_readable 1.0" in lines

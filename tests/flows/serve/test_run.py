@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.retrieve.versions.publish import roll_back
+from tests.support.command import Ask
+from tests.support.roots.hand_written import BEES, BREAD
+from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.storied import SECOND
+from tests.support.serving import Serving, ask_http, modern_call, serving
+
+Make = Callable[[dict[str, str]], SkillRoot]
+
+
+def test_beyond_this_machine_a_token_is_demanded(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = ask("serve", "--host", "0.0.0.0", "--port", "0", "--root", str(tmp_path))  # noqa: S104
+    assert (refused.code, "SKILLERY_SERVE_TOKEN" in refused.stderr, refused.stderr.count("\n")) == (
+        2,
+        True,
+        1,
+    )
+    monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "short")
+    refused = ask("serve", "--port", "0", "--root", str(tmp_path))
+    assert (refused.code, "16 or more" in refused.stderr, "short" in refused.stderr) == (2, True, False)
+
+
+def test_a_port_that_is_taken_is_told(ask: Ask, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused = ask("serve", "--port", str(taken.getsockname()[1]), "--root", str(tmp_path))
+    assert (refused.code, "cannot listen there" in refused.stderr) == (2, True)
+
+
+def test_the_settings_of_the_server_are_listed(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "a-secret-of-some-length")
+    listed = ask("settings", "--all").stdout
+    assert "SKILLERY_SERVE_BODY_BYTES" in listed
+    assert "a-secret" not in listed
+
+
+def test_beyond_this_machine_its_own_name_is_answered(storied: SkillRoot) -> None:
+    token = "a-secret-of-some-length"  # noqa: S105
+    with serving(storied.root.uri, "--host", "0.0.0.0", SKILLERY_SERVE_TOKEN=token) as server:  # noqa: S104
+        given = {"authorization": f"Bearer {token}"}
+        assert ask_http(server, "/api/search?q=hive", **given, host=f"{socket.gethostname()}:1").status == 200
+        assert ask_http(server, "/api/search?q=hive", **given, host="evil.example").status == 421
+        assert ask_http(server, "/api/search?q=hive").status == 401
+
+
+def test_a_root_that_serves_nothing_yet_says_so_until_something_is_published(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    with serving(root.root.uri) as server:
+        refused = ask_http(server, "/api/search?q=bread")
+        assert (refused.status, "skillery run" in refused.json()["error"]) == (503, True)
+        assert ask_http(server, "/healthz").json() == {"status": "ok", "published": False}
+        headers, body = modern_call(1, "search_skills", {"task": "bread"})
+        told = ask_http(server, "/mcp", body, **headers).json()["result"]
+        assert (told["isError"], "nothing is served" in told["content"][0]["text"]) == (True, True)
+        root.publish()
+        assert ask_http(server, "/api/search?q=bread").json()["results"][0]["name"] == "bread"
+        assert ask_http(server, "/healthz").json()["published"] is True
+
+
+def test_publications_and_rollbacks_show_without_a_failed_or_mixed_answer(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD, "bees": BEES})
+    root.publish()
+    first = root.served().version
+    with serving(root.root.uri) as server:
+        ended, found = threading.Event(), list[tuple[str, str]]()
+        askers = [threading.Thread(target=_ask_until, args=(server, ended, found)) for _ in range(3)]
+        for asker in askers:
+            asker.start()
+        try:
+            root.write("bread", SECOND)
+            root.publish()
+            second = root.served().version
+            for _ in range(3):
+                roll_back(root.root)
+                roll_back(root.root, second)
+        finally:
+            ended.set()
+            for asker in askers:
+                asker.join()
+        last = ask_http(server, "/api/skills/bread?form=raw")
+    assert last.body == SECOND.encode()
+    pairs = Counter(found)
+    assert {version for version, _ in pairs} == {first, second}
+    assert set(pairs) == {(first, "two hours"), (second, "three hours")}
+
+
+def _ask_until(server: Serving, ended: threading.Event, found: list[tuple[str, str]]) -> None:
+    """Ask for the time that bread rises, which the two versions tell differently."""
+    while not ended.is_set():
+        answer = ask_http(server, "/api/skills/bread")
+        body = answer.json()
+        rises = next((h for h in ("two hours", "three hours") if h in body.get("body", "")), f"{answer}")
+        found.append((str(body.get("index_version")), rises))
+        page = ask_http(server, "/api/page?doc_id=bread&q=let+the+dough+rise+under+a+cloth").json()
+        rises = next((h for h in ("two hours", "three hours") if h in page.get("context", "")), f"{page}")
+        found.append((str(page.get("index_version")), rises))
+
+
+_SCRIPT = """
+import sys
+from flows.cli.main import main
+sys.argv = ["skillery", "serve", "--stdio", "--root", sys.argv[1]]
+try:
+    main()
+finally:
+    import flows.serve.app
+    heavy = ("prefect", "torch", "sentence_transformers", "transformers")
+    sys.stderr.write("LOADED " + " ".join(m for m in heavy if m in sys.modules) + "\\n")
+"""
+
+
+def test_a_server_that_has_answered_has_loaded_neither_prefect_nor_torch(storied: SkillRoot) -> None:
+    calls = [
+        modern_call(number, tool, given)[1]
+        for number, (tool, given) in enumerate((
+            ("search_skills", {"task": "bake bread"}), ("page_skill", {"doc_id": "bread", "request": "rise"}),
+            ("show_skill", {"doc_id": "bread"}), ("read_skill_file", {"doc_id": "bread"}),
+        ))
+    ]  # fmt: skip
+    done = subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, storied.root.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=dict(os.environ),
+    )  # fmt: skip
+    with done:
+        assert done.stdin is not None
+        assert done.stdout is not None
+        assert done.stderr is not None
+        for call in calls:
+            done.stdin.write(json.dumps(call) + "\n")
+            done.stdin.flush()
+        answers = [json.loads(done.stdout.readline()) for _ in calls]
+        done.stdin.close()
+        said = done.stderr.read()
+    assert sorted(answer["id"] for answer in answers) == [0, 1, 2, 3]
+    assert not any(answer["result"].get("isError") for answer in answers)
+    assert said.splitlines()[-1].split() == ["LOADED"]
+
+
+def test_ctrl_c_ends_it_in_order(storied: SkillRoot) -> None:
+    with serving(storied.root.uri) as server:
+        server.process.send_signal(2)
+        assert server.process.wait(10) == 0
+    assert server.said[-1] == "stopped\n"

@@ -33,7 +33,7 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
 
     from flows.serve.app import serving_config  # noqa: PLC0415
 
-    names = [*limits.hosts, *([] if is_loopback(host) else [host, socket.gethostname()])]
+    names = [*(limits.hosts or ()), *([] if is_loopback(host) else [host, socket.gethostname()])]
     _quiet()
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
     say(f"serving {root.uri} at http://{shown}:{at}: MCP at /mcp, HTTP at /api, described at /docs")

@@ -18,8 +18,8 @@ class ServeSettings(BaseSettings):
     token: SecretStr = Field(
         SecretStr(""), description="The bearer token that requests must hold; demanded beyond loopback."
     )
-    hosts: list[str] = Field(
-        [], description="Names, beside localhost, that a request's Host may hold, as a JSON list."
+    hosts: list[str] | None = Field(
+        None, description="Names, beside localhost, that a request's Host may hold, as a JSON list."
     )
     threads: int = Field(
         min(4, 1 + (os.cpu_count() or 1)), ge=1, description="Answers that are worked out at once."

@@ -42,6 +42,12 @@ def test_a_port_that_is_taken_is_told(ask: Ask, tmp_path: Path) -> None:
     assert (refused.code, "cannot listen there" in refused.stderr) == (2, True)
 
 
+def test_names_that_are_no_list_are_told(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLERY_SERVE_HOSTS", "skills.example.org")
+    refused = ask("serve", "--port", "0", "--root", str(tmp_path))
+    assert (refused.code, "SKILLERY_SERVE_HOSTS='skills.example.org'" in refused.stderr) == (2, True)
+
+
 def test_the_settings_of_the_server_are_listed(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "a-secret-of-some-length")
     listed = ask("settings", "--all").stdout
@@ -51,9 +57,11 @@ def test_the_settings_of_the_server_are_listed(ask: Ask, monkeypatch: pytest.Mon
 
 def test_beyond_this_machine_its_own_name_is_answered(storied: SkillRoot) -> None:
     token = "a-secret-of-some-length"  # noqa: S105
-    with serving(storied.root.uri, "--host", "0.0.0.0", SKILLERY_SERVE_TOKEN=token) as server:  # noqa: S104
+    names = {"SKILLERY_SERVE_TOKEN": token, "SKILLERY_SERVE_HOSTS": '["skills.example.org"]'}
+    with serving(storied.root.uri, "--host", "0.0.0.0", **names) as server:  # noqa: S104
         given = {"authorization": f"Bearer {token}"}
         assert ask_http(server, "/api/search?q=hive", **given, host=f"{socket.gethostname()}:1").status == 200
+        assert ask_http(server, "/api/search?q=hive", **given, host="skills.example.org").status == 200
         assert ask_http(server, "/api/search?q=hive", **given, host="evil.example").status == 421
         assert ask_http(server, "/api/search?q=hive").status == 401
 

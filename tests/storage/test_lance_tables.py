@@ -232,10 +232,12 @@ def test_an_empty_root_has_no_tables(db: lancedb.DBConnection) -> None:
 
 
 def rewritten(db: lancedb.DBConnection, base: int, *, without: set[str]) -> int:
-    def gone(batch: pa.RecordBatch) -> list[bool]:
-        return [d in without for d in batch.column("doc_id").to_pylist()]
+    def left(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(
+            pa.array([d not in without for d in batch.column("doc_id").to_pylist()], pa.bool_())
+        )
 
-    return rewrite(db, NODES, base, gone=gone, scalar=["doc_id", "node_id"], full_text=["text"])
+    return rewrite(db, NODES, base, left=left, scalar=["doc_id", "node_id"], full_text=["text"])
 
 
 def test_a_rewritten_table_has_the_same_rows_but_those_left_out_in_order(db: lancedb.DBConnection) -> None:

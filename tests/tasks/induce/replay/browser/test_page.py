@@ -159,7 +159,7 @@ def test_a_run_has_an_end(chromium: Chromium, url: str) -> None:
         while True:
             did(page, "click", "button ask")
 
-    with pytest.raises(PageBroken, match="the run takes longer than 1 s|Timeout"):
+    with pytest.raises(PageBroken, match=r"the run takes longer than 1 s|Timeout"):
         on_page(chromium, url, work, Limits(run=1.0))
 
 

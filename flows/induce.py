@@ -9,7 +9,7 @@ from prefect import flow
 from pydantic import Field
 
 from flows.artifacts import counted, flat, show_table
-from flows.commands.induction.induce import publishing
+from flows.commands.induction.induce import publishing, record
 from flows.commands.induction.settings import load_induction
 from flows.commands.induction.teaching import state_summaries, teaching
 from flows.run_page import counts, named, tell
@@ -18,13 +18,14 @@ from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.induce.library.learn import Learning, domains_held, summed
+from tasks.induce.library.learn import Learning
 from tasks.induce.shells import keep_trajectories, learn_domain, plan_learning
 from tasks.induce.trajectories.read import DOMAIN
+from tasks.models.encoder import card_of
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.gate import require_passed
+from tasks.retrieve.index.learned import require_model
 from tasks.retrieve.shells import serve_learned_skills
-from tasks.retrieve.versions.learned import nothing_published
 
 
 @flow(name="induce", flow_run_name=named("induce {root}"))
@@ -67,20 +68,15 @@ def induce(
         teaching(Root(root), settings, judge, inducer) as by,
         state_summaries(Root(root), settings) as words,
     ):
+        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+        require_model(Root(root), card_of(encoder))
         read = keep_trajectories(root, trajectories, form, domain)
         tell(f"runs: {counts({k: v for k, v in read.items() if k != 'failed'})}")
         tell(f"not read: {counts(read['failed'])}")
         todo = plan_learning(root, how, by)
-        learned = {domain: learn_domain(root, domain, state, how, by) for domain, state in todo.items()}
-        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
-        served = nothing_published(Root(root))
-        if domains_held(Root(root)):
-            given = (publishing(settings), run, how.told(by), words)
-            served = serve_learned_skills(root, encoder, *given)
-    found = {"run_id": run, "trajectories": read, **summed(list(learned.values())), **served}
-    found |= {"domains": domains_held(Root(root)), "llm": by.report() or words.report()}
-    if not by.is_declared:
-        read["waiting"] = sum(one["waiting"] for one in learned.values())
+        learned = {name: learn_domain(root, name, state, how, by) for name, state in todo.items()}
+        served = serve_learned_skills(root, encoder, publishing(settings), run, how.told(by), words)
+    found = record(Root(root), run, read, list(learned.values()), served, by, words)
     _show(found, learned)
     require_passed(served["checks"])
     if not read["read"] and read["failed"]:
@@ -91,16 +87,11 @@ def induce(
 
 def _show(found: dict[str, Any], learned: dict[str, dict[str, Any]]) -> None:
     """Show tables of a run, and tell what it learned."""
-    read = {
-        **found["trajectories"],
-        **{f"not read: {k}": n for k, n in found["trajectories"]["failed"].items()},
-    }
-    del read["failed"]
+    read = flat({"not read" if name == "failed" else name: n for name, n in found["trajectories"].items()})
     show_table("skillery-trajectories", counted(read, "runs"), "The runs of the folder, and those not read.")
-    rows = [{**row, **learned.get(row["domain"], {}).get("skills", {})} for row in found["domains"]]
+    nothing = {"new": 0, "changed": 0, "unchanged": 0, "retired": 0}
     rows = [
-        {"domain": "", "skills": 0, "new": 0, "changed": 0, "unchanged": 0, "retired": 0} | row
-        for row in rows
+        {**row, **nothing, **learned.get(row["domain"], {}).get("skills", {})} for row in found["domains"]
     ]
     show_table("skillery-learned-skills", rows, "Skills of each domain, and what changed in this run.")
     left = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,16 @@ from flows.run_record import new_run_id
 from flows.settings import Settings
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.induce.library.learn import Learning, domains_held, keep_new, learn, summed, to_learn
+from tasks.induce.library.learn import Learning, keep_new, learn, summed, to_learn
 from tasks.induce.library.teaching import BY_FILES, Teaching
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import export_below
 from tasks.retrieve.index.learned import require_model
 from tasks.retrieve.suggest.stored import StateWords
-from tasks.retrieve.versions.learned import nothing_published, serve_learned
+from tasks.retrieve.versions.learned import serve_learned
+
+Counted = Mapping[str, Any]  # counts by what they are of, as JSON holds them
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +67,34 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
             for number, (domain, made_of) in enumerate(todo.items(), 1):
                 learned.append(learn(root, domain, made_of, replay, wishes.how, by))
                 report(number, len(todo))
-        served = nothing_published(root)
         with progress("rows written") as report, state_summaries(root, settings) as words:
-            if domains_held(root):
-                how, given = wishes.how.told(by), publishing(settings)
-                served = serve_learned(root, encoder, run_id, how, words=words, report=report, **given)
-    if not by.is_declared:
-        read["waiting"] = sum(one["waiting"] for one in learned)
+            how, given = wishes.how.told(by), publishing(settings)
+            served = serve_learned(root, encoder, run_id, how, words=words, report=report, **given)
+    found = record(root, run_id, read, learned, served, by, words)
+    return found | {"seconds": round(time.monotonic() - began, 2)}
+
+
+def record(
+    root: Root, run_id: str, read: Counted, learned: Sequence[Counted], served: Counted, by: Teaching,
+    words: StateWords,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the record of a run that learned: what `induce` returns, but for `seconds`.
+
+    Args:
+        root: Where all is kept.
+        run_id: The run.
+        read: What became of the runs of the files.
+        learned: What was learned of each domain.
+        served: What was published.
+        by: Who judged and induced.
+        words: Summed up states.
+    """
+    waiting = read["waiting"] if by.is_declared else sum(one["waiting"] for one in learned)
+    unfinished = read["failed"] or by.unfinished or words.unfinished()
+    state = "refused" if "message" in served else "partial" if unfinished else "complete"
     return {
-        "run_id": run_id, "trajectories": read, **summed(learned), "domains": domains_held(root), **served,
-        "llm": by.report() or words.report(), "state": _state(read, served, by, words),
-        "seconds": round(time.monotonic() - began, 2),
+        "run_id": run_id, "state": state, "trajectories": {**read, "waiting": waiting},
+        **summed(root, learned), "llm": by.report() or words.report(), **served,
     }  # fmt: skip
 
 
@@ -83,9 +102,3 @@ def publishing(settings: Settings) -> dict[str, Any]:
     """Return the settings that decide what is published: the gate, licences, and versions that stay."""
     policy = settings.licence_policies()["serve"]
     return {"gate": settings.gate(), "policy": policy, "keep": settings.keep_versions}
-
-
-def _state(read: dict[str, Any], served: dict[str, Any], by: Teaching, words: StateWords) -> str:
-    if not all(check["passed"] for check in served["checks"]):
-        return "refused"
-    return "partial" if read["failed"] or by.unfinished or words.unfinished() else "complete"

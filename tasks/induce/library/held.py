@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import polars as pl
@@ -39,12 +40,12 @@ class HeldLibraries:
     def __init__(self, root: Root) -> None:
         self._root = root
 
-    def domains(self) -> list[str]:
-        """Return the domains that have a library, be it empty."""
-        empty = {domain for domain in self.made_of() if self._has(domain)}
-        files = self._root.files(f"{_FOLDER}/skills", ".parquet")
-        frames = (read_frame(self._root, file, _SKILLS, ["domain"]) for file in files)
-        return sorted(empty.union(*(frame["domain"].to_list() for frame in frames)))
+    def domains(self) -> dict[str, int]:
+        """Return the domains that have a library, be it empty, each with the number of its skills."""
+        found = Counter({domain: 0 for domain in self.made_of() if self._has(domain)})
+        for file in self._root.files(f"{_FOLDER}/skills", ".parquet"):
+            found.update(read_frame(self._root, file, _SKILLS, ["domain"])["domain"].to_list())
+        return dict(sorted(found.items()))
 
     def made_of(self) -> dict[str, Any]:
         """Return by domain what `put` was told that its library was made of."""

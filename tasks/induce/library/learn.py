@@ -73,8 +73,8 @@ def to_learn(root: Root, how: Learning, by: Teaching = BY_FILES) -> dict[str, st
     """Return by domain what its library is to be made of, where that is not what it was made of."""
     states = {domain: _made_of(state, how, by) for domain, state in KeptTrajectories(root).states().items()}
     held = HeldLibraries(root)
-    made = {domain: state for domain, state in held.made_of().items() if domain in held.domains()}
-    return {domain: state for domain, state in states.items() if made.get(domain) != state}
+    made, domains = held.made_of(), held.domains()
+    return {d: state for d, state in states.items() if d not in domains or made.get(d) != state}
 
 
 def _made_of(state: str, how: Learning, by: Teaching) -> str:
@@ -130,16 +130,12 @@ def _changes(before: Mapping[str, InducedSkill], library: DomainLibrary) -> dict
     }  # fmt: skip
 
 
-def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what `learn` gave of several domains as one."""
+def summed(root: Root, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what `learn` gave of several domains as one, and the skills of all `domains` that there are."""
     parts = ("skills", "inducers", "dropped", "verified")
     counts = {name: sum((Counter(one[name]) for one in found), Counter()) for name in parts}
     skills = {name: counts["skills"][name] for name in ("new", "changed", "unchanged", "retired")}
     others = {name: dict(counts[name]) for name in parts[1:]}
-    return {"windows": sum(one["windows"] for one in found), "skills": skills, **others}
-
-
-def domains_held(root: Root) -> list[dict[str, Any]]:
-    """Return the domains that have a library, each with the number of its skills."""
-    held = HeldLibraries(root)
-    return [{"domain": domain, "skills": len(held.by_id(domain))} for domain in held.domains()]
+    held = [{"domain": domain, "skills": count} for domain, count in HeldLibraries(root).domains().items()]
+    windows = sum(one["windows"] for one in found)
+    return {"windows": windows, "skills": skills, **others, "domains": held}

@@ -65,7 +65,6 @@ class Built:
     nodes_base: int | None = None
     anew: bool = False
     induced: int | None = None
-    induced_rows: int = 0
 
     def tables(self) -> dict[str, int | None]:
         """Return the version of each table, by its name."""

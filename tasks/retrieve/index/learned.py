@@ -37,14 +37,13 @@ Report = Callable[[int, int], None]  # rows written, of all that are to be writt
 class LearnedBuild:
     """What was built: the versions of all tables, and how many rows of each kind `induced` must have.
 
-    `of` is a digest of all that decides the rows, None if not all of it is known yet; `how` says how skills
-    were learned, and `as_before` whether the version served last was made so too.
+    `of` is a digest of all that decides the rows, None if not all of it is known yet; `as_before` tells
+    whether the version served last was learned in the same way.
     """
 
     built: Built
     expected: Mapping[str, int]
     of: str | None
-    how: str
     as_before: bool
 
 
@@ -77,7 +76,7 @@ def build_learned(
     before = served.induced if served else None
     noted = (last.get("version"), last.get("of"))
     if served is not None and before is not None and of is not None and noted == (before, of):
-        return LearnedBuild(_built(db, served, model, before, 0, changed=False), {}, of, how, as_before=True)
+        return LearnedBuild(_built(db, served, model, before, 0, changed=False), {}, of, as_before=True)
     mend_tags(root)
     drop_stray_tags(root)
     writer = TableWriter(db, INDUCED, induced_schema(model), before)
@@ -85,12 +84,12 @@ def build_learned(
     version = writer.finish(*INDEXED[INDUCED]) if writer.written else int(writer.table.version)
     built = _built(db, served, model, version, new, changed=writer.written or before is None)
     as_before = (last.get("version"), last.get("how")) == (before, how)
-    return LearnedBuild(built, expected, of, how, as_before)
+    return LearnedBuild(built, expected, of, as_before)
 
 
-def note_learned(root: Root, found: LearnedBuild) -> None:
+def note_learned(root: Root, found: LearnedBuild, how: str) -> None:
     """Note that what was built is served, so that it is not compared again while nothing changes."""
-    root.write_json(_NOTE, {"version": found.built.induced, "of": found.of, "how": found.how})
+    root.write_json(_NOTE, {"version": found.built.induced, "of": found.of, "how": how})
 
 
 def require_model(root: Root, card: Mapping[str, Any]) -> None:

@@ -90,10 +90,8 @@ class ServedSkills:
                 "SKILLERY_ENCODER to the former"
             )
             raise ModelMismatch(msg)
-        found, made = (
-            OnnxEncoder(self._root.fetch(str(served["path"])), threads=threads),
-            model_of(self._table),
-        )
+        found = OnnxEncoder(self._root.fetch(str(served["path"])), threads=threads)
+        made = model_of(self._table)
         if any(made.get(key) != found.card[key] for key in ("name", "revision", "dimension")):
             msg = (
                 f"the learned skills were encoded with {made.get('name')}, the index is now of {name}: "

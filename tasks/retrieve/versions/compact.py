@@ -55,7 +55,7 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
     nodes = versions.get(NODES)
     built = Built(
         versions[SKILLS], nodes, rows[SKILLS], rows[NODES], 0, changed=changed,
-        nodes_base=nodes or nodes_base(db, served), induced=versions.get(INDUCED), induced_rows=rows[INDUCED],
+        nodes_base=nodes or nodes_base(db, served), induced=versions.get(INDUCED),
     )  # fmt: skip
     return built, found
 

@@ -80,7 +80,7 @@ def forget_learned(root: Root, target: str, *, run_id: str, now: datetime) -> Fo
         StorageError: A file or table cannot be read; all others have been cleaned.
     """
     scope, name = find_learned(root, target)
-    skill = _skills(root).get(name) if scope != _RUN else None
+    skill = None if scope == _RUN else _skills(root).get(name)
     # Under other names of parameters it would be the same skill.
     digest = unnamed_digest(skill.body) if skill else None
     forgotten = add_tombstones(root, [Tombstone(name, scope, target, body_hash=digest)], now)

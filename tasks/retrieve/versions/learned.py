@@ -10,12 +10,13 @@ from typing import Any
 
 from storage.errors import GateRefused
 from storage.root import Root
-from storage.served import read_served
+from storage.served import Served, read_served
+from tasks.induce.library.held import HeldLibraries
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.index.gate import check_learned, require_passed
-from tasks.retrieve.index.learned import build_learned, note_learned
+from tasks.retrieve.index.gate import Check, check_learned, require_passed
+from tasks.retrieve.index.learned import LearnedBuild, build_learned, note_learned
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.suggest.stored import BY_RULE, RUN, SKILL, StateWords
 from tasks.retrieve.versions.publish import publish_learned
@@ -36,6 +37,8 @@ def serve_learned(
 ) -> dict[str, Any]:
     """Write the libraries of a root to a new version of `induced`, and serve it if it passes the gate.
 
+    Where there are none, or nothing changed, what is served stays.
+
     Args:
         root: The root; the caller holds its writer lock.
         encoder: The folder of the encoder's export, below the root.
@@ -53,40 +56,43 @@ def serve_learned(
     Raises:
         ModelMismatch: What is served was made with another encoder.
     """
-    kept = load_kept_encoder(root.uri, encoder)
-    found = build_learned(
-        root, encoder=kept, summarise=words.summarise, said=words.name, how=how, report=report
-    )
-    changed, message = found.built.changed, ""
-    fresh = load_encoder(encoder)  # the gate takes no vector that is kept
-    given = {"encoder": fresh, "kinds": (RUN, SKILL) if found.as_before else (RUN,), **gate}
-    checks = check_learned(root, found.built, found.expected, **given) if changed else []
-    told = [asdict(check) for check in checks]
-    try:
-        require_passed(told)
-    except GateRefused as error:
-        changed, message = False, str(error)
     last, now = read_served(root), datetime.now(UTC)
-    if changed:
+    if not HeldLibraries(root).domains():
+        return _answer(last, published=False)
+    found = build_learned(
+        root, encoder=load_kept_encoder(root.uri, encoder), summarise=words.summarise, said=words.name,
+        how=how, report=report,
+    )  # fmt: skip
+    checks = _checked(root, found, encoder, gate)
+    answer: dict[str, Any] = {
+        "vectors_new": found.built.vectors_new,
+        "checks": [asdict(check) for check in checks],
+    }
+    try:
+        require_passed(answer["checks"])
+    except GateRefused as error:
+        return _answer(last, published=False, message=str(error), **answer)
+    if found.built.changed:
         if last is None:
             classify_licences(root, found.built.skills, LicencePolicy(**policy))
         path = Path(encoder).relative_to(root.folder).as_posix()
         # The skills of marketplaces are no fresher than they were.
         at = last.published_at if last else now
-        publish_learned(root, found.built, card=card_of(encoder), path=path, run_id=run_id, now=at)
+        last = publish_learned(root, found.built, card=card_of(encoder), path=path, run_id=run_id, now=at)
         retain_versions(root, keep, now=now)
-    if not message and not words.unfinished():
-        note_learned(root, found)
-    served = read_served(root)
-    return {
-        "published": changed, "served": served.version if served else None,
-        "vectors_new": found.built.vectors_new, "checks": told, **({"message": message} if message else {}),
-    }  # fmt: skip
+    if not words.unfinished():
+        note_learned(root, found, how)
+    return _answer(last, published=found.built.changed, **answer)
 
 
-def nothing_published(root: Root) -> dict[str, Any]:
-    """Return what `serve_learned` would where nothing is learned: what was served stays."""
-    served = read_served(root)
-    return {
-        "published": False, "served": served.version if served else None, "vectors_new": 0, "checks": [],
-    }  # fmt: skip
+def _checked(root: Root, found: LearnedBuild, encoder: str, gate: Mapping[str, Any]) -> list[Check]:
+    if not found.built.changed:
+        return []
+    # Only skills that were learned in the same way are compared with those served.
+    kinds = (RUN, SKILL) if found.as_before else (RUN,)
+    fresh = load_encoder(encoder)  # the gate takes no vector that is kept
+    return check_learned(root, found.built, found.expected, encoder=fresh, kinds=kinds, **gate)
+
+
+def _answer(served: Served | None, **found: Any) -> dict[str, Any]:  # noqa: ANN401 (what JSON holds)
+    return {"vectors_new": 0, "checks": [], "served": served.version if served else None, **found}

@@ -38,7 +38,7 @@ def learned(
     read = keep_new(root, [written(folder / "runs.jsonl", runs)])
     with own.opened() as replay:
         found = [learn(root, *each, replay, own) for each in to_learn(root, own).items()]
-    return {"trajectories": read, **summed(found)}
+    return {"trajectories": read, **summed(root, found)}
 
 
 def served(root: Root, encoder: Path, run_id: str, how: str = "as ever") -> dict[str, Any]:

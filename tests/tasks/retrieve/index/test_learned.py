@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import lancedb
 import pytest
 
 from storage.lance import INDUCED, connect, open_at
+from tasks.induce.library.build import DomainLibrary
+from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.learn import Learning
 from tasks.induce.skills.wording import SUMMED_BY, summed_up
+from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.retrieve.index.gate import check_learned
 from tasks.retrieve.index.learned import LearnedBuild, build_learned
-from tasks.retrieve.suggest.stored import RUN, SKILL, STATE
+from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, StateWords
+from tasks.retrieve.versions.learned import serve_learned
 from tests.support.induce.learning import GATE, RUNS, learned, served
 from tests.support.induce.runs import mooring
 from tests.support.roots.skill_root import SkillRoot
+
+if TYPE_CHECKING:
+    from tasks.models.llm.answer_cache import AnswerBook
 
 Make = Callable[[dict[str, str]], SkillRoot]
 Injury = Callable[[lancedb.table.Table], object]
@@ -140,3 +149,26 @@ def test_a_library_that_lost_its_skills_though_it_was_learned_as_before_is_refus
 
     assert not found["published"]
     assert "induced.skills_shrink" in found["message"]
+
+
+def test_a_library_that_a_model_left_unfinished_is_compared_again(root: SkillRoot, tmp_path: Path) -> None:
+    held = HeldLibraries(root.root)
+    encoder = root.root.folder / root.model
+    held.put("harbour", DomainLibrary(held.skills("harbour")[:1]), "")
+    served(root.root, encoder, "one")
+    assert learned(root.root, tmp_path, RUNS)["skills"]["new"] > 0
+    held.put("harbour", DomainLibrary(held.skills("harbour")), "")  # unfinished still, with more in it
+
+    assert served(root.root, encoder, "two")["published"]
+
+
+def test_states_for_which_the_rule_stands_in_are_summed_up_again(root: SkillRoot) -> None:
+    llm = FallbackLlm(cast("AnswerBook", None))
+    llm.fallbacks["summary: unavailable"] += 1
+    encoder = root.root.folder / root.model
+    down = StateWords("a model", summed_up, llm)
+    back = StateWords("a model", lambda *seen: f"Summed up: {summed_up(*seen)}")
+    given = {"gate": GATE, "policy": asdict(SERVE_POLICY), "keep": 7}
+    serve_learned(root.root, str(encoder), "one", "as ever", words=down, **given)
+
+    assert serve_learned(root.root, str(encoder), "two", "as ever", words=back, **given)["published"]

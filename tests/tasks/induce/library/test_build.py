@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.library.build import RareValues, build
+from tasks.induce.library.drafts import unnamed_digest
 from tasks.induce.replay.recorded import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
-from tasks.induce.skills.actions import Body, Granularity
+from tasks.induce.skills.actions import Arg, Body, Granularity
 from tests.support.induce.runs import Done, add_bed, mooring, page, tool_run, web_run
 
 BOATS = [mooring(f"h{n}", f"t{n}", boat, f"B{n}", 40 + n) for n, boat in enumerate(("Petrel", "Auk", "Tern"))]
@@ -161,3 +162,21 @@ def test_a_label_that_tells_its_reader_what_to_do_enters_no_skill() -> None:
 
     assert library.skills == []
     assert {d.reason for d in library.dropped} == {"gives-orders"}
+
+
+def test_a_forgotten_skill_does_not_come_back_under_other_names_of_parameters() -> None:
+    library = build("harbour", BOATS, REPLAY)
+    first = next(
+        skill for skill in library.skills if [a.name for a in skill.body] == ["find_berth", "hold_berth"]
+    )
+    renamed = tuple(
+        replace(
+            action, args=tuple((n, Arg(f"{s.name}_x") if isinstance(s, Arg) else s) for n, s in action.args)
+        )
+        for action in first.body
+    )
+    assert renamed != first.body
+    library.forget(set(), {unnamed_digest(renamed)})
+
+    assert first not in library.skills
+    assert [(d.skill_id, d.reason) for d in library.dropped] == [(first.skill_id, "forgotten")]

@@ -346,3 +346,13 @@ def test_an_id_without_its_kind_is_not_found(root: SkillRoot) -> None:
     forget_learned(root.root, "trajectory:h1", run_id="gone", now=NOW)
     with pytest.raises(UnknownDocument, match="no document or repository has the id 'h1'"):
         forget(root.root, "h1", run_id="again", now=NOW)
+
+
+def test_a_skill_that_the_forgotten_run_alone_did_goes_with_it(root: SkillRoot, tmp_path: Path) -> None:
+    before = ids(root)
+    learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
+    induced(root, "two")
+    assert len(ids(root)) > len(before)
+    forget_learned(root.root, "trajectory:h9", run_id="gone", now=NOW)
+
+    assert ids(root) == before

@@ -160,7 +160,7 @@ def test_a_run_has_an_end(chromium: Chromium, url: str, on: str) -> None:
         while True:
             did(page, "click", on)
 
-    with pytest.raises(PageBroken, match="^the run takes longer than 1 s$"):
+    with pytest.raises(PageBroken, match=r"^the run takes longer than 1 s$"):
         on_page(chromium, url, work, Limits(run=1.0))
 
 

@@ -39,12 +39,6 @@ def server() -> Iterator[LlmServer]:
 
 
 @pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as kept:
-        yield kept
-
-
-@pytest.fixture
 def llm(server: LlmServer, answers: Answers) -> FallbackLlm:
     return FallbackLlm(book_of(server.url, answers, concurrency=2))
 

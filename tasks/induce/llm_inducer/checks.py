@@ -15,7 +15,7 @@ from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, S
 from tasks.induce.skills.code import actions_of
 from tasks.induce.skills.naming import identifier, parameters, skill_id_of
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.texts.redaction import unfit
+from tasks.induce.texts.safeguards import unfit
 from tasks.models.llm.errors import Rejected
 
 INDUCER = "llm"

@@ -15,8 +15,7 @@ from tasks.retrieve.suggest.served import ServedSkills
 from tests.support.induce.learning import RUNS, written
 from tests.support.induce.runs import mooring
 from tests.support.llm.induce_llm import teaches
-from tests.support.llm.llm_asking import settings_of
-from tests.support.llm.llm_server import LlmServer
+from tests.support.llm.llm_asking import llm_set_up
 
 pytestmark = pytest.mark.prefect
 
@@ -80,9 +79,7 @@ def test_a_model_may_judge_and_induce_and_what_it_cost_is_shown(
     monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
     unjudged = [replace(run, success=None) for run in RUNS]
     folder = written(tmp_path / "runs.jsonl", unjudged)
-    with LlmServer(say=teaches) as running:
-        for name, value in settings_of(running).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=teaches):
         found = induce(root=root, trajectories=str(folder), inducer="llm")
 
     assert set(found["inducers"]) == {"llm"}

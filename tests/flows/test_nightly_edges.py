@@ -12,7 +12,7 @@ import pytest
 
 from storage.root import Root
 from storage.state import edges_table
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
 
 pytestmark = pytest.mark.prefect
@@ -30,9 +30,7 @@ def next_step(asked: Asked) -> str:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
-    with LlmServer(say=next_step) as running:
-        for name, value in settings_of(running, CONCURRENCY=4).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=next_step, CONCURRENCY=4) as running:
         monkeypatch.setenv("SKILLERY_CLASSIFIER", "local")
         monkeypatch.setenv("SKILLERY_EDGES", "llm")
         yield running

@@ -17,7 +17,7 @@ from storage.state import nodes_table
 from tasks.models.llm.errors import LlmDenied
 from tasks.parse.classify.cascade import CarefulClassifier
 from tests.support.command import Ask
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
 
 pytestmark = pytest.mark.prefect
@@ -26,9 +26,7 @@ LLM, FALLBACK = "classify-1@small-model", f"{CarefulClassifier.name}:fallback"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
-    with LlmServer() as running:
-        for name, value in settings_of(running, THRESHOLD=1).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, THRESHOLD=1) as running:
         yield running
 
 

@@ -1,12 +1,15 @@
-"""Documents cut line by line, and stand-ins for the models."""
+"""Documents cut line by line, stand-ins for the models, and a root that keeps an LLM's answers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from storage.answers import Answers
+from storage.root import Root
 from storage.schemas import Node
 from tasks.retrieve.paging.types import PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
@@ -20,6 +23,12 @@ def tokenizer() -> WordTokenizer:
 @pytest.fixture
 def encoder() -> WordEncoder:
     return WordEncoder()
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Iterator[Answers]:
+    with Answers(Root(tmp_path / "root")) as kept:
+        yield kept
 
 
 @pytest.fixture

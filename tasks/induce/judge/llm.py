@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.induce.texts.redaction import redacted
+from tasks.induce.texts.safeguards import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT, is_web
 from tasks.induce.trajectories.outline import folded, outline_of
 from tasks.induce.trajectories.record import Step, Trajectory

@@ -16,7 +16,7 @@ from tasks.induce.skills.code import actions_of
 from tasks.induce.skills.naming import function_name, skill_id_of, with_id
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import COMMON, described, page_named
-from tasks.induce.texts.redaction import gives_orders
+from tasks.induce.texts.safeguards import gives_orders
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
@@ -145,6 +145,9 @@ def _keep(found: DomainLibrary, draft: SkillDraft, rare: RareValues, replay: Rep
     if gives_orders(said):
         detail = "a label in it tells its reader what to do"
         found.dropped.append(DroppedSkill(skill.skill_id, skill.domain, "gives-orders", detail))
+        return
+    if skill.verified:
+        found.skills.append(skill)
         return
     verdict = verify(skill.body, draft.windows, replay)
     if verdict.broken is None:

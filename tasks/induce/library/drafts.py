@@ -34,7 +34,7 @@ class DroppedSkill:
 
 @dataclass(frozen=True, slots=True)
 class SkillDraft:
-    """A skill that is not verified yet, with the windows in which it was done."""
+    """A skill with the windows in which it was done; it is replayed there unless it is `verified` already."""
 
     skill: InducedSkill
     windows: Sequence[SourceWindow]
@@ -59,7 +59,7 @@ class Inducer(Protocol):
     def induce(
         self, drafts: Sequence[SkillDraft], rare: Rare, replay: Replay
     ) -> tuple[list[SkillDraft], list[DroppedSkill]]:
-        """Return the drafts as they are to be verified, in the order of their ids, and those left out."""
+        """Return the drafts in the order of their ids, those verified already as such, and those left out."""
         ...
 
 
@@ -72,14 +72,13 @@ def merged(drafts: Sequence[SkillDraft], inducer: str) -> list[SkillDraft]:
     for draft in sorted(drafts, key=lambda each: (each.skill.inducer != inducer, each.skill.skill_id)):
         alike[_unnamed(draft.skill.body)].append(draft)
     found = [_joined(group) for group in alike.values()]
-    names = {one.skill.skill_id: _name(one, inducer) for one in found}
-    taken = Counter(names.values())
-    named = [
-        replace(one, skill=replace(one.skill, name=with_id(name, skill_id) if taken[name] > 1 else name))
-        for one in found
-        for skill_id in [one.skill.skill_id]
-        for name in [names[skill_id]]
-    ]
+    names = [_name(one, inducer) for one in found]
+    taken = Counter(names)
+    own = (
+        with_id(name, one.skill.skill_id) if taken[name] > 1 else name
+        for one, name in zip(found, names, strict=True)
+    )
+    named = [replace(one, skill=replace(one.skill, name=name)) for one, name in zip(found, own, strict=True)]
     return sorted(named, key=lambda each: each.skill.skill_id)
 
 
@@ -106,11 +105,18 @@ def unnamed_digest(body: Body) -> str:
 
 
 def _joined(group: Sequence[SkillDraft]) -> SkillDraft:
-    """Return the first draft with the windows, tasks and sources of all; a window counts once."""
+    """Return the first draft with the windows, tasks and sources of all, not verified in those of others.
+
+    A window counts once.
+    """
+    if len(group) == 1:
+        return group[0]
     windows = {(window.source, window.length): window for each in group for window in each.windows}
     skill = replace(
         group[0].skill,
         tasks=tuple(sorted({task for each in group for task in each.skill.tasks})),
         sources=tuple(sorted({source for source, _ in windows})),
+        verified=(),
+        verified_sources=0,
     )
     return SkillDraft(skill, [windows[key] for key in sorted(windows)])

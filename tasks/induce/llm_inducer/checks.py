@@ -15,7 +15,7 @@ from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, S
 from tasks.induce.skills.code import actions_of
 from tasks.induce.skills.naming import identifier, parameters, skill_id_of
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.texts.redaction import unfit
+from tasks.induce.texts.safeguards import unfit
 from tasks.models.llm.errors import Rejected
 
 INDUCER = "llm"
@@ -53,13 +53,12 @@ def checked_skill(
     if rare.stand_in(f"{name} {description} {skill.code}"):
         reason = "a value that belongs to a single task stands in the name, the description or the code"
         raise Rejected(reason)
-    broken = verify(body, draft.windows, replay).broken
-    if broken is not None:
-        reason = (
-            f"call {broken.place}: replayed, it does not do what was recorded, or no caller could know it"
-        )
+    verdict = verify(body, draft.windows, replay)
+    if verdict.broken is not None:
+        place = verdict.broken.place
+        reason = f"call {place}: replayed, it does not do what was recorded, or no caller could know it"
         raise Rejected(reason)
-    return skill
+    return skill.with_verdict(verdict.how, len(verdict.sources))
 
 
 def _body(name: str, code: str, draft: SkillDraft) -> Body:
@@ -103,8 +102,11 @@ def _difference(action: SkillAction, recorded: SkillAction, constant: Mapping[st
 def _may_be(source: Source, recorded: Source, constant: Mapping[str, Any]) -> bool:
     """Tell whether a source holds nothing of a single task: a value of all tasks, or a path without data."""
     if isinstance(source, Const):
-        known = isinstance(recorded, Arg) and recorded.name in constant
-        return known and isinstance(recorded, Arg) and const(constant[recorded.name]) == source.told
+        return (
+            isinstance(recorded, Arg)
+            and recorded.name in constant
+            and const(constant[recorded.name]) == source.told
+        )
     return not isinstance(source, Result) or is_general(source.path)
 
 

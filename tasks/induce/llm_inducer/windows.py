@@ -12,7 +12,7 @@ from tasks.induce.skills.actions import Arg, const
 from tasks.induce.skills.code import code_of
 from tasks.induce.skills.naming import function_name
 from tasks.induce.skills.wording import COMMON
-from tasks.induce.texts.redaction import redacted
+from tasks.induce.texts.safeguards import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.models.llm.fallbacks import WrittenPrompt
 from tasks.models.llm.prompt import list_schema, messages_of, object_schema

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import EnvironmentUnusable
 from tasks.induce.replay.arguments import arguments_at
 from tasks.induce.replay.browser.application import WebApplication
 from tasks.induce.replay.browser.application_state import first_difference
 from tasks.induce.replay.browser.chromium import Chromium
 from tasks.induce.replay.browser.page import Limits, LivePage, PageBroken, opened_page
-from tasks.induce.replay.window import Broken, Call, SourceWindow
+from tasks.induce.replay.window import Broken, Call, NotTaken, SourceWindow
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
 from tasks.induce.trajectories.outline import Element, outline_of
@@ -73,7 +72,9 @@ class BrowserReplay:
         A difference that is seen only after the skill has the number that follows its last action.
 
         Raises:
-            EnvironmentUnusable: What comes before the window can no longer be done, or the browser has ended.
+            NotTaken: What comes before the window can no longer be done; no window of its trajectory is taken
+                from now on.
+            EnvironmentStopped: The browser has ended, or the application does not answer.
         """
         original = self._original(window)
         if isinstance(original, str):
@@ -82,13 +83,14 @@ class BrowserReplay:
 
     def _original(self, window: SourceWindow) -> _LiveOriginal | str:
         """Return what a trajectory does here, or why it proves nothing."""
-        known = self._originals.get(window.trajectory_id)
-        if known is None:
-            known = self._chromium.do(partial(self._twice, window))
-            self._originals[window.trajectory_id] = known
-            if isinstance(known, str):
-                _LOG.warning("%s is not replayed in the browser: %s", window.trajectory_id, known)
-        return known
+        if window.trajectory_id not in self._originals:
+            self._know(window, self._chromium.do(partial(self._twice, window)))
+        return self._originals[window.trajectory_id]
+
+    def _know(self, window: SourceWindow, original: _LiveOriginal | str) -> None:
+        self._originals[window.trajectory_id] = original
+        if isinstance(original, str):
+            _LOG.warning("%s is not replayed in the browser: %s", window.trajectory_id, original)
 
     def _twice(self, window: SourceWindow, browser: Browser) -> _LiveOriginal | str:
         try:
@@ -130,8 +132,9 @@ class BrowserReplay:
                     page, window.steps[end:], original, end, body
                 )
         except PageBroken as reason:
-            detail = f"no longer does what comes before the window in {window.trajectory_id}: {reason}"
-            raise EnvironmentUnusable(self._application.spec, "repeat", detail) from reason
+            no_longer = f"what comes before a window can no longer be done: {reason}"
+            self._know(window, no_longer)
+            raise NotTaken(no_longer) from reason
 
     def _called(self, page: LivePage, body: Body, call: Call) -> Broken | None:
         """Do a skill's actions."""

@@ -17,7 +17,7 @@ from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment
 from tasks.induce.replay.line_process import MOST_BYTES, SECONDS, LineProcess
 from tasks.induce.replay.recorded import RecordedReplay
-from tasks.induce.replay.window import Broken, Call, SourceWindow
+from tasks.induce.replay.window import Broken, Call, NotTaken, SourceWindow
 from tasks.induce.skills.actions import Body
 
 Source = tuple[str, int]
@@ -37,7 +37,7 @@ class Replay(Protocol):
         ...
 
     def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
-        """Return what is broken, None if the window is done again."""
+        """Return what is broken, None if the window is done again; raises `NotTaken` if it proves nothing."""
         ...
 
 
@@ -70,22 +70,30 @@ def verify(body: Body, windows: Iterable[SourceWindow], replay: Replay) -> Repla
     wrong = crossed(body)
     if wrong is not None:
         return ReplayVerdict((), (), wrong)
-    recorded, how, sources = RecordedReplay(), set[str](), list[Source]()
+    how, sources = set[str](), list[Source]()
     unknown: tuple[Broken, Source] | None = None
     for window in windows:
         call = call_at(body, window)
         if isinstance(call, Broken):
             unknown = unknown or (call, window.source)
             continue
-        chosen = replay if replay.takes(body, window) else recorded
-        broken = chosen.replay(body, window, call)
+        name, broken = _replayed(body, window, call, replay)
         if broken is not None:
             return ReplayVerdict((), tuple(sources), broken, window.source)
-        how.add(chosen.name)
+        how.add(name)
         sources.append(window.source)
     if sources:
         return ReplayVerdict(tuple(sorted(how)), tuple(sources))
     return ReplayVerdict((), (), *(unknown or (Broken(0, "there is no source to replay it in"), None)))
+
+
+def _replayed(body: Body, window: SourceWindow, call: Call, replay: Replay) -> tuple[str, Broken | None]:
+    """Return the name of the replay that did a window, and what is broken."""
+    if replay.takes(body, window):
+        with contextlib.suppress(NotTaken):
+            return replay.name, replay.replay(body, window, call)
+    recorded = RecordedReplay()
+    return recorded.name, recorded.replay(body, window, call)
 
 
 @contextlib.contextmanager

@@ -51,6 +51,10 @@ def source_windows(
             yield moment, body, SourceWindow(*own, place, len(body))
 
 
+class NotTaken(Exception):
+    """A window cannot be replayed, though it was taken; the text is the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Broken:
     """A skill does not do what it must: the action, counted from 0, and the reason."""

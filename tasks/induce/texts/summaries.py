@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tasks.induce.skills.wording import summed_up
-from tasks.induce.texts.redaction import redacted, unfit
+from tasks.induce.texts.safeguards import redacted, unfit
 from tasks.induce.trajectories.outline import without_ids
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import MAIN, Ask, lines_of
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.plan_llm import plans, record_of
 from tests.support.roots.skill_root import SkillRoot
@@ -29,9 +29,7 @@ def root(served_bakery: SkillRoot) -> str:
 @pytest.fixture
 def llm(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[LlmServer]:
     """A model of each test's own name, because answers are kept in a root that tests share."""
-    with LlmServer(say=plans) as running:
-        for name, value in settings_of(running, MODEL=request.node.name).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=plans, MODEL=request.node.name) as running:
         yield running
 
 

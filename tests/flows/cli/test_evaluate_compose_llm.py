@@ -10,7 +10,7 @@ import pytest
 
 from tasks.evaluate.compose.methods import METHODS, NEED_BODIES, NEED_ENDPOINT
 from tests.support.command import Ask
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.plan_llm import plans
 from tests.support.roots.kitchen_servers import LIST, REQUESTS, serve_kitchen
@@ -29,9 +29,7 @@ def kitchen(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> 
 
 @pytest.fixture
 def llm(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[LlmServer]:
-    with LlmServer(say=plans) as running:
-        for name, value in settings_of(running, MODEL=request.node.name).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=plans, MODEL=request.node.name) as running:
         yield running
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.support.command import MAIN, Ask
 from tests.support.induce.runs import FORM, add_bed, mooring
 from tests.support.llm.induce_llm import SUCCESS, skill_of, skills, teaches, windows_of
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.llm.plan_llm import record_of
 from tests.support.roots.skill_root import Export
@@ -32,9 +32,7 @@ RUNS = [
 
 @pytest.fixture
 def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
-    with LlmServer(say=teaches) as running:
-        for name, value in settings_of(running).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=teaches) as running:
         yield running
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.command import Ask
-from tests.support.llm.llm_asking import settings_of
-from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.llm_asking import llm_set_up
+from tests.support.llm.llm_server import Asked
 from tests.support.roots.hand_written import SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 
@@ -37,9 +37,7 @@ def root(skill_root: Make) -> str:
 def test_rules_are_measured_against_a_model_whose_answers_are_kept(
     root: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with LlmServer(say=first_condition) as server:
-        for name, value in settings_of(server).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=first_condition) as server:
         found = json.loads(ask("evaluate", "edges", "--root", root, "--json").stdout)
         sent = server.requests
         again = json.loads(ask("evaluate", "edges", "--root", root, "--json").stdout)

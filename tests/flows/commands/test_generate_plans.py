@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Ask, lines_of
-from tests.support.llm.llm_asking import settings_of
-from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.llm_asking import llm_set_up
+from tests.support.llm.llm_server import Asked
 from tests.support.roots.skill_root import SkillRoot
 
 
@@ -63,9 +63,7 @@ def test_a_model_rewrites_and_is_counted(
         return json.dumps({"steps": ["one", "two"]})
 
     out = tmp_path / "b"
-    with LlmServer(say=say) as server:
-        for name, value in settings_of(server).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=say):
         given = ["bench", "compose", "--queries", "4", "--out", str(out), "--root", root, "--llm"]
         found = json.loads(ask(*given, "--json").stdout)
         printed = ask(*given)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Ask
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.paging.paging_workshop import workshop
 from tests.support.roots.skill_root import Export
@@ -30,9 +30,7 @@ def wavers(asked: Asked) -> str:
 
 @pytest.fixture
 def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
-    with LlmServer(say=wavers) as running:
-        for name, value in settings_of(running).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=wavers) as running:
         yield running
 
 

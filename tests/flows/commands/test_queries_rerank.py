@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.command import Ask, lines_of
 from tests.support.llm.bench_llm import requests_about
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
@@ -25,9 +25,7 @@ def takes_the_first(asked: Asked) -> str:
 
 @pytest.fixture
 def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
-    with LlmServer(say=takes_the_first) as running:
-        for name, value in settings_of(running).items():
-            monkeypatch.setenv(name, value)
+    with llm_set_up(monkeypatch, say=takes_the_first) as running:
         yield running
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from storage.answers import Answers
 from tasks.models.llm.answer_cache import AnswerBook, open_book
@@ -17,7 +20,7 @@ from tasks.models.llm.retry import LLM_RETRY
 from tasks.parse.classify.llm import LlmClassifier
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import FragmentInContext
-from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.llm_server import Asked, LlmServer, Say, sorted_out
 
 _MISCHIEF = ("short", "extra", "prose", "wrong-ids", "twice", "seventh", "fenced", "no-json", "length", None)
 _MISHAPS = ("rate", "500", "cut", "cut-stream", "stream", None, None)
@@ -60,6 +63,15 @@ def settings_of(server: LlmServer, **more: object) -> dict[str, str]:
     """Return the variables that name a server, with others (`MAX_COST=1`), and no waiting."""
     given = {"BASE_URL": server.url, "MODEL": "small-model", **more}
     return {**{f"SKILLERY_LLM_{k}": str(v) for k, v in given.items()}, "SKILLERY_RETRY_WAIT_MAX": "0"}
+
+
+@contextmanager
+def llm_set_up(monkeypatch: pytest.MonkeyPatch, say: Say = sorted_out, **more: object) -> Iterator[LlmServer]:
+    """Start a server, and set the variables that name it."""
+    with LlmServer(say=say) as running:
+        for name, value in settings_of(running, **more).items():
+            monkeypatch.setenv(name, value)
+        yield running
 
 
 def fragments_of(documents: int, each: int) -> list[FragmentInContext]:

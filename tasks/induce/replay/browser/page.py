@@ -69,8 +69,8 @@ class LivePage:
         Raises:
             PageBroken: It cannot be loaded in the time of an action.
         """
-        with self._broken():
-            self._page.goto(url, timeout=self._left())
+        with self._in_time() as ms:
+            self._page.goto(url, timeout=ms)
 
     def settle(self, calm: float = _LONG_CALM) -> None:
         """Wait until no request was under way for so many seconds; those that take too long are let be.
@@ -78,8 +78,8 @@ class LivePage:
         Raises:
             PageBroken: The time of the run is over.
         """
-        with self._broken():
-            end = time.monotonic() + self._left() / 1000
+        with self._in_time() as ms:
+            end = time.monotonic() + ms / 1000
             while time.monotonic() < end:
                 begun = self._begun
                 self._page.wait_for_timeout(1000 * calm)
@@ -105,8 +105,8 @@ class LivePage:
         return found
 
     def _outline(self) -> str:
-        with self._broken():
-            text = outline_text(self._page.aria_snapshot(mode="ai", timeout=self._left()))
+        with self._in_time() as ms:
+            text = outline_text(self._page.aria_snapshot(mode="ai", timeout=ms))
         self._ids = outline_of(text).elements
         return text
 
@@ -131,26 +131,22 @@ class LivePage:
                 msg = f"{name} is on {given[ELEMENT]!r:.60}, which is no element of the page"
                 raise PageBroken(msg)
             on = self._page.locator(f"aria-ref={given[ELEMENT]}")
-        with self._broken():
-            act(on, given[wanted[-1]], self._left())
-
-    def _left(self) -> float:
-        """Return the milliseconds that an action may take."""
-        left = min(self._limits.action, self._end - time.monotonic())
-        if left <= 0:
-            msg = f"the run takes longer than {self._limits.run:g} s"
-            raise PageBroken(msg)
-        return 1000 * left
+        with self._in_time() as ms:
+            act(on, given[wanted[-1]], ms)
 
     @contextmanager
-    def _broken(self) -> Iterator[None]:
-        """Say in one line what Playwright says in many."""
-        from playwright.sync_api import Error  # noqa: PLC0415 (an extra)
+    def _in_time(self) -> Iterator[float]:
+        """Yield the milliseconds that an action may take; say in one line what Playwright says in many."""
+        from playwright.sync_api import Error, TimeoutError  # noqa: A004, PLC0415 (an extra)
 
+        left, over = self._end - time.monotonic(), f"the run takes longer than {self._limits.run:g} s"
+        if left <= 0:
+            raise PageBroken(over)
         try:
-            yield
+            yield 1000 * min(left, self._limits.action)
         except (Error, ValueError) as error:
-            raise PageBroken(str(error).strip().splitlines()[0]) from error
+            is_over = isinstance(error, TimeoutError) and left < self._limits.action
+            raise PageBroken(over if is_over else str(error).strip().splitlines()[0]) from error
 
 
 @contextmanager

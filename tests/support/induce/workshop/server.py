@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,11 +24,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An answer; a text is a page."""
+    """An answer; a text is a page. With a `pause`, in seconds, each byte comes by itself after it."""
 
     body: str | bytes = ""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    pause: float = 0.0
 
 
 def says_json(value: object) -> Said:
@@ -65,7 +67,9 @@ def served(answer: Callable[[Asked], Said], address: str = "127.0.0.1") -> Itera
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             with suppress(ConnectionError):  # who asked may have gone
-                self.wfile.write(body)
+                for piece in (bytes([byte]) for byte in body) if said.pause else [body]:
+                    time.sleep(said.pause)
+                    self.wfile.write(piece)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Write nothing down."""

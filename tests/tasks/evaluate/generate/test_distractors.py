@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,6 @@ from tests.support.models.routing_material import SKILLS
 
 SKILL = SKILLS[2]
 GOOD = distractors_of(SKILL.name)
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path / "root")) as kept:
-        yield kept
 
 
 def check(entries: object, *, strict: bool = True) -> list[str]:

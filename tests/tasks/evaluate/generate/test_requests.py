@@ -34,12 +34,6 @@ def server() -> Iterator[LlmServer]:
 
 
 @pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path / "root")) as opened:
-        yield opened
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Root:
     return Root(tmp_path / "bench")
 

@@ -3,12 +3,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from storage.answers import Answers
-from storage.root import Root
 from tasks.evaluate.judge.judge import Case, LlmJudge, Verdict
 from tasks.evaluate.judge.prompt import checked_vote, judge_question
 from tasks.models.llm.budget import Ceiling, Ledger
@@ -26,12 +24,6 @@ CASES = [Case(f"market/mill{n}", f"How, case {n}?", LONG if n % 2 else SHORT) fo
 def server() -> Iterator[LlmServer]:
     with LlmServer(say=judges_by_length) as running:
         yield running
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as opened:
-        yield opened
 
 
 def judge_of(server: LlmServer, answers: Answers, ledger: Ledger | None = None) -> LlmJudge:

@@ -43,6 +43,14 @@ def test_what_differs_in_names_of_parameters_alone_is_one_skill_with_all_tasks(b
     assert [one.skill.skill_id for one in found] == sorted(one.skill.skill_id for one in found)
 
 
+def test_a_verdict_holds_for_the_draft_s_own_windows_alone() -> None:
+    body = (call("a", x=Arg("p")), call("b"))
+    own = SkillDraft(draft(body).skill.with_verdict(("recorded",), 1), [])
+    (alone,), (joined,) = merged([own], "llm"), merged([own, draft(renamed(body))], "llm")
+
+    assert (alone.skill.verified, joined.skill.verified) == (("recorded",), ())
+
+
 def test_other_sources_or_another_use_of_parameters_are_another_skill() -> None:
     twice = (call("a", x=Arg("p")), call("b", x=Arg("p")))
     apart = (call("a", x=Arg("p")), call("b", x=Arg("q")))

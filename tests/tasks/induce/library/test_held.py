@@ -14,6 +14,7 @@ from tasks.induce.library.build import build
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.replay.recorded import RecordedReplay
 from tasks.induce.skills.actions import GRANULARITIES, Granularity
+from tasks.induce.skills.skill import skill_told
 from tests.support.induce.runs import mooring
 
 LIBRARY = build(
@@ -37,6 +38,7 @@ def test_a_library_s_granularity_is_kept(tmp_path: Path, granularity: Granularit
     held.put("harbour", library, "these runs")
 
     assert held.skills("harbour") == library.skills
+    assert [skill_told(skill.told()) for skill in library.skills] == library.skills
     assert {skill.granularity for skill in held.skills("harbour")} == {granularity}
 
 

@@ -70,6 +70,8 @@ def test_at_most_twenty_are_named_those_that_do_the_same_actions_first() -> None
 
     assert found[-1].near == tuple(f"d/{number:04}" for number in (*range(6), *range(100, 114)))
     assert all(len(one.near) == MOST for one in found)
+    first, *others = linked([skill(number, OPEN, SAVE) for number in range(25)])
+    assert first.near == tuple(one.skill_id for one in others[:MOST])
 
 
 ACTIONS = st.sampled_from([OPEN, SAVE, FIND, HOLD, press("link", "3 beds"), call("find_berth")])

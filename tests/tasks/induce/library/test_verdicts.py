@@ -32,3 +32,12 @@ def test_a_judge_s_verdicts_count_until_the_files_word_is_taken_again(tmp_path: 
     assert (named(held, "d"), named(held, "e"), named(held, "f")) == (["g1", "g2"], [], ["g0"])
     held.put("d", RUNS, declared=True)
     assert (named(held, "d"), named(held, "e")) == (["g0"], [])
+
+
+def test_a_run_that_is_forgotten_is_in_no_verdict(tmp_path: Path) -> None:
+    held = HeldVerdicts(Root(tmp_path))
+    for domain in ("d", "e"):
+        held.put(domain, [replace(one, success=True) for one in RUNS], declared=False)
+    held.forget("g1")
+
+    assert named(held, "d") == named(held, "e") == ["g0", "g2"]

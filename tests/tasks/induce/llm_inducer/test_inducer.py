@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from storage.root import Root
 from tasks.induce.library.build import DomainLibrary, build
 from tasks.induce.llm_inducer.inducer import LlmInducer
 from tasks.induce.replay.recorded import RecordedReplay
+from tasks.induce.replay.window import Broken, Call, SourceWindow
+from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.record import Trajectory
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.fallbacks import FallbackLlm
@@ -33,12 +36,6 @@ BOATS = [mooring(f"h{n}", f"t{n}", boat, f"B{n}", 40 + n) for n, boat in enumera
 def server() -> Iterator[LlmServer]:
     with LlmServer(say=teaches) as running:
         yield running
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as kept:
-        yield kept
 
 
 @pytest.fixture
@@ -163,6 +160,26 @@ def test_windows_that_become_the_same_skill_are_one_with_the_tasks_of_both(
     assert len(build("d", runs, REPLAY).skills) == 2  # the fee is given, or read
     assert (skill.inducer, skill.name, skill.tasks) == ("llm", "hold", ("x", "y"))
     assert (skill.sources, skill.verified_sources) == ((("x", 0), ("y", 0)), 2)
+
+
+class Counting(RecordedReplay):
+    """Counts how often each skill is replayed in each of its windows."""
+
+    def __init__(self) -> None:
+        self.done: Counter[tuple[Body, tuple[str, int]]] = Counter()
+
+    def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
+        self.done[body, window.source] += 1
+        return super().replay(body, window, call)
+
+
+def test_what_was_replayed_to_check_an_answer_is_not_replayed_again(llm: FallbackLlm) -> None:
+    counting = Counting()
+    library = build("d", BEDS, counting, inducer=LlmInducer(llm))
+
+    theirs = [skill for skill in library.skills if skill.inducer == "llm"]
+    assert {skill.verified for skill in theirs} == {("recorded",)}
+    assert {counting.done[skill.body, source] for skill in theirs for source in skill.sources} == {1}
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -7,7 +7,6 @@ from itertools import count
 
 import pytest
 
-from storage.errors import EnvironmentUnusable
 from tasks.induce.replay.browser.application import WebApplication
 from tasks.induce.replay.browser.chromium import Chromium
 from tasks.induce.replay.browser.page import Limits
@@ -192,10 +191,11 @@ def test_an_application_that_ends_otherwise_each_time_proves_nothing(
     )
 
 
-def test_an_application_that_no_longer_does_what_it_did_is_unusable(
-    bench: Bench, cancel: Trajectory, monkeypatch: pytest.MonkeyPatch
+def test_a_trajectory_that_can_no_longer_be_done_proves_nothing(
+    bench: Bench, cancel: Trajectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    body, window = next(each for each in windows_of(cancel) if each[1].start == 2)
+    body, own = next(each for each in windows_of(cancel) if each[1].start == 2)
+    window = replace(own, trajectory_id="once")
     reset = bench.shop.records.reset
 
     def reset_without_jobs() -> None:
@@ -204,8 +204,12 @@ def test_an_application_that_no_longer_does_what_it_did_is_unusable(
 
     assert bench.replay.takes(body, window)
     monkeypatch.setattr(bench.shop.records, "reset", reset_without_jobs)
-    with pytest.raises(EnvironmentUnusable, match="no longer does what comes before the window in cancel-0"):
-        bench.replay.replay(body, window, {})
+    assert verify(body, [window], bench.replay).how == ("recorded",)
+    assert not bench.replay.takes(body, window)
+    (line,) = (each.message for each in caplog.records)
+    assert line.startswith("once is not replayed in the browser: what comes before a window can no longer be")
+    monkeypatch.undo()
+    assert verify(body, [window, own], bench.replay).how == ("browser", "recorded")
 
 
 Judged = tuple[str, bool, bool]  # a fault's kind, whether the state changes, and whether it passes

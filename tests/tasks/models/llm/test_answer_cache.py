@@ -6,12 +6,10 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from storage.answers import Answers
-from storage.root import Root
 from tasks.models.llm.answer_cache import AnswerBook, run_blocking
 from tasks.models.llm.errors import ContextOverflow, LlmUnavailable, Rejected
 from tasks.models.llm.question import Question, Sampling
@@ -25,12 +23,6 @@ ASKED = Question("judge-1", (("user", "Does it suffice?"),), Sampling(), doc_ids
 def server() -> Iterator[LlmServer]:
     with LlmServer(say=lambda _: "yes") as running:
         yield running
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as opened:
-        yield opened
 
 
 def yes_or_no(text: str) -> bool:

@@ -6,13 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from storage.answers import Answers
 from storage.errors import WrongInput
-from storage.root import Root
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.retry import RetryPolicy
@@ -31,12 +29,6 @@ FALLBACK = f"{LocalClassifier.name}:fallback"
 def server() -> Iterator[LlmServer]:
     with LlmServer() as running:
         yield running
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as opened:
-        yield opened
 
 
 def labels(typing: Typing) -> list[str]:

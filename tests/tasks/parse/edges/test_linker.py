@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from storage.answers import Answers
-from storage.root import Root
 from storage.schemas import Node
 from storage.state import edges_table
 from tasks.models.llm.budget import Ceiling, Ledger
@@ -53,12 +51,6 @@ def says(*conditions: tuple[str, str]) -> Callable[[Asked], str]:
 def server() -> Iterator[LlmServer]:
     with LlmServer(say=says(("The oven", "Put the loaf"))) as running:
         yield running
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as opened:
-        yield opened
 
 
 def linker(server: LlmServer, answers: Answers, *, hybrid: bool = False, tokens: int | None = None) -> Linker:

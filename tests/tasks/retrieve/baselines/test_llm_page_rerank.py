@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from storage.answers import Answers
 from storage.errors import WrongInput
-from storage.root import Root
 from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.page import page
@@ -22,12 +19,6 @@ from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_facets_ready import READY
 
 QUERY = "scrub the copper pan with lemon"
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as kept:
-        yield kept
 
 
 def reranker(server: LlmServer, answers: Answers, **settings: float) -> LlmReranker:

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from storage.answers import Answers
 from storage.errors import WrongInput
-from storage.root import Root
 from tasks.models.llm.budget import Ceiling, Ledger, Prices
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.llm.question import Sampling
@@ -22,12 +19,6 @@ from tests.support.models.routing_material import SKILLS
 
 TASK = "Treat the colony against mites"
 EVERY = range(len(SKILLS))
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path)) as kept:
-        yield kept
 
 
 def llm_of(server: LlmServer, answers: Answers, ledger: Ledger | None = None) -> FlowLlm:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from storage.answers import Answers
-from storage.root import Root
 from tasks.evaluate.generate.plans.grow import GrownRequest, grow
 from tasks.evaluate.generate.plans.rewrite import Rewritten, named_products, rewrite
 from tasks.models.llm.budget import Ledger
@@ -47,12 +45,6 @@ def instead(answer: Callable[[str], str], steps: int | None = None) -> Callable[
 def server() -> Iterator[LlmServer]:
     with LlmServer(say=kindly) as running:
         yield running
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Iterator[Answers]:
-    with Answers(Root(tmp_path / "root")) as opened:
-        yield opened
 
 
 def rewritten(server: LlmServer, answers: Answers, requests: tuple[GrownRequest, ...]) -> Rewritten:

@@ -56,10 +56,11 @@ def late_answer(_: Asked) -> Said:
     return says_json({})
 
 
-def test_an_application_that_does_not_answer_in_time_is_stopped() -> None:
+@pytest.mark.parametrize("answer", [late_answer, lambda _: Said(" " * 40, pause=0.05)])
+def test_an_application_that_does_not_answer_in_time_is_stopped(answer: Answer) -> None:
     late = r"no answer to GET /.skillery/state within 0.2 s"
     with (
-        served(late_answer) as url,
+        served(answer) as url,
         pytest.raises(EnvironmentStopped, match=late),
     ):
         WebApplication(url, 0.2, 1 << 20).state()

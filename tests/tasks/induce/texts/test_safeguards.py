@@ -1,11 +1,11 @@
-"""Redaction of what a model is sent, and what of its words may be kept."""
+"""Safeguards: what a model is sent, and what of its words may be kept."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 
-from tasks.induce.texts.redaction import redacted, unfit
+from tasks.induce.texts.safeguards import redacted, unfit
 from tests.support.induce.runs import JSON
 
 KEY = "AKIA" + "QWERTZUIOPASDFGH"

@@ -1,4 +1,4 @@
-"""Redaction of what is sent to an LLM, and the check that what it wrote may be kept."""
+"""Safeguards: secrets are redacted in what an LLM is sent, and what it wrote is checked before it is kept."""
 
 from __future__ import annotations
 

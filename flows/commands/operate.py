@@ -22,7 +22,6 @@ from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.forget import find_targets, forget
 from tasks.retrieve.versions.publish import roll_back
 
 # What is shown of a source: when it was read to its end, and what the last crawl found and cost.
@@ -171,6 +170,7 @@ def export_root(
 
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
+    from tasks.retrieve.versions.forget import find_targets  # noqa: PLC0415 (loads what induces)
     from tasks.retrieve.versions.forget_learned import SCOPES, find_learned, is_learned  # noqa: PLC0415
 
     if is_learned(target):
@@ -186,10 +186,8 @@ def forget_target(root: Root, target: str) -> dict[str, Any]:
     Raises:
         UnknownDocument: Nothing has or had that id.
     """
-    from tasks.retrieve.versions.forget_learned import (  # noqa: PLC0415 (loads the encoder's library)
-        forget_learned,
-        is_learned,
-    )
+    from tasks.retrieve.versions.forget import forget  # noqa: PLC0415 (loads what induces)
+    from tasks.retrieve.versions.forget_learned import forget_learned, is_learned  # noqa: PLC0415
 
     with writer_lock(root, spare=True):
         by = forget_learned if is_learned(target) else forget

@@ -61,12 +61,15 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(root: Ro
 
 
 @pytest.mark.parametrize("before", [None, 0o755])
-def test_what_was_fetched_is_readable_by_its_owner_alone(root: Root, before: int | None) -> None:
+@pytest.mark.parametrize("folder", ["raw", "trajectories"])
+def test_what_was_fetched_or_recorded_is_readable_by_its_owner_alone(
+    root: Root, folder: str, before: int | None
+) -> None:
     if before is not None:  # a root of an earlier version
-        (root.folder / "raw").mkdir(mode=before, parents=True)
-    root.write("raw/documents/date=2026-03-01/run=1/part-0.parquet", b"")
+        (root.folder / folder).mkdir(mode=before, parents=True)
+    root.write(f"{folder}/date=2026-03-01/part-0.parquet", b"")
     root.write("documents/part-00.parquet", b"")
-    assert (root.folder / "raw").stat().st_mode & 0o777 == 0o700
+    assert (root.folder / folder).stat().st_mode & 0o777 == 0o700
     assert (root.folder / "documents").stat().st_mode & 0o777 != 0o700
 
 

@@ -12,7 +12,7 @@ from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.root import Root
 from tasks.crawl.source.identity import doc_key
 from tasks.retrieve.install.contents import Installable, is_current, prepare, require_rules
-from tasks.retrieve.install.hand_edits import said
+from tasks.retrieve.install.hand_edits import HandEdit, said
 from tasks.retrieve.install.lock import Installed
 from tasks.retrieve.install.skills_folder import SkillsFolder, how_to_replace, open_skills_folder
 from tasks.retrieve.revisions.differences import difference_of_lines
@@ -32,7 +32,8 @@ def outdated_skills(root: Root, folder: Path) -> dict[str, Any]:
         Locked, StorageError: As `installing.install_skills`.
     """
     with open_skills_folder(folder) as skills:
-        return {**told_of(skills), "skills": [_state(root, skills, name)[0] for name in skills.skills]}
+        told = [_state(root, skills, name, skills.edits(name))[0] for name in skills.skills]
+        return {**told_of(skills), "skills": told}
 
 
 def update_skills(
@@ -69,10 +70,12 @@ def update_skills(
         return {**told_of(skills), "dry_run": dry_run, "skills": told}
 
 
-def _state(root: Root, skills: SkillsFolder, name: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _state(
+    root: Root, skills: SkillsFolder, name: str, edits: list[HandEdit]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return what is said of an installed skill, and its row of the corpus."""
     installed = skills.skills[name]
-    told: dict[str, Any] = {"name": name, "doc_id": installed.doc_id, "edited": as_dicts(skills.edits(name))}
+    told: dict[str, Any] = {"name": name, "doc_id": installed.doc_id, "edited": as_dicts(edits)}
     was = {"revision": installed.revision[:SHOWN], "commit": installed.commit}
     told["from"] = {**was, "content_hash": installed.content_hash}
     if (row := _row(root, installed.doc_id)) is None:
@@ -101,8 +104,8 @@ def _update(
     *,
     dry_run: bool,
 ) -> dict[str, Any]:
-    told, row = _state(root, skills, name)
     installed, edits = skills.skills[name], skills.edits(name)
+    told, row = _state(root, skills, name, edits)
     if edits:
         return {**told, "state": "edited", "reason": f"{said(edits)}; {how_to_replace(name)}"}
     if row is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import unicodedata
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from tasks.crawl.http.errors import HttpTerminal, HttpTransient
 from tasks.crawl.source.bundle import BundledSkill, plan
 from tasks.crawl.source.content import DocumentLimits
 from tasks.crawl.source.github_url import split_by_refs
-from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.identity import path_key
 from tasks.crawl.source.skill import wanted as wanted_files
 
 _FEW_FILES = 3  # up to so many files are fetched one by one; more come as one archive
@@ -245,14 +244,10 @@ def _wanted(
     if ref.folders is None:
         known = {r["rest"]: r for r in unit.listed}
         return tuple((known.get(folder), skill) for folder, skill in skills.items())
-    loosely = {_loose(folder): skill for folder, skill in skills.items()}
+    # Lists may write case and accents otherwise.
+    loosely = {path_key(folder): skill for folder, skill in skills.items()}
     found = ((r, ref.folders[r["rest"]]) for r in unit.listed if r["rest"] in ref.folders)
-    return tuple((row, skills.get(folder) or loosely.get(_loose(folder))) for row, folder in found)
-
-
-def _loose(folder: str) -> str:
-    """Return a folder in the form for comparing: lists may write case and accents otherwise."""
-    return doc_key(unicodedata.normalize("NFC", folder))
+    return tuple((row, skills.get(folder) or loosely.get(path_key(folder))) for row, folder in found)
 
 
 def _changed(row: dict[str, Any] | None, skill: BundledSkill, tree: Tree, limits: DocumentLimits) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from storage.schemas import BundledFile, FileContent, Finding
 from tasks.crawl.source.content import DocumentLimits, consume
+from tasks.crawl.source.identity import path_key
 
 _LONGEST_NAME = 255  # bytes: what file systems take
 _SHOWN = 5  # paths that a finding names
@@ -61,7 +61,7 @@ def take_bundle(
         return Bundle(None)
     kept = {file.path for file in contents}
     found += _not_kept([file.path for file in taken if file.path not in kept], limits)
-    found += on_names([file.path for file in taken])
+    found += _on_names([file.path for file in taken])
     return Bundle(tuple(taken), tuple(contents))
 
 
@@ -103,21 +103,17 @@ def _not_kept(paths: list[str], limits: DocumentLimits) -> list[Finding]:
     return [Finding("bundle.not-kept", "warning", f"{message}: {_some(paths)}")]
 
 
-def on_names(paths: list[str]) -> list[Finding]:
+def _on_names(paths: list[str]) -> list[Finding]:
     """Return findings on paths that some file system cannot hold, or takes for one."""
     found = []
     if long := [p for p in paths if any(len(part.encode()) > _LONGEST_NAME for part in p.split("/"))]:
         message = f"{len(long):,} names have more than {_LONGEST_NAME} bytes: {_some(long)}"
         found.append(Finding("bundle.long-name", "warning", message))
-    times = Counter(map(_folded, paths))
-    if alike := [path for path in paths if times[_folded(path)] > 1]:
+    times = Counter(map(path_key, paths))
+    if alike := [path for path in paths if times[path_key(path)] > 1]:
         message = f"{len(alike):,} paths are alike but for letter case or accents: {_some(alike)}"
         found.append(Finding("bundle.same-name", "warning", message))
     return found
-
-
-def _folded(path: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def _some(paths: list[str]) -> str:

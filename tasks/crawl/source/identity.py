@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -102,6 +103,12 @@ def make_doc_id(repository: str, folder: str) -> str:
 def doc_key(doc_id: str) -> str:
     """Return the form in which two ids are compared."""
     return doc_id.casefold()
+
+
+def path_key(path: str) -> str:
+    """Return the form in which paths are compared that some file system takes for one."""
+    # Casefolding may leave letters and accents apart that NFC puts together.
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def skill_url(url: str, commit: str, folder: str) -> str:

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from tasks.crawl.source.identity import path_key
+
 # Characters that some file system refuses, and names that mean something to one or to a reader of skills.
 _UNSAFE = re.compile(r"[^\w.@+-]|\.(?=\.)")
 _RESERVED = re.compile(
@@ -48,29 +50,29 @@ class FreePaths:
     """Gives files and folders below a folder paths of their own, whether or not letter case counts there.
 
     Args:
-        folder: What lies there already keeps its path.
+        folder: What lies there already keeps its path; None: nothing does.
         taken: Paths below it, relative and with `/` as all here, that are not free.
     """
 
-    def __init__(self, folder: Path, taken: Iterable[str] = ()) -> None:
-        self._folder, self._files = folder, {_key(path) for path in taken}
+    def __init__(self, folder: Path | None, taken: Iterable[str] = ()) -> None:
+        self._folder, self._files = folder, {path_key(path) for path in taken}
         self._folders, self._above = set[str](), set[str]()  # given as such; those that files lie in
 
     def of_file(self, path: str) -> str:
         """Return a free path for a file, with numbers after those of its parts that are not free."""
         free = _numbered(self._below(path), self._is_taken)
-        self._files.add(_key(free))
+        self._files.add(path_key(free))
         return free
 
     def of_folder(self, path: str, own: Collection[str]) -> str:
         """Return a free path for a folder; one that is there is free if it lacks these names of its `own`."""
 
         def is_taken(tried: str) -> bool:
-            used = any((self._folder / tried / name).exists() for name in own)
-            return used or _key(tried) in self._folders or self._is_file(tried)
+            used = any(self._lies(f"{tried}/{name}") for name in own)
+            return used or path_key(tried) in self._folders or self._is_file(tried)
 
         free = _numbered(self._below(path), is_taken)
-        self._folders.add(_key(free))
+        self._folders.add(path_key(free))
         return free
 
     def _below(self, path: str) -> str:
@@ -79,15 +81,19 @@ class FreePaths:
         at = ""
         for folder in folders:
             at = _numbered(at + folder, self._is_file)
-            self._above.add(_key(at))
+            self._above.add(path_key(at))
             at += "/"
         return at + name
 
     def _is_file(self, path: str) -> bool:
-        return _key(path) in self._files or (self._folder / path).is_file()
+        there = self._folder is not None and (self._folder / path).is_file()
+        return there or path_key(path) in self._files
 
     def _is_taken(self, path: str) -> bool:
-        return self._is_file(path) or _key(path) in self._above or (self._folder / path).exists()
+        return self._is_file(path) or path_key(path) in self._above or self._lies(path)
+
+    def _lies(self, path: str) -> bool:
+        return self._folder is not None and (self._folder / path).exists()
 
 
 def _numbered(path: str, is_taken: Callable[[str], bool]) -> str:
@@ -96,7 +102,3 @@ def _numbered(path: str, is_taken: Callable[[str], bool]) -> str:
         number += 1
         tried = f"{path}~{number}"
     return tried
-
-
-def _key(path: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from storage.errors import WrongInput
@@ -82,7 +81,7 @@ def planned(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
     A path that some file system does not take is changed as in an export.
     """
-    free = FreePaths(Path(SKILL_FILE, "nowhere"), [SKILL_FILE])
+    free = FreePaths(None, [SKILL_FILE])
     return {free.of_file(file_path(blob["path"])): blob for blob in row["blobs"] or ()}
 
 

@@ -126,7 +126,8 @@ class SkillsFolder:
         if pending.becomes is None:
             done = not os.path.lexists(place)
         else:
-            done = digests_in(place) == pending.becomes.files
+            # A program may have left its files there since.
+            done = not hand_edits(place, pending.becomes.files)
         before = self._lock.skills.get(pending.name)
         self._settle(pending.name, pending.becomes if done else before)
         verb = "removed" if pending.becomes is None else "updated" if before else "installed"

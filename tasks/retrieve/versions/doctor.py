@@ -35,7 +35,6 @@ from storage.state import (
 from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
 from storage.tombstones import FORGOTTEN
 from tasks.crawl.backfill import rebuilt_days, recover_seen
-from tasks.induce.library.held import MADE
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.doctor_served import Defect, examine_served
@@ -179,6 +178,8 @@ def _mend(root: Root, file: str, why: str) -> Defect:
         root.delete(file)
         return Defect(why, file, "removed: it is worked out anew when needed", mended=True)
     if below.startswith(_LEARNED):
+        from tasks.induce.library.held import MADE  # noqa: PLC0415 (loads what induces)
+
         root.delete(MADE)
         root.delete(file)
         return Defect(why, file, "removed: the next `skillery induce` makes it anew", mended=True)

@@ -12,9 +12,8 @@ from storage.served import Licences, read_licences, write_licences
 from storage.state import documents_table
 from tests.support.command import Ask
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.roots.storied import BREAD_ID, KNEAD, LOGO, PIPED, SECOND
+from tests.support.roots.storied import BREAD_ID, KNEAD, LOGO, PIPED, RULE, SECOND
 
-RULE = "remote.pipe-to-shell"
 ACCEPT = ("--accept-risk", RULE)
 FIRST = ("--revision", "2025-03-02")
 
@@ -122,7 +121,7 @@ def test_an_older_revision_is_outdated_and_updated_with_the_differences(
         PIPED,
     )
     require_true(project / "skills" / "skillery.lock", storied)
-    assert answer(ask, "update", *where)["skills"][0]["state"] == "current"  # the rule stays accepted
+    assert answer(ask, "update", *where)["skills"][0]["state"] == "current"
 
 
 def test_what_was_edited_by_hand_is_kept_by_every_command(ask: Ask, project: Path) -> None:

@@ -53,15 +53,23 @@ def _documents(root: str) -> set[str]:
     return set(documents_table(Root(root)).read(columns=["doc_id"])["doc_id"])
 
 
+def _read_both(root: str, two: tuple[Path, Path]) -> tuple[str, str, str]:
+    """Read the two folders, one a night; return their specs and one with a typing error."""
+    from flows.nightly import nightly
+
+    one, other = (f"dir:{path}" for path in two)
+    nightly(root, [one])
+    nightly(root, [other])
+    return one, other, f"{one}x"
+
+
 @pytest.mark.prefect
 def test_the_whole_life_of_sources(
     prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, tmp_path: Path
 ) -> None:
     from flows.nightly import nightly
 
-    one, other, typo = (f"dir:{path}" for path in (*two, tmp_path / "tow/shared"))
-    nightly(root, [one])
-    nightly(root, [other])
+    one, other, typo = _read_both(root, two)
     both = nightly(root)
     assert [source["source"] for source in both["sources"]] == both["specs"] == [one, other]
     assert {row["state"] for row in _rows(ask, root).values()} == {"complete"}
@@ -99,13 +107,11 @@ def test_the_whole_life_of_sources(
 
 @pytest.mark.prefect
 def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
-    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, tmp_path: Path
+    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask
 ) -> None:
     from flows.nightly import nightly
 
-    one, other, typo = (f"dir:{path}" for path in (*two, tmp_path / "tow/shared"))
-    nightly(root, [one])
-    nightly(root, [other])
+    one, other, typo = _read_both(root, two)
     records = {
         spec: {key: value for key, value in record.items() if key not in ("in_list", "retired_at")}
         for spec, record in read_sources(Root(root)).items()
@@ -151,9 +157,8 @@ def test_a_source_too_large_to_lose_is_retired_where_the_gate_is_told_so(
     from flows.nightly import nightly
 
     monkeypatch.setenv("SKILLERY_GATE_FEW", "0")
-    nightly(root, [f"dir:{two[0]}"])
-    nightly(root, [f"dir:{two[1]}"])
-    said = ask("sources", "remove", f"dir:{two[0]}", "--retire", "--root", root).stdout
+    one, *_ = _read_both(root, two)
+    said = ask("sources", "remove", one, "--retire", "--root", root).stdout
     with pytest.raises(GateRefused, match=r"skills\.shrink"):
         nightly(root)
     (name, value) = re.findall(r"(SKILLERY_GATE_MAX_SHRINK)=(\d)", said)[0]

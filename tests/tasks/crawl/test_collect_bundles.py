@@ -113,6 +113,15 @@ def _as_listed_only(root: Root) -> None:
     )
 
 
+def test_other_limits_read_a_repository_again_when_it_is_looked_at(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(SPEC)
+    report = crawler.crawl(SPEC, keep_files=1)
+    assert (report.changed, report.unchanged) == (1, 1)
+    assert sorted(kept(crawler.root)) == [min(BUNDLE)]
+
+
 def test_other_limits_read_a_folder_again(tmp_path: Path) -> None:
     shelf, root = tmp_path / "shelf", Root(tmp_path / "root")
     for path, content in FILES.items():

@@ -11,10 +11,11 @@ from flows.commands.install.installing import install_skills
 from flows.commands.install.settings import InstallSettings
 from flows.commands.install.updating import outdated_skills, update_skills
 from storage.served import Licences, write_licences
-from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, write_lock
+from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, read_lock, write_lock
 from tasks.retrieve.install.skills_folder import open_skills_folder
 from tests.support.installs import OLD, installed, put
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
+from tests.support.roots.storied import PIPED, RULE
 
 COPY, BREAD = "local/copies/bread", "local/kitchen/bread"
 SETTINGS = InstallSettings()
@@ -63,6 +64,17 @@ def test_a_skill_that_has_another_name_by_now_stays(nights: Nights, place: Path)
     assert (told["state"], "it is called loaf by now" in told["reason"]) == ("refused", True)
     assert (place / "bread/SKILL.md").read_bytes() == skill(BREAD).content
     assert not (place / "loaf").exists()
+
+
+def test_a_rule_that_was_accepted_stays_accepted(nights: Nights, place: Path) -> None:
+    def source(text: str) -> HandSource:
+        return HandSource("dir:kitchen", with_files(skill(BREAD, text), {"knead.sh": PIPED}))
+
+    nights.run(source("Wait for it."))
+    install_skills(nights.root, place, [BREAD], None, [RULE], SETTINGS)
+    nights.run(source("Wait for two hours."))
+    assert update(nights, place)["bread"]["state"] == "updated"
+    assert read_lock(place).skills["bread"].accepted_risks == [RULE]
 
 
 def test_only_what_is_named_is_updated(nights: Nights, place: Path) -> None:

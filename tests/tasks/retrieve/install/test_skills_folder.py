@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from storage.errors import Locked, WrongInput
-from tasks.retrieve.install.lock import LOCK_FILE, read_lock
+from storage.folder import delete_path, write_new
+from tasks.retrieve.install.lock import LOCK_FILE, Pending, read_lock, write_lock
 from tasks.retrieve.install.skills_folder import STAGING, open_skills_folder
 from tests.support.installs import BREAD_ID, NEW, OLD, WORK, installed, put
 from tests.support.paths import PROJECT
@@ -94,6 +95,17 @@ def test_a_folder_that_is_not_there_or_is_a_file_is_named(place: Path) -> None:
     for path in (place / "nowhere", place / LOCK_FILE):
         with pytest.raises(WrongInput, match=str(path)), open_skills_folder(path):
             pass
+
+
+def test_what_a_program_left_in_the_new_folder_does_not_undo_a_killed_update(place: Path) -> None:
+    lock = read_lock(place)
+    lock.pending = Pending("bread", installed(NEW))
+    write_lock(place, lock)
+    delete_path(place / "bread")
+    for path, content in (NEW | {"scripts/__pycache__/a.pyc": b"\0"}).items():
+        write_new(place / "bread" / path, content)
+    with open_skills_folder(place) as skills:
+        assert (skills.mended, skills.skills) == ({"bread": "updated"}, {"bread": installed(NEW)})
 
 
 def run(kind: str, moments: dict[Path, int | None]) -> list[int]:

@@ -10,16 +10,11 @@ import pytest
 
 from storage.blobs.store import BlobStore
 from storage.errors import UnknownDocument
-from storage.root import Root
 from storage.state import documents_table
-from tasks.crawl.backfill import rebuilt_days, replay_seen
-from tasks.refine.batch import refine_batch
-from tasks.refine.filters import FilterLimits
-from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.crawl.backfill import rebuilt_days
 from tasks.retrieve.versions.forget import ForgetReport, forget
 from tasks.retrieve.versions.retention import drop_blobs
-from tests.support.roots.forgetting import holding
+from tests.support.roots.forgetting import holding, refined_past
 from tests.support.roots.hand_written import BEES, BIKE, BREAD
 from tests.support.roots.skill_root import SkillRoot
 
@@ -63,16 +58,11 @@ def test_no_blob_of_the_forgotten_skill_alone_is_left_and_none_of_another_is_los
 
 
 def test_blobs_of_past_days_go_too(root: SkillRoot) -> None:
-    day = f"{root.now:%Y-%m-%d}"
-    past, limits = Root(root.root.at(f"backfill/date={day}")), FilterLimits()
-    replay_seen(root.root, day, past)
-    for parts in plan_refine(past, limits).batches:
-        refine_batch(past, parts, run_id="past", limits=limits, raw=root.root)
-    settle(past, run_id="past", now=root.now)
-    (rebuilt,) = rebuilt_days(root.root)
-    assert sha(ALONE) in BlobStore(rebuilt).digests()
+    past = refined_past(root)
+    assert [day.uri for day in rebuilt_days(root.root)] == [past.uri]
+    assert sha(ALONE) in BlobStore(past).digests()
     forgotten(root, "local/market/bread")
-    assert BlobStore(rebuilt).digests() == [sha(SHARED)]
+    assert BlobStore(past).digests() == [sha(SHARED)]
 
 
 def test_a_key_is_in_raw_alone(root: SkillRoot) -> None:

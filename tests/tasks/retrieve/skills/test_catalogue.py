@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from storage.errors import NotPublished, UnknownDocument, WrongInput
+from storage.partitions import partition_of
+from tasks.crawl.source.identity import doc_key
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.skills.bundle import ServedBundle
 from tasks.retrieve.skills.catalogue import SkillCatalogue
@@ -62,7 +64,9 @@ def test_a_page_goes_on_where_the_last_one_ended(storied: SkillRoot) -> None:
     one_by_one = [bundle.doc_id for bundle in walk(catalogue, 1)]
     assert one_by_one == [bundle.doc_id for bundle in walk(catalogue)]
     assert len(set(one_by_one)) == 3
-    assert catalogue.page("never/served").bundles is not None
+    place = (partition_of("never/served"), "never/served")
+    later = [d for d in one_by_one if (partition_of(d), doc_key(d)) > place]
+    assert [bundle.doc_id for bundle in catalogue.page("never/served").bundles] == later
 
 
 def test_folders_list_what_lies_right_below_them(storied: SkillRoot) -> None:
@@ -90,7 +94,7 @@ def test_after_a_rollback_the_files_are_those_of_the_version_that_is_served(
     roll_back(root.root)
     assert read(catalogue, uri) == BREAD.encode()
     assert read(catalogue, uri.replace("SKILL.md", "logo.png")) == LOGO
-    assert catalogue.edition("bread")[0].row["content_hash"] != ""
+    assert catalogue.edition("bread")[0].read("SKILL.md") == BREAD.encode()
 
 
 def test_what_is_crawled_and_not_published_is_not_served(
@@ -133,7 +137,11 @@ def test_the_files_of_a_skill_in_its_folder_belong_to_the_outer_one_too(
     skill_root: Callable[[dict[str, str]], SkillRoot],
 ) -> None:
     root = skill_root(
-        {"bread": BREAD, "bread/sourdough": skill("sourdough", "Feeds it", "# Feed\n\nFeed the rye daily.\n")}
+        {
+            "bread": BREAD,
+            "bread-knife": BEES,
+            "bread/sourdough": skill("sourdough", "Feeds it", "# Feed\n\nFeed the rye daily.\n"),
+        }
     )
     root.write_file("bread/sourdough", "rye.txt", b"Rye.\n")
     root.publish()

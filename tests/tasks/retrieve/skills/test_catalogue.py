@@ -15,6 +15,7 @@ from tasks.retrieve.skills.bundle import ServedBundle
 from tasks.retrieve.skills.catalogue import SkillCatalogue
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BEES, BREAD, TEA, skill
+from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, LOGO, PIPED, SECOND
 
@@ -176,6 +177,18 @@ def test_a_withheld_skill_is_counted_and_not_served(
     assert page.left_out == {"withheld": 1}
     with pytest.raises(UnknownDocument, match="withheld"):
         catalogue.bundle("skill://local+market+bread/bread/SKILL.md")
+
+
+def test_a_page_ends_after_four_times_as_many_rows_though_all_are_withheld(
+    skill_root: Callable[[dict[str, str]], SkillRoot],
+) -> None:
+    root = skill_root(many_skills(6))
+    root.policy = LicencePolicy(unknown="metadata-only")
+    root.publish()
+    catalogue = catalogue_of(root)
+    first = catalogue.page(size=1)
+    last = catalogue.page(first.after, size=1)
+    assert ([first.left_out, last.left_out], last.after) == ([{"withheld": 4}, {"withheld": 2}], None)
 
 
 def test_an_address_under_another_name_leads_nowhere(storied: SkillRoot) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Literal, TypeAlias, get_args
 
-from storage.errors import NotPublished, StorageError
+from storage.errors import NotPublished, StorageError, Withheld
 from storage.lance import INDUCED, NODES, SKILLS, connect, table_names, tag, tagged, untag, versions_of
 from storage.root import Root
 
@@ -248,6 +248,18 @@ def require_licences(root: Root) -> Licences:
         msg = f"{root.at(LICENCES)} is missing: `skillery run --root {root.uri}` works it out"
         raise StorageError(msg)
     return found
+
+
+def require_shown(doc_id: str, licence: str | None, licence_class: str) -> None:
+    """Raise `Withheld`, naming the setting to change, if a document's class is not `allow`."""
+    if licence_class == "allow":
+        return
+    by = "UNKNOWN_SERVE" if licence is None else "ALLOW, ..._DENY and ..._OTHER_SERVE"
+    msg = (
+        f"{doc_id} is withheld: its licence, {licence or 'unknown'}, is of class {licence_class} by "
+        f"SKILLERY_LICENCES_{by}; another setting counts from the next run on"
+    )
+    raise Withheld(msg)
 
 
 def write_licences(root: Root, licences: Licences) -> None:

@@ -148,11 +148,12 @@ def serve(
     from flows.serve.run import serve_http, serve_stdio  # noqa: PLC0415 (what servers need, others do not load)
 
     place = root_of(load_settings(), root)
+    if stdio:
+        # Ctrl-C is left to `run_to_exit`, which waits for no thread: one reads input that may never come.
+        serve_stdio(place)
+        return
     try:
-        if stdio:
-            serve_stdio(place)
-        else:
-            serve_http(place, host, port, lambda line: typer.echo(line, err=True))
+        serve_http(place, host, port, lambda line: typer.echo(line, err=True))
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
 

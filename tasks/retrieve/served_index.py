@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import lancedb
 
-from storage.errors import EncodingTooLong, ModelMismatch, StorageError, UnknownDocument, Withheld, WrongInput
+from storage.errors import EncodingTooLong, ModelMismatch, StorageError, UnknownDocument, WrongInput
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.root import Root
-from storage.served import Licences, Served, require_licences, require_served
-from storage.state import aliases_table, read_sources
-from tasks.crawl.source.lookup import meant, suggestion
+from storage.served import Licences, Served, require_licences, require_served, require_shown
+from storage.state import read_sources
+from tasks.crawl.source.lookup import followed, meant, suggestion
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import Classifier
@@ -31,7 +31,6 @@ from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import PROVENANCE, Filters, provenance
 
 _T = TypeVar("_T")
-_ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
 _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *PROVENANCE]
 
 
@@ -220,18 +219,11 @@ class ServedIndex:
 
         The end of an id, or a name, will do if one document alone has it; else `UnknownDocument` is raised.
         """
-        wanted, steps = doc_id, 0
-        while steps < _ALIAS_STEPS:
+        for step, wanted in enumerate(followed(self._root, doc_id)):
             where = f"doc_key IN ({quoted([wanted.casefold()])})"
             found = now.skills.search().where(where).limit(1).select(_FOUND_COLUMNS).to_arrow().to_pylist()
             if found:
-                return found[0], found[0]["doc_id"] if steps else None
-            aliases = aliases_table(self._root)
-            known = aliases.of(wanted).select("doc_id", "survivor").iter_rows()
-            survivor = next((s for d, s in known if d.casefold() == wanted.casefold()), None)
-            if survivor is None:
-                break
-            wanted, steps = survivor, steps + 1
+                return found[0], found[0]["doc_id"] if step else None
         names = _names(now.skills)
         if len(found := meant(doc_id, names)) == 1:
             return self.locate(now, found[0])
@@ -249,7 +241,7 @@ class ServedIndex:
         """Return the result of `locate` for a document whose text may be shown."""
         row, alias_of = self.locate(now, doc_id)
         row = _classed(row, require_licences(self._root))
-        _require_shown(row)
+        require_shown(row["doc_id"], row["licence"], row["licence_class"])
         return row, alias_of
 
     def _found(self, now: OpenVersion, doc_id: str) -> tuple[PagedDocument, dict[str, Any], str | None]:
@@ -290,17 +282,6 @@ def _names(skills: lancedb.table.Table) -> dict[str, str | None]:
 
 def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
     return {**row, "licence_class": licences.class_of(row["licence"])}
-
-
-def _require_shown(row: dict[str, Any]) -> None:
-    if row["licence_class"] == "allow":
-        return
-    by = "UNKNOWN_SERVE" if row["licence"] is None else "ALLOW, ..._DENY and ..._OTHER_SERVE"
-    msg = (
-        f"{row['doc_id']} is withheld: its licence, {row['licence'] or 'unknown'}, is of class "
-        f"{row['licence_class']} by SKILLERY_LICENCES_{by}; another setting counts from the next run on"
-    )
-    raise Withheld(msg)
 
 
 def _printed(found: Page) -> dict[str, Any]:

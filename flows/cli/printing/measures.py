@@ -12,12 +12,8 @@ def print_growth(found: dict[str, Any]) -> None:
     """Print what came of growing a bench of paging."""
     say(f"{found['queries']} queries on {found['documents']} skills of {found['namespaces']} namespaces")
     say(f"by breadth: {counts(found['by_breadth'])}; in {found['out']}")
-    say(f"this time: asked about {found['asked']} skills, {found['kept']} kept from before")
     say(f"queries rejected: {counts(found['rejected'])}")
-    if found["failed"]:
-        why = f"{counts(found['failed'])}; each file in queries/ says why"
-        say(f"skills without a query: {why}, delete it to ask again", style="red")
-    _asked(found)
+    _resumed(found, "a query", "queries/")
     if found["skills"] < found["wanted"] and not found["unfinished"]:
         say(f"no more skills are served: {found['wanted']} were wanted")
 
@@ -32,6 +28,15 @@ def print_plan_bench(found: dict[str, Any]) -> None:
     if "llm" in found:
         say(f"rewritten: {found['rewritten']}; left as they were: {counts(found['discarded'])}")
         _asked(found)
+
+
+def _resumed(found: dict[str, Any], wanted: str, folder: str) -> None:
+    """Print how many skills were asked about this time, which came to nothing, and the cost."""
+    say(f"this time: asked about {found['asked']} skills, {found['kept']} kept from before")
+    if found["failed"]:
+        why = f"{counts(found['failed'])}; each file in {folder} says why"
+        say(f"skills without {wanted}: {why}, delete it to ask again", style="red")
+    _asked(found)
 
 
 def _asked(found: dict[str, Any]) -> None:
@@ -130,11 +135,7 @@ def print_distractors(found: dict[str, Any]) -> None:
     """Print what came of making distractors."""
     say(f"{found['distractors']} distractors of {found['skills']} skills: {counts(found['by_kind'])}")
     say(f"in {found['out']}/distractors.jsonl: give it to `evaluate routing` as one more --documents")
-    say(f"this time: asked about {found['asked']} skills, {found['kept']} kept from before")
-    if found["failed"]:
-        why = f"{counts(found['failed'])}; each file in distractors/ says why"
-        say(f"skills without any: {why}, delete it to ask again", style="red")
-    _asked(found)
+    _resumed(found, "any", "distractors/")
 
 
 _ROUTING_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")

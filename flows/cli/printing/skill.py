@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flows.commands.console import counts, say, table
@@ -40,9 +40,14 @@ def print_skill(found: Mapping[str, Any]) -> None:
 
 def _findings(title: str, found: Sequence[Mapping[str, Any]]) -> None:
     say(title if found else f"{title}: none", style="bold")
+    _risks("", found)
+
+
+def _risks(before: str, found: Iterable[Mapping[str, Any]]) -> None:
+    """Print a line for each risk or finding; without its message where the policy keeps that back."""
     for one in found:
         said = "" if one["message"] is None else f": {one['message']}"
-        say(f"{one['severity']} {one['code']}{said}", indent=2)
+        say(f"{before}{one['severity']} {one['code']}{said}", indent=2)
 
 
 def _files(files: Sequence[Mapping[str, Any]] | None) -> None:
@@ -69,8 +74,7 @@ def print_differences(found: Mapping[str, Any]) -> None:
     for name, (was, now) in found["fields"].items():
         say(f"{name}: {was} -> {now}", indent=2)
     for change, risks in found["risks"].items():
-        for risk in risks:
-            say(f"risk {change}: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
+        _risks(f"risk {change}: ", risks)
     _lines(found["text"])
     _changes(found["files"])
 
@@ -102,8 +106,7 @@ def print_installed(found: Mapping[str, Any]) -> None:
         if skill["not_written"] is None:
             said = "its source does not tell which files it has: SKILL.md alone is written"
             say(said, style="yellow", indent=2)
-        for risk in skill["risks"]:
-            say(f"risk: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
+        _risks("risk: ", skill["risks"])
     say(f"{found['lock']} says what was installed")
 
 
@@ -127,8 +130,7 @@ def print_updated(found: Mapping[str, Any]) -> None:
             say(f"it stays as it is: {skill['reason']}", style="red", indent=2)
         if licence := skill.get("licence"):
             say(f"licence: {licence[0] or 'unknown'} -> {licence[1] or 'unknown'}", indent=2)
-        for risk in skill.get("risks", {}).get("added", ()):
-            say(f"risk added: {risk['severity']} {risk['code']}: {risk['message']}", indent=2)
+        _risks("risk added: ", skill.get("risks", {}).get("added", ()))
         _changes(skill.get("files", ()))
     dry = "; nothing was written (--dry-run)" if found["dry_run"] else ""
     say(f"{counts(Counter(skill['state'] for skill in found['skills']))}{dry}")

@@ -31,7 +31,7 @@ def skill_bytes(root: Root, text: str, file: str | None, revision: str | None) -
         WrongInput: Also if there is no such file, or its bytes are not kept.
         Withheld: The licence policy keeps its text back.
     """
-    return _read(open_edition(root, text, revision)[0], file)
+    return open_edition(root, text, revision)[0].read(SKILL_FILE if file is None else file)
 
 
 def skill_file(root: Root, text: str, file: str, revision: str | None) -> dict[str, Any]:
@@ -44,20 +44,13 @@ def skill_file(root: Root, text: str, file: str, revision: str | None) -> dict[s
 
 def file_of(edition: Edition, file: str) -> dict[str, Any]:
     """Return a file of an edition as `skill_file` does; raises as `Edition.read`."""
-    content = _read(edition, file)
-    told = {
-        "path": edition.path_of(file),
-        "size": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
+    content = edition.read(file)
+    digest = hashlib.sha256(content).hexdigest()
+    told = {"path": edition.path_of(file), "size": len(content), "sha256": digest}
     as_text = _as_text(content)
     body = {"base64": base64.b64encode(content).decode()} if as_text is None else {"text": as_text}
     origin = {name: edition.row[name] for name in ("source", "url", "commit", "licence")}
     return {"doc_id": edition.row["doc_id"], **told, **body, **origin}
-
-
-def _read(edition: Edition, file: str | None) -> bytes:
-    return edition.read(SKILL_FILE if file is None else file)
 
 
 def _as_text(content: bytes) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -26,9 +27,9 @@ class Arguments(BaseModel):
 class ToolOutcome(BaseModel):
     """What a tool returns: structured, and as short text for hosts that show text alone."""
 
+    @abstractmethod
     def as_text(self) -> str:
         """Return it as text."""
-        raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it, without what is null."""

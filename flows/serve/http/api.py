@@ -67,10 +67,13 @@ def api_router(service: Service) -> APIRouter:
 
     @router.get("/status", summary="Tell what is served, and how the last runs went.")
     async def status() -> Response:
-        from flows.commands.operate import root_status  # noqa: PLC0415 (answers do without what it loads)
+        def found() -> Json:
+            # Other answers do without what this loads, and do not wait for it in a thread.
+            from flows.commands.operate import root_status  # noqa: PLC0415
 
-        found = await service.run(lambda: root_status(service.root))
-        return JSONResponse(found, headers={"cache-control": "no-store"})
+            return root_status(service.root)
+
+        return JSONResponse(await service.run(found), headers={"cache-control": "no-store"})
 
     for tool in TOOLS:
         _add_tool(router, service, tool)

@@ -8,13 +8,12 @@ import threading
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.registry import Collector
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from flows.serve.answers.service import Service
 
-_METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -64,7 +63,7 @@ def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:
     @router.get("/metrics")
     async def metrics() -> Response:
         found = await service.run(figures.printed)
-        return Response(found, headers={"cache-control": "no-store"}, media_type=_METRICS_TYPE)
+        return Response(found, headers={"cache-control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
 
     return router
 

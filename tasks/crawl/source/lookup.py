@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from storage.root import Root
+from storage.state import aliases_table
 from tasks.crawl.source.identity import doc_key
 
 _SHOWN = 5
+_ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
+
+
+def followed(root: Root, doc_id: str) -> Iterator[str]:
+    """Yield an id, in any letter case, and then each id that the one before is an alias of."""
+    for _ in range(_ALIAS_STEPS):
+        yield doc_id
+        aliases = aliases_table(root).of(doc_id).select("doc_id", "survivor").iter_rows()
+        survivor = next((s for d, s in aliases if doc_key(d) == doc_key(doc_id)), None)
+        if survivor is None:
+            return
+        doc_id = survivor
 
 
 def meant(wanted: str, names: Mapping[str, str | None]) -> list[str]:

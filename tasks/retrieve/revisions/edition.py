@@ -7,24 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.blobs.store import BlobStore
-from storage.errors import UnknownDocument, Withheld, WrongInput
+from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
-from storage.served import require_licences
-from storage.state import aliases_table, documents_table, seen_table
+from storage.served import require_licences, require_shown
+from storage.state import documents_table, seen_table
 from tasks.crawl.source.identity import doc_key
-from tasks.crawl.source.lookup import meant, suggestion
+from tasks.crawl.source.lookup import followed, meant, suggestion
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical
 from tasks.refine.text.decode import decode
 from tasks.refine.text.redact import redact
 from tasks.refine.text.strict_yaml import Value
-from tasks.retrieve.revisions.history import Revision, read_revision, revisions_in, revisions_of
+from tasks.retrieve.revisions.history import Revision, read_revision, revisions_of, snapshots_in
 
 SKILL_FILE = "SKILL.md"
 SERVED_COLUMNS = ["doc_id", "kind", "name", "source", "commit", "content_hash", "licence"]
 """The columns of the table `skills` by which an edition is found."""
-_ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,7 @@ class Edition:
 
     def require_text(self) -> None:
         """Raise `Withheld` if the policy keeps its text back."""
-        if self.licence_class != "allow":
-            said = f"its licence, {self.row['licence'] or 'unknown'}, is of class {self.licence_class}"
-            msg = f"{self.row['doc_id']} is withheld: {said}; its metadata is not"
-            raise Withheld(msg)
+        require_shown(self.row["doc_id"], self.row["licence"], self.licence_class)
 
     def path_of(self, path: str) -> str:
         """Return the path of SKILL.md or of the one bundled file that a path, or the end of one, means.
@@ -93,16 +89,11 @@ def find_row(root: Root, text: str) -> tuple[dict[str, Any], str | None]:
         UnknownDocument: Nothing has this id, and not exactly one document has an id that ends in it or this
             name.
     """
-    table, wanted = documents_table(root), text.strip().strip("/")
-    for step in range(_ALIAS_STEPS):
+    table = documents_table(root)
+    for step, wanted in enumerate(followed(root, text.strip().strip("/"))):
         rows = table.of(wanted)
         for row in rows.filter([doc_key(d) == doc_key(wanted) for d in rows["doc_id"]]).iter_rows(named=True):
             return row, text if step else None
-        aliases = aliases_table(root).of(wanted).select("doc_id", "survivor").iter_rows()
-        survivor = next((s for d, s in aliases if doc_key(d) == doc_key(wanted)), None)
-        if survivor is None:
-            break
-        wanted = survivor
     known = table.read(columns=["doc_id", "name"])
     names = dict(known.select("doc_id", "name").iter_rows())
     if len(found := meant(text, names)) == 1:
@@ -118,21 +109,18 @@ def present_edition(root: Root, row: Mapping[str, Any]) -> Edition:
         StorageError: A raw part, or the file of licences' classes, cannot be read.
         UnknownDocument: There is no raw snapshot of it.
     """
-    revision = _present_revision(root, row)
-    return _edition(root, revision, read_revision(root, revision), row, {})
 
-
-def _present_revision(root: Root, row: Mapping[str, Any]) -> Revision:
     def is_it(revision: Revision) -> bool:
         return (revision.source, revision.fetched_at) == (row["source"], row["fetched_at"])
 
     seen = seen_table(root).of_document(row["doc_id"]).filter(source=row["source"])
     # A crawl may have brought a newer one that has not been refined yet: then all parts are searched.
     for part in (file for file in seen["raw_part"] if root.exists(file)):
-        if found := [r for r in revisions_in(root, part, row["doc_id"]) if is_it(r)]:
-            return found[-1]
+        if found := [s for s in snapshots_in(root, part, row["doc_id"]) if is_it(s[0])]:
+            return _edition(root, *found[-1], row, {})
     revisions = revisions_of(root, row["doc_id"], row["source"])
-    return ([r for r in revisions if is_it(r)] or revisions)[-1]
+    revision = ([r for r in revisions if is_it(r)] or revisions)[-1]
+    return _edition(root, revision, read_revision(root, revision), row, {})
 
 
 def past_edition(root: Root, revision: Revision) -> Edition:

@@ -51,7 +51,11 @@ def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Rev
         StorageError: A raw part cannot be read.
         UnknownDocument: There is none: it was never fetched, or has been forgotten.
     """
-    parts = root.each(lambda file: revisions_in(root, file, doc_id), root.files("raw/documents", ".parquet"))
+
+    def revisions_in(file: str) -> list[Revision]:
+        return [revision for revision, _ in snapshots_in(root, file, doc_id)]
+
+    parts = root.each(revisions_in, root.files("raw/documents", ".parquet"))
     found = [r for revisions in parts for r in revisions if source in (None, r.source)]
     if not found:
         msg = f"no raw snapshot below {root.uri} holds {doc_id}"
@@ -59,24 +63,19 @@ def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Rev
     return sorted(found, key=lambda r: r.fetched_at)
 
 
-def revisions_in(root: Root, file: str, doc_id: str) -> list[Revision]:
-    """Return the revisions of a document, of any source, that one raw part holds."""
+def snapshots_in(root: Root, file: str, doc_id: str) -> list[tuple[Revision, RawDocument]]:
+    """Return the revisions of a document, of any source, that one raw part holds, and what was fetched."""
     ids = read_frame(root, file, RAW_DOCUMENTS, ["doc_id"])["doc_id"].unique()
     written = [other for other in ids if doc_key(other) == doc_key(doc_id)]
     if not written:
         return []
     rows = read_frame(root, file, RAW_DOCUMENTS).filter(pl.col("doc_id").is_in(written))
-    return [
-        revision_of(raw_document(row), row["fetched_at"], row["run_id"], file)
-        for row in rows.iter_rows(named=True)
-    ]
-
-
-def revision_of(raw: RawDocument, fetched_at: datetime, run_id: str, part: str) -> Revision:
-    """Return the revision that a raw snapshot is."""
-    return Revision(
-        digest_of(raw), raw.doc_id, raw.source, raw.commit, raw.raw_hash, fetched_at, run_id, part
-    )
+    found = []
+    for row in rows.iter_rows(named=True):
+        raw = raw_document(row)
+        whose = (raw.doc_id, raw.source, raw.commit, raw.raw_hash)
+        found.append((Revision(digest_of(raw), *whose, row["fetched_at"], row["run_id"], file), raw))
+    return found
 
 
 def read_revision(root: Root, revision: Revision) -> RawDocument:

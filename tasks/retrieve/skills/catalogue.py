@@ -7,7 +7,8 @@ others are left to `search` and `page`, and pages count why.
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from bisect import bisect_right
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,11 +34,27 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The rows of one served version by their keys, in the order of pages."""
+    """The rows of one served version by their keys.
+
+    `places` holds partition and key of each row in the order of pages: documents of one partition lie in one
+    file, of which a page reads few. `inside` holds the rows of skills below the folder of another by its key.
+    """
 
     version: str
     rows: dict[str, Row]
-    keys: list[str]
+    places: list[tuple[int, str]]
+    inside: Mapping[str, list[Row]]
+
+    @classmethod
+    def of(cls, version: str, rows: list[Row]) -> Snapshot:
+        """Return the snapshot of the rows of a version."""
+        by_key, inside = {doc_key(row["doc_id"]): row for row in rows}, defaultdict[str, list[Row]](list)
+        for key, row in by_key.items():
+            parts = key.split("/")
+            for end in range(1, len(parts)):
+                if (folder := "/".join(parts[:end])) in by_key:
+                    inside[folder].append(row)
+        return cls(version, by_key, sorted((partition_of(key), key) for key in by_key), dict(inside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +116,8 @@ class SkillCatalogue:
 
         def found(now: OpenVersion) -> tuple[Edition, str | None]:
             row, alias_of = self._index.locate(now, text)
-            snapshot = self._rows(now)
-            return served_edition(
-                self._root, snapshot.rows[doc_key(row["doc_id"])]
-            ), text if alias_of else None
+            served = self._rows(now).rows[doc_key(row["doc_id"])]
+            return served_edition(self._root, served), text if alias_of else None
 
         now, (edition, alias) = self._index.read(found)
         return edition, alias, now.served.version
@@ -112,19 +127,16 @@ class SkillCatalogue:
             held = self._snapshot
             if held is None or held.version != now.served.version:
                 rows = now.skills.search().select(SERVED_COLUMNS).to_arrow().to_pylist()
-                by_key = {doc_key(row["doc_id"]): row for row in rows}
-                # Documents of one partition lie in one file: a page reads few of them.
-                keys = sorted(by_key, key=lambda key: (partition_of(key), key))
-                held = self._snapshot = Snapshot(now.served.version, by_key, keys)
+                held = self._snapshot = Snapshot.of(now.served.version, rows)
             return held
 
     def _page(self, now: OpenVersion, after: str | None, size: int) -> EntryPage:
         snapshot, licences = self._rows(now), require_licences(self._root)
         bundles: list[ServedBundle] = []
         left_out, last = Counter[str](), None
-        place = None if after is None else (partition_of(after), after)
-        rest = [k for k in snapshot.keys if place is None or (partition_of(k), k) > place]
-        for number, key in enumerate(rest, start=1):
+        begin = 0 if after is None else bisect_right(snapshot.places, (partition_of(after), after))
+        rest = snapshot.places[begin:]
+        for number, (_, key) in enumerate(rest, start=1):
             found = self._bundle(snapshot, snapshot.rows[key], licences)
             if isinstance(found, str):
                 left_out[found] += 1
@@ -174,8 +186,8 @@ class SkillCatalogue:
 
     def _nested(self, snapshot: Snapshot, row: Row) -> list[tuple[str, Row]]:
         """Return the skills in a skill's folder, each with its path there."""
-        begin, same = f"{doc_key(row['doc_id'])}/", (row["kind"], row["source"])
-        inside = [r for k, r in snapshot.rows.items() if k.startswith(begin)]
+        same = (row["kind"], row["source"])
+        inside = snapshot.inside.get(doc_key(row["doc_id"]), ())
         return [
             (r["doc_id"][len(row["doc_id"]) + 1 :], r) for r in inside if (r["kind"], r["source"]) == same
         ]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tasks.retrieve.versions.publish import roll_back
-from tests.support.command import Ask
+from tests.support.command import MAIN, Ask
 from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import SECOND
@@ -164,3 +164,18 @@ def test_ctrl_c_ends_it_in_order(storied: SkillRoot) -> None:
         server.process.send_signal(2)
         assert server.process.wait(10) == 0
     assert server.said[-1] == "stopped\n"
+
+
+def test_ctrl_c_ends_mcp_on_standard_input_without_waiting_for_more_of_it(storied: SkillRoot) -> None:
+    call = modern_call(1, "show_skill", {"doc_id": "bread"})[1]
+    with subprocess.Popen(
+        [*MAIN, "serve", "--stdio", "--root", storied.root.uri], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as server:  # fmt: skip
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(call) + "\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.send_signal(2)
+        assert server.wait(4) == 130

@@ -65,6 +65,7 @@ def test_an_answer_that_the_caller_holds_is_not_sent_again(
 def test_two_questions_have_two_etags(server: Serving) -> None:
     one, other = (ask_http(server, f"/api/search?q={q}").headers["etag"] for q in ("bread", "bees"))
     assert one != other
+    assert ask_http(server, "/api/search?q=bees", if_none_match=one).status == 200
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,14 @@ import pytest
 import yaml
 
 from storage.errors import NotPublished, UnknownDocument, WrongInput
+from storage.partitions import partition_of
+from tasks.crawl.source.identity import doc_key
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.retrieve.skills.bundle import ServedBundle
 from tasks.retrieve.skills.catalogue import SkillCatalogue
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BEES, BREAD, TEA, skill
+from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, LOGO, PIPED, SECOND
 
@@ -62,7 +65,9 @@ def test_a_page_goes_on_where_the_last_one_ended(storied: SkillRoot) -> None:
     one_by_one = [bundle.doc_id for bundle in walk(catalogue, 1)]
     assert one_by_one == [bundle.doc_id for bundle in walk(catalogue)]
     assert len(set(one_by_one)) == 3
-    assert catalogue.page("never/served").bundles is not None
+    place = (partition_of("never/served"), "never/served")
+    later = [d for d in one_by_one if (partition_of(d), doc_key(d)) > place]
+    assert [bundle.doc_id for bundle in catalogue.page("never/served").bundles] == later
 
 
 def test_folders_list_what_lies_right_below_them(storied: SkillRoot) -> None:
@@ -90,7 +95,7 @@ def test_after_a_rollback_the_files_are_those_of_the_version_that_is_served(
     roll_back(root.root)
     assert read(catalogue, uri) == BREAD.encode()
     assert read(catalogue, uri.replace("SKILL.md", "logo.png")) == LOGO
-    assert catalogue.edition("bread")[0].row["content_hash"] != ""
+    assert catalogue.edition("bread")[0].read("SKILL.md") == BREAD.encode()
 
 
 def test_what_is_crawled_and_not_published_is_not_served(
@@ -133,7 +138,11 @@ def test_the_files_of_a_skill_in_its_folder_belong_to_the_outer_one_too(
     skill_root: Callable[[dict[str, str]], SkillRoot],
 ) -> None:
     root = skill_root(
-        {"bread": BREAD, "bread/sourdough": skill("sourdough", "Feeds it", "# Feed\n\nFeed the rye daily.\n")}
+        {
+            "bread": BREAD,
+            "bread-knife": BEES,
+            "bread/sourdough": skill("sourdough", "Feeds it", "# Feed\n\nFeed the rye daily.\n"),
+        }
     )
     root.write_file("bread/sourdough", "rye.txt", b"Rye.\n")
     root.publish()
@@ -168,6 +177,18 @@ def test_a_withheld_skill_is_counted_and_not_served(
     assert page.left_out == {"withheld": 1}
     with pytest.raises(UnknownDocument, match="withheld"):
         catalogue.bundle("skill://local+market+bread/bread/SKILL.md")
+
+
+def test_a_page_ends_after_four_times_as_many_rows_though_all_are_withheld(
+    skill_root: Callable[[dict[str, str]], SkillRoot],
+) -> None:
+    root = skill_root(many_skills(6))
+    root.policy = LicencePolicy(unknown="metadata-only")
+    root.publish()
+    catalogue = catalogue_of(root)
+    first = catalogue.page(size=1)
+    last = catalogue.page(first.after, size=1)
+    assert ([first.left_out, last.left_out], last.after) == ([{"withheld": 4}, {"withheld": 2}], None)
 
 
 def test_an_address_under_another_name_leads_nowhere(storied: SkillRoot) -> None:

@@ -1,4 +1,4 @@
-"""Learned skills beside what else is served: published, gone back to, compacted, mended and forgotten."""
+"""Learned skills beside what else is served: published, gone back to, compacted and mended."""
 
 from __future__ import annotations
 
@@ -8,45 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from storage.answers import Answers, KeptAnswer
-from storage.errors import ModelMismatch, UnknownDocument, WrongInput
+from storage.errors import ModelMismatch, WrongInput
 from storage.lance import INDUCED, connect, open_at, tagged
 from storage.served import published_versions
-from tasks.induce.texts.summaries import STATES
 from tasks.retrieve.suggest.served import ServedSkills
-from tasks.retrieve.versions import forget_learned as forget_learned_module
 from tasks.retrieve.versions.compact import check_compacted, compact_tables
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.forget import forget
-from tasks.retrieve.versions.forget_learned import forget_learned
 from tasks.retrieve.versions.publish import publish, roll_back
-from tests.support.induce.learning import RUNS, learned, served
-from tests.support.induce.runs import Call, mooring, tool_run
+from tests.support.induce.learned_root import FLAG, ids, induced, learned_root
+from tests.support.induce.learning import RUNS, learned
+from tests.support.induce.runs import mooring, tool_run
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
-HARBOUR = "harbour"
-FLAG: list[Call] = [("find_flag", {"size": 3}, {"flag": "f3"}), ("raise_flag", {"flag": "f3"}, "up")]
 
 
 @pytest.fixture
 def root(skill_root: Make, tmp_path: Path) -> SkillRoot:
-    """A root with skills of a marketplace, to which learned ones were added."""
-    made = skill_root(SKILLS)
-    made.publish()
-    learned(made.root, tmp_path, RUNS)
-    assert induced(made, "one")["published"]
-    return made
-
-
-def induced(root: SkillRoot, run_id: str) -> dict[str, object]:
-    return served(root.root, root.root.folder / root.model, run_id)
-
-
-def ids(root: SkillRoot, domain: str = HARBOUR) -> list[str]:
-    return [skill.skill_id for skill in ServedSkills(root.root).skills(domain)]
+    return learned_root(skill_root(SKILLS), tmp_path)
 
 
 def data_files(root: SkillRoot) -> list[Path]:
@@ -207,124 +188,10 @@ def test_a_root_of_learned_skills_alone_takes_another_encoder(skill_root: Make, 
     ServedSkills(made.root).encoder("another/encoder", 1)
 
 
-def holding(root: SkillRoot, words: str) -> set[str]:
-    """Return the files below a root that hold words, raw or in Parquet."""
-    found = set()
-    for file in root.root.files(""):
-        if not file.startswith("models/") and words.encode() in root.root.read(file):
-            found.add(file.split("/")[0])
-    return found
-
-
-def test_a_forgotten_run_is_nowhere_and_is_not_read_again(root: SkillRoot, tmp_path: Path) -> None:
-    assert "lance" in holding(root, "Petrel")
-    found = forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
-
-    assert (found.scope, found.doc_ids, found.served) == ("trajectory", ("h0",), "v-gone")
-    assert holding(root, "Petrel") == holding(root, "boat-0") == set()
-    assert [v.version for v in published_versions(root.root)] == ["v-gone"]
-    learned(root.root, tmp_path, RUNS)
-    induced(root, "two")
-    assert holding(root, "Petrel") == set()
-    assert all("h0" not in dict(skill.sources) for skill in ServedSkills(root.root).skills(HARBOUR))
-    assert root.ask().search("bees", 1)["results"]
-
-
-def test_a_forgotten_skill_is_not_learned_again(root: SkillRoot, tmp_path: Path) -> None:
-    first = ids(root)
-    forget_learned(root.root, f"learned:{first[0]}", run_id="gone", now=NOW)
-    assert ids(root) == first[1:]
-    learned(root.root, tmp_path, [mooring("h9", "boat-9", "Gull", "B9")])
-    induced(root, "two")
-
-    assert first[0] not in ids(root)
-
-
-def test_what_has_no_such_id_is_not_forgotten(root: SkillRoot) -> None:
-    with pytest.raises(UnknownDocument, match="no trajectory has the id 'h77'"):
-        forget_learned(root.root, "trajectory:h77", run_id="gone", now=NOW)
-    with pytest.raises(UnknownDocument, match="no learned skill has the id"):
-        forget_learned(root.root, "learned:harbour/1", run_id="gone", now=NOW)
-
-
-def test_forgetting_a_document_keeps_learned_skills(root: SkillRoot) -> None:
-    before = ids(root)
-    forget(root.root, "local/market/bees", run_id="gone", now=NOW)
-
-    assert ids(root) == before
-    assert root.served().version == "v-gone"
-
-
-def test_with_a_run_go_what_a_model_said_of_it_and_of_any_state(root: SkillRoot) -> None:
-    said = ("trajectory:h0", "trajectory:h1", STATES, "local/market/bees")
-    with Answers(root.root) as answers:
-        for number, about in enumerate(said):
-            key = f"k{number}"
-            kept = KeptAnswer(key, "m", "p", 0, "text", None, None, None, NOW.isoformat())
-            answers.keep(kept, (about,))
-    found = forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
-
-    assert found.removed["state/answers"] == 2
-    with Answers(root.root) as answers:
-        assert [answers.find(f"k{number}") is None for number in range(4)] == [True, False, True, False]
-
-
-def test_in_a_bucket_skills_are_learned_served_and_forgotten_as_on_a_disk(
-    bucket: str, minilm_export: Export, tmp_path: Path
-) -> None:
-    made = SkillRoot(tmp_path / "market", bucket, minilm_export.folder)
-    learned(made.root, tmp_path, RUNS)
-    assert induced(made, "one")["published"]
-    first = ids(made)
-    forget_learned(made.root, f"learned:{first[0]}", run_id="gone", now=NOW)
-
-    assert ids(made) == first[1:]
-    assert examine(made.root) == []
-
-
 def test_learned_skills_make_the_rest_no_fresher(root: SkillRoot) -> None:
     now, before = published_versions(root.root)
 
     assert now.published_at == before.published_at
-
-
-@pytest.mark.parametrize("step", ["purge", "_clean", "mark_purged"])
-def test_a_forgetting_that_was_killed_is_finished_by_the_next(
-    root: SkillRoot, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    def die(*_arguments: object, **_named: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as killed:
-        killed.setattr(forget_learned_module, step, die)
-        with pytest.raises(KeyboardInterrupt):
-            forget_learned(root.root, "trajectory:h0", run_id="killed", now=NOW)
-    forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
-
-    assert holding(root, "Petrel") == set()
-    assert root.served().version == "v-gone"
-
-
-def test_ids_that_differ_in_case_are_forgotten_apart(skill_root: Make, tmp_path: Path) -> None:
-    made = skill_root({})
-    runs = [mooring("Run", "boat-0", "Petrel", "B1"), mooring("run", "boat-1", "Gull", "B2")]
-    learned(made.root, tmp_path, runs)
-    induced(made, "one")
-    forget_learned(made.root, "trajectory:Run", run_id="first", now=NOW)
-    forget_learned(made.root, "trajectory:run", run_id="second", now=NOW)
-
-    assert learned(made.root, tmp_path, runs)["trajectories"]["forgotten"] == 2
-    assert holding(made, "Gull") == holding(made, "Petrel") == set()
-
-
-def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_path: Path) -> None:
-    learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
-    induced(root, "two")
-    roll_back(root.root)
-    before = ids(root)
-    forget_learned(root.root, "trajectory:g0", run_id="gone", now=NOW)
-
-    assert ids(root) == before
 
 
 def test_publishing_learned_skills_again_and_again_leaves_the_way_back_to_a_night(
@@ -340,19 +207,3 @@ def test_publishing_learned_skills_again_and_again_leaves_the_way_back_to_a_nigh
 
     assert len(versions) < 11
     assert night.skills in {version.skills for version in versions}
-
-
-def test_an_id_without_its_kind_is_not_found(root: SkillRoot) -> None:
-    forget_learned(root.root, "trajectory:h1", run_id="gone", now=NOW)
-    with pytest.raises(UnknownDocument, match="no document or repository has the id 'h1'"):
-        forget(root.root, "h1", run_id="again", now=NOW)
-
-
-def test_a_skill_that_the_forgotten_run_alone_did_goes_with_it(root: SkillRoot, tmp_path: Path) -> None:
-    before = ids(root)
-    learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
-    induced(root, "two")
-    assert len(ids(root)) > len(before)
-    forget_learned(root.root, "trajectory:h9", run_id="gone", now=NOW)
-
-    assert ids(root) == before

@@ -1,4 +1,4 @@
-"""The ASGI app: HTTP API, pages and MCP behind one gate."""
+"""The ASGI app: HTTP API, the catalogue's pages and MCP behind one gate."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from flows.serve.answers.service import Service
+from flows.serve.catalogue.routes import catalogue_router
 from flows.serve.guard.callers import Callers
 from flows.serve.guard.connections import IDLE, bounded_protocol
 from flows.serve.guard.gate import Gate
@@ -49,6 +50,7 @@ def serving_app(service: Service, names: list[str]) -> ASGIApp:
     figures = Figures(service)
     app.include_router(api_router(service))
     app.include_router(page_router(app, service, figures))
+    app.include_router(catalogue_router(service))
     # Nothing is sent unasked, so that GET, which would open a stream without end, is not allowed.
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
     add_handlers(app)

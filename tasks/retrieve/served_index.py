@@ -246,7 +246,7 @@ class ServedIndex:
 
     def _found(self, now: OpenVersion, doc_id: str) -> tuple[PagedDocument, dict[str, Any], str | None]:
         row, alias_of = self._shown(now, doc_id)
-        return self._document(now, row), row, alias_of
+        return self.paged_document(now, row), row, alias_of
 
     def _readied(self, now: OpenVersion, document: PagedDocument, encoder: Encoder) -> PagedDocument:
         """Return a document ready for the default method, kept for the next request."""
@@ -262,7 +262,8 @@ class ServedIndex:
             return document
         return replace(document, edges=stored_edges(self._root, document.doc_id, row["nodes_digest"]))
 
-    def _document(self, now: OpenVersion, row: dict[str, Any]) -> PagedDocument:
+    def paged_document(self, now: OpenVersion, row: dict[str, Any]) -> PagedDocument:
+        """Return the document of a row that `locate` found, with vectors only where they are indexed."""
         if (kept := now.kept(row["doc_id"])) is not None:
             return kept
         doc_id, body = row["doc_id"], row["text"][row["body_start"] :]

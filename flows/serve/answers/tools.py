@@ -63,7 +63,7 @@ def show_skill(service: Service, asked: ShowArguments) -> ShowOutcome:
     files = told["files"]
     return ShowOutcome(
         doc_id=edition.row["doc_id"], version=version, name=told["name"], description=told["description"],
-        uri=_uri(edition),
+        uri=skill_uri(edition),
         files=None if files is None else [
             FileForm(path=f["path"], size=f["kept"] and f["kept"]["size"]) for f in files
         ],
@@ -72,7 +72,7 @@ def show_skill(service: Service, asked: ShowArguments) -> ShowOutcome:
     )  # fmt: skip
 
 
-def _uri(edition: Edition) -> str | None:
+def skill_uri(edition: Edition) -> str | None:
     """Return the address of a skill's SKILL.md, None if it is left to the tools."""
     if edition.row["kind"] != "skill" or edition.licence_class != "allow":
         return None

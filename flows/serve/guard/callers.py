@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import ipaddress
 import re
@@ -9,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::(\d{1,5}))?", re.IGNORECASE | re.ASCII)
 _LEAST_TOKEN = 16
+BASIC = 'Basic realm="Skillery: any name, and the token as password", charset="UTF-8"'
 
 
 def is_loopback(host: str) -> bool:
@@ -34,7 +37,7 @@ class Callers:
 
     Args:
         names: The names that this server answers to, beside localhost and addresses.
-        token: What `Authorization: Bearer` must hold; empty: nothing.
+        token: What `Authorization` must hold, as `Bearer` or as the password of `Basic`; empty: nothing.
     """
 
     def __init__(self, names: Collection[str], token: str) -> None:
@@ -74,7 +77,19 @@ class Callers:
     def _is_known(self, given: list[str]) -> bool:
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         held = token.strip().encode("utf-8", "surrogateescape")
-        return scheme.lower() == "bearer" and hmac.compare_digest(held, self._token)
+        if scheme.lower() == "basic":
+            held = _password(held)
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(held, self._token)
+
+
+def _password(pair: bytes) -> bytes:
+    """Return the password of a pair `name:password` in Base64, empty if it is none."""
+    try:
+        return base64.b64decode(pair, validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""
 
 
 _SCHEMES = ("http", "https")

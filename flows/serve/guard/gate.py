@@ -10,15 +10,16 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flows.serve.answers.settings import ServeSettings
-from flows.serve.guard.callers import Callers
+from flows.serve.catalogue.routes import PATHS
+from flows.serve.guard.callers import BASIC, Callers
 from flows.serve.http.errors import error_answer
 
 _LONGEST_QUERY = 32_768  # bytes of path and query
 _TAKEN = 8  # times what a body may have is read, and thrown away
 _OPEN = {"/healthz"}
-_NO_FRAMES = b"frame-ancestors 'none'"
+_CSP = b"content-security-policy"
+_POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _SAFE = [
-    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; %s" % _NO_FRAMES),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -35,6 +36,7 @@ _ROUTES = (
     "/docs",
     "/healthz",
     "/metrics",
+    *PATHS,
 )
 Count = Callable[[str, int, float], None]
 
@@ -75,7 +77,8 @@ class Gate:
             await self._say(refused, scope, receive, answer)
         finally:
             seconds = time.perf_counter() - began
-            route = next((r for r in _ROUTES if scope["path"].startswith(r)), "other")
+            path = scope["path"]
+            route = "/" if path == "/" else next((r for r in _ROUTES if path.startswith(r)), "other")
             self._count(route, answer.status, seconds)
 
     async def _say(self, refused: Refused, scope: Scope, receive: Receive, answer: _Answer) -> None:
@@ -92,7 +95,8 @@ class Gate:
             headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
         refused = self._callers.refuse(headers, open_to_all=scope["path"] in _OPEN)
         if refused is not None:
-            challenge = {"www-authenticate": "Bearer"} if refused[0] == 401 else None
+            # A browser asks its user on `Basic`, and sends what it is told with each request to this server.
+            challenge = {"www-authenticate": f"Bearer, {BASIC}"} if refused[0] == 401 else None
             raise Refused(*refused, challenge)
         if len(scope["raw_path"]) + len(scope["query_string"]) > _LONGEST_QUERY:
             msg = f"the address is longer than {_LONGEST_QUERY:,} bytes: ask less, or POST to /api/tools"
@@ -151,7 +155,10 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), *_SAFE]}
+            given = list(message.get("headers", ()))
+            # A page of the catalogue names what it loads; whatever does not, loads nothing.
+            own = any(name == _CSP for name, _ in given)
+            message = {**message, "headers": [*given, *_SAFE, *(() if own else [(_CSP, _POLICY)])]}
         await self._send(message)
 
 

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from flows.serve.catalogue.routes import error_page, wants_page
 from storage.errors import NotPublished, SkilleryError, TransientError, UnknownDocument, Withheld, WrongInput
 
 log = logging.getLogger(__name__)
@@ -27,26 +28,32 @@ def error_answer(status: int, message: str, headers: dict[str, str] | None = Non
     return JSONResponse(found, status, headers={"cache-control": "no-store", **(headers or {})})
 
 
+def _said(request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
+    if wants_page(request):
+        return error_page(status, message, headers)
+    return error_answer(status, message, headers)
+
+
 def add_handlers(app: FastAPI) -> None:
-    """Let an app answer our errors, those of forms and of paths, and unforeseen ones."""
+    """Let an app answer our errors, those of forms and of paths, and unforeseen ones; pages by pages."""
 
-    def ours(_: Request, error: Exception) -> Response:
+    def ours(request: Request, error: Exception) -> Response:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
-        return error_answer(status, str(error), _RETRY if status == 503 else None)
+        return _said(request, status, str(error), _RETRY if status == 503 else {})
 
-    def form(_: Request, error: Exception) -> Response:
+    def form(request: Request, error: Exception) -> Response:
         first: dict[str, Any] = error.errors()[0]  # type: ignore[attr-defined]
         where = ".".join(str(part) for part in first["loc"])
-        return error_answer(400, f"{where}: {first['msg']}: see /docs")
+        return _said(request, 400, f"{where}: {first['msg']}: see /docs", {})
 
-    def path(_: Request, error: Exception) -> Response:
+    def path(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 (for the types)
         phrase = HTTPStatus(error.status_code).phrase
-        return error_answer(error.status_code, f"{phrase}: see /docs", dict(error.headers or {}))
+        return _said(request, error.status_code, f"{phrase}: see /docs", dict(error.headers or {}))
 
     def unforeseen(request: Request, error: Exception) -> Response:
         log.error("%s cannot be answered", request.url.path, exc_info=error)
-        return error_answer(500, "this is a fault of the server: its log says where")
+        return _said(request, 500, "this is a fault of the server: its log says where", {})
 
     app.add_exception_handler(SkilleryError, ours)
     app.add_exception_handler(RequestValidationError, form)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
+from tasks.retrieve.graph.arcs import bend_of, way_around
 from tasks.retrieve.graph.figure import draw_legend, draw_title, rendered
 from tasks.retrieve.graph.graph import SkillGraph
-from tasks.retrieve.graph.layout import LABEL_GAP, ROW, Layout, Row, lay_out
+from tasks.retrieve.graph.layout import LABEL_GAP, ROW, Layout, lay_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.path import Path
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 NODE_COLOURS = {
@@ -25,9 +24,6 @@ EDGE_STYLES: dict[str, tuple[str, Any]] = {
 _HEAD, _FOOT = 0.95, 0.25  # inches above and below the columns
 _LEAST_WIDTH = 8.0
 _ACROSS = 0.4  # opacity of edges between columns, which cross labels
-# Inches: the largest distance of an arc from its chord, a dot's radius, and where a sequence that goes on in
-# the next column runs: so high above the bottom, and so far to the left of the column.
-_BULGE, _RADIUS, _BELOW, _BESIDE = 0.55, 0.045, 0.06, 0.3
 
 
 def draw(graph: SkillGraph, form: str) -> bytes:
@@ -63,6 +59,7 @@ def _draw_rows(axes: Axes, layout: Layout) -> None:
 
 def _draw_edges(axes: Axes, graph: SkillGraph, layout: Layout) -> None:
     from matplotlib.patches import FancyArrowPatch  # noqa: PLC0415
+    from matplotlib.path import Path  # noqa: PLC0415
 
     places = {row.node.node_id: row for row in layout.rows if row.node}
     for number, edge in enumerate(graph.edges):
@@ -75,35 +72,12 @@ def _draw_edges(axes: Axes, graph: SkillGraph, layout: Layout) -> None:
             "gid": f"edge {number}",
         }  # fmt: skip
         if across and in_order:
-            axes.add_patch(FancyArrowPatch(path=_around(source, target), **look))
+            axes.add_patch(FancyArrowPatch(path=Path(way_around(source, target)), **look))
             continue
-        bend = 0.0 if in_order else _bend(source, target, middle=layout.height / 2)
+        bend = 0.0 if in_order else bend_of(source, target, middle=layout.height / 2)
         ends = (source.x, source.y), (target.x, target.y)
         arc = f"arc3,rad={bend:.3f}"
         axes.add_patch(FancyArrowPatch(*ends, connectionstyle=arc, shrinkA=3.2, shrinkB=3.2, **look))
-
-
-def _around(source: Row, target: Row) -> Path:
-    """Return the way from the end of a column to the next one: below all labels, then between the columns."""
-    from matplotlib.path import Path  # noqa: PLC0415
-
-    below, beside = _BELOW, target.x - _BESIDE
-    corners = [(source.x, below), (beside, below), (beside, target.y)]
-    return Path([(source.x, source.y - _RADIUS), *corners, (target.x - _RADIUS, target.y)])
-
-
-def _bend(source: Row, target: Row, *, middle: float) -> float:
-    """Return an arc's curvature: in its column to the left, away from labels, else towards the middle.
-
-    An arc between columns that bulged outwards would run through the legend, or out of the picture.
-    """
-    length = math.dist((source.x, source.y), (target.x, target.y))
-    # The distance of an arc from its chord is half its curvature times the chord.
-    bend = min(0.6, 2 * _BULGE / max(length, 1e-6))
-    if source.x == target.x:
-        return -bend if source.y < target.y else bend
-    downwards = (source.y + target.y) / 2 > middle
-    return bend if downwards == (source.x < target.x) else -bend
 
 
 def _draw_head(axes: Axes, graph: SkillGraph, width: float, top: float) -> None:

@@ -19,6 +19,7 @@ from storage.root import Root
 from storage.served import Licences, require_licences
 from tasks.crawl.source.identity import doc_key
 from tasks.retrieve.open_version import OpenVersion
+from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.revisions.edition import SERVED_COLUMNS, Edition, served_edition
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.skills.address import Address, is_segment, parse_uri
@@ -67,6 +68,16 @@ class EntryPage:
     left_out: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A served skill as one version has it; `document` is None where it was not asked for, or is withheld."""
+
+    edition: Edition
+    alias: str | None
+    version: str
+    document: PagedDocument | None
+
+
 class SkillCatalogue:
     """Reads what a root serves as skills; threads may share it, and each answer is of one version."""
 
@@ -113,14 +124,23 @@ class SkillCatalogue:
             UnknownDocument: No served document has this id or name, or its snapshot is gone.
             NotPublished, StorageError: As `page`.
         """
+        read = self.reading(text)
+        return read.edition, read.alias, read.version
 
-        def found(now: OpenVersion) -> tuple[Edition, str | None]:
+    def reading(self, text: str, *, nodes: bool = False) -> Reading:
+        """Return the edition, and with `nodes` the document with its nodes, of what a text means.
+
+        Raises as `edition`.
+        """
+
+        def found(now: OpenVersion) -> Reading:
             row, alias_of = self._index.locate(now, text)
-            served = self._rows(now).rows[doc_key(row["doc_id"])]
-            return served_edition(self._root, served), text if alias_of else None
+            edition = served_edition(self._root, self._rows(now).rows[doc_key(row["doc_id"])])
+            shown = nodes and edition.licence_class == "allow"
+            document = self._index.paged_document(now, row) if shown else None
+            return Reading(edition, text if alias_of else None, now.served.version, document)
 
-        now, (edition, alias) = self._index.read(found)
-        return edition, alias, now.served.version
+        return self._index.read(found)[1]
 
     def _rows(self, now: OpenVersion) -> Snapshot:
         with self._lock:

@@ -1,0 +1,1 @@
+"""The catalogue: pages of skills for a person with a browser; begin with `routes`, then `skill_page`."""

@@ -1,0 +1,67 @@
+"use strict";
+// A page works without this script; with it, the budget is followed while it is drawn, and filters at once.
+
+const form = document.getElementById("request");
+const filters = document.querySelector("form.search .facets");
+
+if (filters) {
+  filters.addEventListener("change", () => filters.closest("form").requestSubmit());
+}
+
+if (form) {
+  const [need, percent, limit, budget] = ["need", "percent", "limit", "budget"].map((id) => document.getElementById(id));
+  const tokens = Number(percent.dataset.tokens);
+  let waiting = 0;
+  let asked = null;
+
+  const address = () => {
+    const query = new URLSearchParams(new FormData(form));
+    if (!limit.checked) query.delete("percent");
+    return `${form.action}?${query}`;
+  };
+
+  const say = () => {
+    percent.disabled = !limit.checked;
+    budget.textContent = limit.checked
+      ? `${percent.value}%: at most ${Math.floor((percent.value / 100) * tokens).toLocaleString("en")} tokens`
+      : "as much as it needs";
+  };
+
+  // The server makes the page anew, and the parts that a request changes are taken from it.
+  const mark = async () => {
+    if (!need.value.trim()) return;
+    if (asked) asked.abort();
+    asked = new AbortController();
+    const target = address();
+    try {
+      const answer = await fetch(target, { signal: asked.signal, headers: { accept: "text/html" } });
+      const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (!answer.ok) {
+        document.getElementById("answer").textContent = made.querySelector("main p").textContent;
+        return;
+      }
+      for (const id of ["answer", "body"]) {
+        const open = document.querySelector(`#${id} details`)?.open;
+        const part = made.getElementById(id);
+        if (open) part.querySelector("details")?.setAttribute("open", "");
+        document.getElementById(id).replaceWith(part);
+      }
+      history.replaceState(null, "", target);
+    } catch (error) {
+      if (error.name !== "AbortError") document.getElementById("answer").textContent = "The server does not answer.";
+    }
+  };
+
+  const soon = () => {
+    say();
+    clearTimeout(waiting);
+    waiting = setTimeout(mark, 120);
+  };
+
+  percent.addEventListener("input", soon);
+  limit.addEventListener("change", soon);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    mark();
+  });
+}

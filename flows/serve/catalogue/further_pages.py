@@ -1,0 +1,58 @@
+"""Further pages of one skill: one of its files, its graph, its revisions and what changed between two."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from flows.commands.skills.reading import file_of
+from flows.serve.answers.service import Service
+from flows.serve.catalogue.rendering import link_to, render
+from tasks.retrieve.graph.graph import graph_of
+from tasks.retrieve.graph.svg import graph_svg
+from tasks.retrieve.revisions.differences import differences
+from tasks.retrieve.revisions.history import revisions_of
+
+_LONGEST = 200_000  # characters of a file that a page shows
+
+
+def file_page(service: Service, text: str, path: str) -> str:
+    """Return the page of a file of a skill.
+
+    Raises:
+        UnknownDocument: No served document is meant.
+        WrongInput: It has no such file, or its bytes are not kept.
+        Withheld: The policy keeps the skill's text back.
+        NotPublished, StorageError: As `SkillCatalogue.edition`.
+    """
+    edition, _, version = service.skills.edition(text)
+    found = file_of(edition, path)
+    said = found.get("text")
+    raw = link_to(f"/api/skills/{quote(found['doc_id'])}", file=found["path"], form="raw")
+    return render(
+        "file.html", file=found, doc_id=found["doc_id"], version=version, raw=raw,
+        text=said and said[:_LONGEST], cut=said is not None and len(said) > _LONGEST,
+    )  # fmt: skip
+
+
+def graph_page(service: Service, text: str) -> str:
+    """Return the page of a skill's graph; raises as `ServedIndex.document`."""
+    doc_id = service.index.find(text)
+    graph = graph_of(service.index.document(doc_id))
+    skill = link_to("/skill", doc_id=doc_id)
+    picture = graph_svg(graph, lambda node: f"{skill}#n{node.ordinal}") if graph.nodes else ""
+    return render(
+        "graph.html", doc_id=doc_id, graph=graph, picture=Markup(picture),  # noqa: S704 (its texts are escaped)
+        nodes=graph.node_counts(), edges=graph.edge_counts(),
+    )  # fmt: skip
+
+
+def revisions_page(service: Service, text: str, a: str | None, b: str | None) -> str:
+    """Return the page of a document's revisions, newest first, and of what changed between two of them.
+
+    `a` and `b` are as `differences` takes them. Raises as `differences` does.
+    """
+    found = differences(service.root, text, a, b)
+    revisions = [r.as_dict() for r in reversed(revisions_of(service.root, found["doc_id"]))]
+    return render("revisions.html", doc_id=found["doc_id"], found=found, revisions=revisions)

@@ -1,0 +1,95 @@
+"""The page that lists skills: those that fit a task and why, or all by name, filtered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from flows.commands.queries import search_filters
+from flows.serve.answers.service import Service
+from flows.serve.catalogue.rendering import link_to, render
+from storage.errors import WrongInput
+from tasks.models.visible import visible
+from tasks.retrieve.routing.terms import function_terms, term_sequence
+from tasks.retrieve.skills.listing import FACETS, ListedPage
+
+_SIZE, _MOST = 20, 100  # results of a page, and those of a search that are ever ranked
+_VALUES = 12  # of a facet that are shown, the most frequent first
+_WORD = re.compile(r"([^\W_]+)")
+_LEAST = 0.005  # of a score's part that is told
+# The parts of a score by `RouterSettings`, in the words of a reader.
+_PARTS = {
+    "lexical": "words in common", "whole": "meaning of the whole task", "facets": "meaning of its parts",
+    "described": "words of the description", "again": "words of its further needs", "named": "its name",
+    "lead": "first by its words",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a reader asks for; `chosen` holds the values chosen of each facet, `page` counts from 1."""
+
+    task: str
+    chosen: Mapping[str, list[str]]
+    page: int
+
+    def link(self, page: int) -> str:
+        """Return the address of another page of the same list."""
+        return link_to("/", q=self.task, **self.chosen, page=None if page == 1 else page)
+
+
+def search_page(service: Service, asked: Asked) -> str:
+    """Return the page; raises as `ServedIndex.search` and `Listing.page` do."""
+    begin = (asked.page - 1) * _SIZE
+    filters = search_filters(*(asked.chosen[facet] for facet in FACETS))
+    if asked.task:
+        if begin >= _MOST:
+            msg = f"page {asked.page}: a search ranks {_MOST} skills, on {_MOST // _SIZE} pages"
+            raise WrongInput(msg)
+        found = service.index.search(asked.task, _MOST, filters=filters, explain=True)
+        ranked = found["results"]
+        listed = ListedPage(found["index_version"], len(ranked), ranked[begin : begin + _SIZE])
+    else:
+        listed = service.listing.page(filters, begin, _SIZE)
+    terms = frozenset(term_sequence(asked.task)) - function_terms()
+    return render(
+        "search.html", asked=asked, listed=listed, begin=begin, facets=_facets(service, asked),
+        results=[_result(row, terms) for row in listed.rows], pages=-(-listed.total // _SIZE), most=_MOST,
+    )  # fmt: skip
+
+
+def _facets(service: Service, asked: Asked) -> list[tuple[str, list[tuple[str, int, bool]]]]:
+    """Return each facet with its values, how many documents have each, and whether it is chosen."""
+    counts = service.listing.counts()
+    shown = {facet: dict.fromkeys([*asked.chosen[facet], *list(counts[facet])[:_VALUES]]) for facet in FACETS}
+    return [
+        (facet, [(v, counts[facet].get(v, 0), v in asked.chosen[facet]) for v in values])
+        for facet, values in shown.items()
+    ]
+
+
+def _result(row: Mapping[str, Any], terms: frozenset[int]) -> dict[str, Any]:
+    return {**row, "said": _marked(row["description"] or "", terms), "why": _why(row)}
+
+
+def _why(row: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the parts of a score, the largest first."""
+    parts = sorted(row.get("parts", {}).items(), key=lambda part: -part[1])
+    return [(_PARTS.get(name, name), value) for name, value in parts if value >= _LEAST]
+
+
+def _marked(text: str, terms: frozenset[int]) -> Markup:
+    """Return a text in which the words of the task are marked."""
+    pieces = _WORD.split(visible(text))
+    is_word = [place % 2 == 1 for place in range(len(pieces))]
+    made = [
+        Markup("<mark>{}</mark>").format(piece)
+        if word and terms.intersection(term_sequence(piece))
+        else Markup.escape(piece)
+        for piece, word in zip(pieces, is_word, strict=True)
+    ]
+    return Markup("").join(made)

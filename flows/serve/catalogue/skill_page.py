@@ -1,0 +1,105 @@
+"""The page of one skill: its text with typed nodes, what a request needs of it, and whose it is."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from flows.serve.answers.service import Service
+from flows.serve.answers.tools import skill_uri
+from flows.serve.catalogue.body import blocks_of
+from flows.serve.catalogue.markdown import LinkTo, render_blocks
+from flows.serve.catalogue.rendering import link_to, render
+from storage.errors import NotPublished
+from storage.schemas import NODE_TYPES
+from tasks.retrieve.page import DEFAULT_METHOD
+from tasks.retrieve.paging.types import PagedDocument
+from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
+from tasks.retrieve.revisions.show import shown
+from tasks.retrieve.skills.catalogue import Reading
+
+_TRIES = 3  # of an answer of one version, while others are published
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a request needs of a skill: `parts` holds the ordinals of the nodes that it takes.
+
+    A node that is taken in part has the text that is, as HTML; the others have None.
+    """
+
+    page: Mapping[str, Any]
+    parts: Mapping[int, Markup | None]
+
+    @property
+    def saved(self) -> float:
+        """The share of the document's tokens that the request does without, 0 to 1."""
+        whole = self.page["document_tokens"]
+        return max(0.0, 1 - self.page["tokens"] / whole) if whole else 0.0
+
+
+def skill_page(service: Service, text: str, request: str, percent: int | None) -> str:
+    """Return the page of the skill that a text means, with what a request takes of it marked.
+
+    Args:
+        service: What is served.
+        text: An id or alias, or the end of an id, or a name.
+        request: What a reader wants to know; empty: nothing is marked.
+        percent: The most that may be taken, in percent of the skill's tokens; None: as much as it needs.
+
+    Raises:
+        UnknownDocument: No served document is meant.
+        WrongInput: The request cannot be used.
+        NotPublished: Nothing is served, or versions change faster than a page is made.
+        StorageError: A file of the root cannot be read.
+    """
+    for _ in range(_TRIES):
+        read = service.skills.reading(text, nodes=True)
+        taken = _taken(service, read, request, percent) if request and read.document else None
+        if taken is None or taken.page["index_version"] == read.version:
+            return _rendered(read, request, percent, taken)
+    msg = "versions are published faster than this page is made: ask again in a second"
+    raise NotPublished(msg)
+
+
+def _taken(service: Service, read: Reading, request: str, percent: int | None) -> Taken:
+    doc_id, budget = read.edition.row["doc_id"], None if percent is None else percent / 100
+    found = service.index.page(doc_id, request, budget=budget, method=DEFAULT_METHOD)
+    link = _file_links(read.edition)
+    parts = {
+        int(node["node_id"].rpartition("#")[2]): None if node["whole"] else render_blocks(node["text"], link)
+        for node in found["nodes"]
+    }
+    return Taken(found, parts)
+
+
+def _rendered(read: Reading, request: str, percent: int | None, taken: Taken | None) -> str:
+    edition, document = read.edition, read.document
+    told = shown(edition, read.alias)
+    counts = Counter(node.node_type for node in document.nodes) if document else Counter()
+    types = [(kind, counts[kind]) for kind in NODE_TYPES if kind in counts]
+    return render(
+        "skill.html", doc_id=edition.row["doc_id"], alias=read.alias, skill=told, version=read.version,
+        blocks=_blocks(document, edition), types=types, tokens=document and document.n_tokens,
+        request=request, percent=percent, taken=taken, uri=skill_uri(edition),
+    )  # fmt: skip
+
+
+def _blocks(document: PagedDocument | None, edition: Edition) -> list[Any]:
+    return [] if document is None else blocks_of(document.body, document.nodes, _file_links(edition))
+
+
+def _file_links(edition: Edition) -> LinkTo:
+    """Return what gives the pages of a skill's own files, whose paths are relative to its folder."""
+    files = {SKILL_FILE, *(file["path"] for file in edition.row["files"] or ())}
+
+    def link(path: str) -> str | None:
+        own = posixpath.normpath(path)
+        return link_to("/file", doc_id=edition.row["doc_id"], path=own) if own in files else None
+
+    return link

@@ -1,0 +1,93 @@
+"""The list of what is served, by name, and what it can be filtered by; for a reader without a query."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storage.root import Root
+from storage.served import require_licences
+from tasks.retrieve.open_version import OpenVersion
+from tasks.retrieve.routing.search import Filters, provenance
+from tasks.retrieve.served_index import ServedIndex
+
+FACETS = ("kind", "licence", "source", "risk")
+UNKNOWN, NO_RISK = "unknown", "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """Some of `total` rows of a version, as `search` returns results, but without rank and score."""
+
+    version: str
+    total: int
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    version: str
+    places: list[int]
+    counts: Mapping[str, Mapping[str, int]]
+
+
+class Listing:
+    """Lists what a root serves; threads may share it, and each answer is of one version."""
+
+    def __init__(self, index: ServedIndex, root: Root) -> None:
+        self._index, self._root, self._lock = index, root, threading.Lock()
+        self._last: _Order | None = None
+
+    def page(self, filters: Filters, begin: int, size: int) -> ListedPage:
+        """Return `size` rows that pass filters, in the order of names, from the one at `begin` on.
+
+        Raises:
+            WrongInput: Nothing served has what a filter asks for.
+            NotPublished: Nothing is served.
+            StorageError: A file of the root cannot be read.
+        """
+
+        def found(now: OpenVersion) -> tuple[int, list[dict[str, Any]]]:
+            licences, searcher = require_licences(self._root), now.searcher()
+            allowed = searcher.allowed(filters, licences)
+            places = [place for place in self._order(now).places if allowed[place]]
+            rows = searcher.rows(places[begin : begin + size])
+            return len(places), [{**row, "licence_class": licences.class_of(row["licence"])} for row in rows]
+
+        now, (total, rows) = self._index.read(found)
+        failed, version = self._index.failed_sources(), now.served.version
+        named = [{c: row[c] for c in ("doc_id", "name", "description")} for row in rows]
+        told = [{**n, **provenance(r, failed)} for n, r in zip(named, rows, strict=True)]
+        return ListedPage(version, total, told)
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how many served documents have each value of each of `FACETS`, the most frequent first.
+
+        A document without a licence counts as `unknown`, one without risks as `none`. Raises as `page`.
+        """
+        return self._index.read(self._order)[1].counts
+
+    def _order(self, now: OpenVersion) -> _Order:
+        with self._lock:
+            held = self._last
+            if held is None or held.version != now.served.version:
+                held = self._last = _order_of(now)
+            return held
+
+
+def _order_of(now: OpenVersion) -> _Order:
+    searcher = now.searcher()
+    facts = searcher.facts(list(searcher.places().values()))
+    order = sorted(range(len(facts)), key=lambda place: (facts[place].name.casefold(), facts[place].doc_id))
+    columns = ["kind", "licence", "source", "risks"]
+    counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
+    for row in now.skills.search().select(columns).to_arrow().to_pylist():
+        counts["kind"][row["kind"]] += 1
+        counts["licence"][row["licence"] or UNKNOWN] += 1
+        counts["source"][row["source"]] += 1
+        counts["risk"].update(row["risks"] or [NO_RISK])
+    ranked = {f: dict(sorted(c.items(), key=lambda item: (-item[1], item[0]))) for f, c in counts.items()}
+    return _Order(now.served.version, order, ranked)

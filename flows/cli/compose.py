@@ -14,6 +14,7 @@ from flows.cli.options import (
     JsonOption,
     KindOption,
     LicenceOption,
+    RiskOption,
     RootOption,
     given_or_wrong,
     print_json,
@@ -62,6 +63,7 @@ def compose(
     kind: KindOption = None,
     licence: LicenceOption = None,
     source: FromOption = None,
+    risk: RiskOption = None,
     max_steps: Annotated[int, typer.Option("--max-steps", metavar="N", help="Steps at most.")] = 8,
     decomposer: DecomposerOption = "local",
     rerank: LlmRerankOption = False,
@@ -91,7 +93,7 @@ def compose(
     settings = load_settings()
     where = root_of(settings, root)
     index = open_index(where, settings)
-    filters = search_filters(kind, licence, source)
+    filters = search_filters(kind, licence, source, risk)
     options = ComposeOptions(k, max_steps, rounds, hints, explain, filters, alpha, pages=pages)
     batched = batch is not None or (out is not None and task is None)
     if out is not None and not batched:

@@ -31,6 +31,7 @@ from flows.cli.options import (
     OutOption,
     PageForm,
     RerankOption,
+    RiskOption,
     RootOption,
     given_or_wrong,
     print_json,
@@ -54,11 +55,8 @@ app.add_typer(evaluate_app, name="evaluate", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
 app.add_typer(train_app, name="train", rich_help_panel=MEASURE)
 
-app.command(rich_help_panel=ASK)(show)
-app.command(rich_help_panel=ASK)(diff)
-app.command(rich_help_panel=ASK)(compose)
-app.command(rich_help_panel=ASK)(suggest)
-app.command(rich_help_panel=ASK)(library)
+for asking in (show, diff, compose, suggest, library):
+    app.command(rich_help_panel=ASK)(asking)
 app.command(rich_help_panel=FILL)(induce)
 
 _OR_BATCH = ", or --batch and --out"
@@ -129,6 +127,7 @@ def search(
     kind: KindOption = None,
     licence: LicenceOption = None,
     source: FromOption = None,
+    risk: RiskOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
     batch: BatchOption = None,
     out: OutOption = None,
@@ -141,7 +140,7 @@ def search(
 
     settings = load_settings()
     index = open_index(root_of(settings, root), settings)
-    filters = search_filters(kind, licence, source)
+    filters = search_filters(kind, licence, source, risk)
     if batch is not None or out is not None:
         failed = search_batch(index, batch, out, k=k, filters=filters, explain=explain)
         raise typer.Exit(1 if failed and not allow_errors else 0)

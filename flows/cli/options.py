@@ -67,6 +67,10 @@ FromOption = Annotated[
     list[str] | None,
     typer.Option("--source", metavar="SPEC", help="Only from this source, as status names it; repeatable."),
 ]
+RiskOption = Annotated[
+    list[str] | None,
+    typer.Option("--risk", metavar="CODE", help="Only with this risk found, or none; repeatable."),
+]
 FormatOption = Annotated[
     TrajectoryForm, typer.Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")
 ]

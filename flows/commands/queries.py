@@ -60,12 +60,17 @@ def require_page_options(methods: list[str], budgets: list[float | None]) -> Non
         raise WrongInput(msg)
 
 
-def search_filters(kinds: list[str] | None, licences: list[str] | None, sources: list[str] | None) -> Filters:
+def search_filters(
+    kinds: list[str] | None,
+    licences: list[str] | None,
+    sources: list[str] | None,
+    risks: list[str] | None = None,
+) -> Filters:
     """Return which skills may be found; raise `WrongInput` if a kind is neither `skill` nor `mcp-server`."""
     if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
         msg = f"--kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
         raise WrongInput(msg)
-    return Filters(tuple(kinds or ()), tuple(licences or ()), tuple(sources or ()))
+    return Filters(tuple(kinds or ()), tuple(licences or ()), tuple(sources or ()), tuple(risks or ()))
 
 
 def search_batch(

@@ -49,6 +49,7 @@ class FilterForm(Arguments):
     kind: list[str] = Field([])
     licence: list[str] = Field([])
     source: list[str] = Field([])
+    risk: list[str] = Field([])
 
 
 class SearchArguments(Arguments):
@@ -57,7 +58,7 @@ class SearchArguments(Arguments):
     task: str = Field(min_length=1, max_length=LONGEST_TEXT)
     k: int = Field(5, ge=1, le=50)
     filters: Annotated[
-        FilterForm, WithJsonSchema({"type": "object", "description": "lists: kind, licence, source"})
+        FilterForm, WithJsonSchema({"type": "object", "description": "lists: kind, licence, source, risk"})
     ] = FilterForm()
 
 

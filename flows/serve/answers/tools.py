@@ -34,7 +34,7 @@ _MOST_BINARY = 262_144  # bytes; longer ones are read as resources
 def search_skills(service: Service, asked: SearchArguments) -> SearchOutcome:
     """Return the skills that fit a task."""
     wanted = asked.filters
-    filters = search_filters(wanted.kind, wanted.licence, wanted.source)
+    filters = search_filters(wanted.kind, wanted.licence, wanted.source, wanted.risk)
     found = service.index.search(asked.task, asked.k, filters=filters)
     results = [
         FoundSkill(

@@ -35,10 +35,10 @@ def api_router(service: Service) -> APIRouter:
     @router.get("/search", summary="Find the skills that fit a task.")
     async def search(
         request: Request, q: Text, k: Annotated[int, Query(ge=1, le=100)] = 10, kind: Several = None,
-        licence: Several = None, source: Several = None, explain: bool = False,
+        licence: Several = None, source: Several = None, risk: Several = None, explain: bool = False,
     ) -> Response:  # fmt: skip
         def found() -> Json:
-            filters = search_filters(kind, licence, source)
+            filters = search_filters(kind, licence, source, risk)
             return service.index.search(q, k, filters=filters, explain=explain)
 
         return await _tagged(service, request, found)

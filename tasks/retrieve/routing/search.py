@@ -25,7 +25,8 @@ PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "ris
 
 """The columns that say whose a text is, and what was found in it."""
 
-_FILTERED = ["name", "kind", "licence", "source", "n_tokens", "category"]
+_NO_RISK = "none"  # what stands for the code of a risk where none was found
+_FILTERED = ["name", "kind", "licence", "source", "risks", "n_tokens", "category"]
 _COLUMNS = [
     "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
     "stale", "category", "n_tokens",
@@ -61,12 +62,14 @@ class Filters:
     """The filters of a search; an empty tuple filters nothing.
 
     A licence is an SPDX identifier in any letter case, or `unknown`. A source is a source spec, or the part
-    before its colon. `without` holds the ids, in lower case, of skills that must not be found.
+    before its colon. A risk is the code of a finding, with or without its `risk.`, or `none`, which is for
+    skills without findings. `without` holds the ids, in lower case, of skills that must not be found.
     """
 
     kinds: tuple[str, ...] = ()
     licences: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ()
     without: frozenset[str] = frozenset()
 
 
@@ -103,7 +106,7 @@ class Searcher:
         """Return the rows of the `k` best skills, best first, with scores; denied licences take no rank.
 
         Raises:
-            WrongInput: No skill has a kind, licence or source that is asked for.
+            WrongInput: No skill has a kind, licence, source or risk that is asked for.
         """
         allowed = self.allowed(filters, licences)
         ranked = self.router.rank(query, k, allowed=allowed)
@@ -127,6 +130,20 @@ class Searcher:
         held = self._rows.select("doc_id", "name", "category", "n_tokens")
         return [RowFacts(*row) for row in held.iter_rows()]
 
+    @functools.cached_property
+    def _risks(self) -> pl.DataFrame:
+        """The codes of risks by `place`; a row without findings has one code, `none`."""
+        codes = self._rows.select("risks").with_row_index("place").explode("risks", empty_as_null=True)
+        return codes.with_columns(pl.col("risks").fill_null(_NO_RISK))
+
+    def _with_risks(self, wanted: Sequence[str]) -> pl.Series:
+        """Return for each row whether it has one of the codes wanted, or none where that is wanted."""
+        codes = self._risks["risks"]
+        hits = _any_of("risk", wanted, [codes, codes.str.strip_prefix("risk.")])
+        mask = np.zeros(len(self._ids), dtype=np.bool_)
+        mask[self._risks["place"].filter(hits).to_numpy()] = True
+        return pl.Series(mask)
+
     def _fetched(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         if not ids:
             return []
@@ -146,7 +163,7 @@ class Searcher:
         """Return which rows may be found, shape `(rows,)`: none of a denied licence, all that is asked for.
 
         Raises:
-            WrongInput: No skill has a kind, licence or source that is asked for.
+            WrongInput: No skill has a kind, licence, source or risk that is asked for.
         """
         classes = {licence: licences.class_of(licence) for licence in self._rows["licence"].unique()}
         shown = [licence for licence, found in classes.items() if found != "deny"]
@@ -156,6 +173,8 @@ class Searcher:
         named = self._rows["licence"].fill_null("unknown").str.to_lowercase()
         mask &= _any_of("licence", [licence.lower() for licence in filters.licences], [named])
         mask &= _any_of("source", filters.sources, [source, source.str.split(":").list.first()])
+        if filters.risks:
+            mask &= self._with_risks(filters.risks)
         if filters.without:
             mask &= ~self._rows["doc_id"].str.to_lowercase().is_in(list(filters.without))
         return mask.to_numpy()
@@ -173,7 +192,7 @@ def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> p
     """Return for each row whether one of the columns holds a wanted value; all rows if nothing is wanted."""
     for value in wanted:
         if not any((column == value).any() for column in columns):
-            found = ", ".join(sorted(str(v) for v in columns[0].unique().to_list()[:20]))
+            found = ", ".join(sorted(str(v) for v in columns[0].unique().sort().to_list()[:20]))
             msg = f"--{name} {value!r}: nothing served has it; there are {found}"
             raise WrongInput(msg)
     mask = pl.repeat(value=not wanted, n=len(columns[0]), dtype=pl.Boolean, eager=True)

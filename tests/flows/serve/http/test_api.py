@@ -17,6 +17,9 @@ from tests.support.serving import Serving, ask_http
     [
         ("/api/search?q=bake+bread&k=2", ["search", "bake bread", "-k", "2"]),
         ("/api/search?q=hive&explain=true&kind=skill", ["search", "hive", "--explain", "--kind", "skill"]),
+        ("/api/search?q=hive&risk=none&risk=remote.pipe-to-shell", [
+            "search", "hive", "--risk", "none", "--risk", "remote.pipe-to-shell",
+        ]),
         ("/api/search?q=hive&source=dir", ["search", "hive", "--source", "dir"]),
         ("/api/page?doc_id=bread&q=how+long%3F&budget=0.4", ["page", "bread", "how long?", "--budget=0.4"]),
         ("/api/skills/bread", ["show", "bread"]),
@@ -75,6 +78,7 @@ def test_two_questions_have_two_etags(server: Serving) -> None:
         ("/api/search?q=a&k=0", 400, "query.k"),
         ("/api/search?q=%20", 400, "blank"),
         ("/api/search?q=a&kind=tool", 400, "skill or mcp-server"),
+        ("/api/search?q=a&risk=hidden", 400, "--risk 'hidden': nothing served has it"),
         ("/api/page?doc_id=bread&q=a&method=x", 400, "--method"),
         ("/api/page?doc_id=rye&q=a", 404, "'rye'"),
         ("/api/skills/rye", 404, "'rye'"),

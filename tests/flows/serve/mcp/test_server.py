@@ -90,6 +90,8 @@ def test_tools_answer_good_and_bad_arguments(way: Way, server: Serving, storied:
             found = await structured(client, "search_skills", task="bake bread", k=1)
             assert [r["doc_id"] for r in found["results"]] == [BREAD_ID]
             assert found["results"][0]["whose"] == {"source": "dir:market", "url": "file:///market/bread"}
+            safe = await structured(client, "search_skills", task="bake bread", filters={"risk": ["none"]})
+            assert BREAD_ID not in [r["doc_id"] for r in safe["results"]] != []
             paged = await structured(client, "page_skill", doc_id="bread", request="how long does it rise?")
             assert "three hours" in paged["context"]
             assert paged["tokens"] <= paged["document_tokens"]
@@ -121,6 +123,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("search_skills", {}, "task: Field required"),
     ("search_skills", {"task": "x", "k": 0}, "k: "),
     ("search_skills", {"task": "x", "filters": {"kind": ["tool"]}}, "choose skill or mcp-server"),
+    ("search_skills", {"task": "x", "filters": {"risk": ["hidden"]}}, "nothing served has it"),
     ("search_skills", {"task": "x", "limit": 3}, "limit: Extra inputs"),
     ("search_skills", {"task": "  "}, "blank"),
     ("page_skill", {"doc_id": "breads", "request": "x"}, "no served document has the id 'breads'"),

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from flows.serve.catalogue.markdown import LinkTo, is_paragraph, render_blocks, render_inline
 from storage.schemas import Node
 from tasks.parse.segment.headings import Heading, headings_between
+from tasks.retrieve.paging.context import outline
 
 _DEEPEST = 6  # an item deeper in lists is shown at this depth
 _COLUMNS = 2  # by which an item is deeper than the one around it
@@ -33,30 +34,37 @@ class Block:
     """A heading, a paragraph of parts, or one part that is a block itself.
 
     `kind` is `heading`, `paragraph` or `block`; `depth` is a heading's level on the page, 3 to 6, or how deep
-    a list item lies, from 0.
+    a list item lies, from 0. `title` is a heading as it was written, `inside` the ordinals of the nodes below
+    it.
     """
 
     kind: str
     depth: int
     parts: list[Part] = field(default_factory=list)
+    title: str = ""
+    inside: set[int] = field(default_factory=set)
 
 
 def blocks_of(body: str, nodes: Sequence[Node], link_to: LinkTo) -> list[Block]:
     """Return a body in order: every non-blank character of it is in exactly one heading or part."""
     if not nodes:
         return [Block("block", 0, [Part(render_blocks(body, link_to))])] if body.strip() else []
-    headings = headings_between(body, [(node.start, node.end) for node in nodes])
-    blocks: list[Block] = []
-    end = 0  # of the piece before
-    pieces: list[Node | Heading] = [*nodes, *headings]
-    for piece in sorted(pieces, key=lambda piece: piece.start):
-        if isinstance(piece, Heading):
-            title = Part(render_inline(piece.title, link_to))
-            blocks.append(Block("heading", min(6, piece.level + 2), [title]))
-        else:
-            _add(blocks, body, piece, end, link_to)
-        end = piece.end
-    return blocks
+    spans = [(node.start, node.end) for node in nodes]
+    headings = headings_between(body, spans)
+    titles = [_title(heading, link_to) for heading in headings]
+    places, blocks = outline(spans, headings), list[Block]()
+    *between, last = places.before
+    for node, before, above in zip(nodes, between, places.above, strict=True):
+        blocks += [titles[heading] for heading in before]
+        for heading in above:
+            titles[heading].inside.add(node.ordinal)
+        _add(blocks, body, node, nodes[node.ordinal - 1].end if node.ordinal else 0, link_to)
+    return [*blocks, *(titles[heading] for heading in last)]
+
+
+def _title(heading: Heading, link_to: LinkTo) -> Block:
+    part = Part(render_inline(heading.title, link_to))
+    return Block("heading", min(6, heading.level + 2), [part], heading.title)
 
 
 def _add(blocks: list[Block], body: str, node: Node, before: int, link_to: LinkTo) -> None:

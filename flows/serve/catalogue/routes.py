@@ -29,6 +29,7 @@ _EVALUATION = {
 Text = Annotated[str, Query(max_length=LONGEST_TEXT)]
 Id = Annotated[str, Query(min_length=1, max_length=LONGEST_ID)]
 Several = Annotated[list[str] | None, Query()]
+Path = Annotated[str, Query(min_length=1, max_length=LONGEST_PATH)]
 Hash = Annotated[str | None, Query(max_length=64)]
 
 
@@ -49,15 +50,13 @@ def catalogue_router(service: Service) -> APIRouter:
     async def skill(
         doc_id: Id,
         q: Text = "",
-        percent: Annotated[int | None, Query(ge=1, le=100)] = None,
+        percent: Annotated[int, Query(ge=1, le=100)] = 100,
     ) -> Response:
         made = await service.run(lambda: skill_page(service, doc_id, q.strip(), percent), slow=True)
         return page_answer(made)
 
     @router.get("/file")
-    async def file(
-        doc_id: Id, path: Annotated[str, Query(min_length=1, max_length=LONGEST_PATH)]
-    ) -> Response:
+    async def file(doc_id: Id, path: Path) -> Response:
         return page_answer(await service.run(lambda: file_page(service, doc_id, path)))
 
     @router.get("/graph")

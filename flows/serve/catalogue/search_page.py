@@ -77,9 +77,9 @@ def _result(row: Mapping[str, Any], terms: frozenset[int]) -> dict[str, Any]:
 
 
 def _why(row: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the parts of a score, the largest first."""
+    """Return the parts of a score, the largest first, those below zero too."""
     parts = sorted(row.get("parts", {}).items(), key=lambda part: -part[1])
-    return [(_PARTS.get(name, name), value) for name, value in parts if value >= _LEAST]
+    return [(_PARTS.get(name, name), value) for name, value in parts if abs(value) >= _LEAST]
 
 
 def _marked(text: str, terms: frozenset[int]) -> Markup:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from flows.serve.answers.service import Service
 from flows.serve.answers.tools import skill_uri
-from flows.serve.catalogue.body import blocks_of
+from flows.serve.catalogue.body import Block, blocks_of
 from flows.serve.catalogue.markdown import LinkTo, render_blocks
 from flows.serve.catalogue.rendering import link_to, render
 from storage.errors import NotPublished
@@ -42,15 +42,19 @@ class Taken:
         whole = self.page["document_tokens"]
         return max(0.0, 1 - self.page["tokens"] / whole) if whole else 0.0
 
+    def has(self, heading: Block) -> bool:
+        """Tell whether a heading was put back above a node that is taken."""
+        return not heading.inside.isdisjoint(self.parts) and heading.title in self.page["context"]
 
-def skill_page(service: Service, text: str, request: str, percent: int | None) -> str:
+
+def skill_page(service: Service, text: str, request: str, percent: int) -> str:
     """Return the page of the skill that a text means, with what a request takes of it marked.
 
     Args:
         service: What is served.
         text: An id or alias, or the end of an id, or a name.
         request: What a reader wants to know; empty: nothing is marked.
-        percent: The most that may be taken, in percent of the skill's tokens; None: as much as it needs.
+        percent: The most that may be taken, in percent of the skill's tokens; 100: as much as it needs.
 
     Raises:
         UnknownDocument: No served document is meant.
@@ -67,8 +71,8 @@ def skill_page(service: Service, text: str, request: str, percent: int | None) -
     raise NotPublished(msg)
 
 
-def _taken(service: Service, read: Reading, request: str, percent: int | None) -> Taken:
-    doc_id, budget = read.edition.row["doc_id"], None if percent is None else percent / 100
+def _taken(service: Service, read: Reading, request: str, percent: int) -> Taken:
+    doc_id, budget = read.edition.row["doc_id"], None if percent == 100 else percent / 100
     found = service.index.page(doc_id, request, budget=budget, method=DEFAULT_METHOD)
     link = _file_links(read.edition)
     parts = {
@@ -78,7 +82,7 @@ def _taken(service: Service, read: Reading, request: str, percent: int | None) -
     return Taken(found, parts)
 
 
-def _rendered(read: Reading, request: str, percent: int | None, taken: Taken | None) -> str:
+def _rendered(read: Reading, request: str, percent: int, taken: Taken | None) -> str:
     edition, document = read.edition, read.document
     told = shown(edition, read.alias)
     counts = Counter(node.node_type for node in document.nodes) if document else Counter()
@@ -90,7 +94,7 @@ def _rendered(read: Reading, request: str, percent: int | None, taken: Taken | N
     )  # fmt: skip
 
 
-def _blocks(document: PagedDocument | None, edition: Edition) -> list[Any]:
+def _blocks(document: PagedDocument | None, edition: Edition) -> list[Block]:
     return [] if document is None else blocks_of(document.body, document.nodes, _file_links(edition))
 
 

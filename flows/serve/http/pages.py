@@ -1,18 +1,16 @@
-"""Pages beside the API: documentation without scripts, whether the server lives, and its metrics."""
+"""Pages beside the API: its documentation, whether the server lives, and its metrics."""
 
 from __future__ import annotations
 
-import html
-import json
 import threading
-from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.registry import Collector
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from flows.serve.answers.service import Service
+from flows.serve.catalogue.rendering import page_answer, render
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -53,7 +51,7 @@ def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:
 
     @router.get("/docs")
     async def docs() -> Response:
-        return HTMLResponse(_docs(app.openapi()))
+        return page_answer(render("docs.html", paths=app.openapi()["paths"]))
 
     @router.get("/healthz")
     async def healthz() -> Response:
@@ -66,30 +64,3 @@ def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:
         return Response(found, headers={"cache-control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
 
     return router
-
-
-def _docs(schema: dict[str, Any]) -> str:
-    """Return the OpenAPI description as a page; it needs no script, so that none is allowed."""
-    head = "<!doctype html><html lang=en><meta charset=utf-8><title>Skillery: HTTP API</title>"
-    intro = "<h1>Skillery: HTTP API</h1><p>As data: <a href=/openapi.json>/openapi.json</a>. MCP: /mcp."
-    parts = [
-        f"<h2>{html.escape(method.upper())} {html.escape(path)}</h2><p>{html.escape(said.get('summary', ''))}"
-        f"{_parameters(said)}{_body(said)}"
-        for path, methods in schema["paths"].items()
-        for method, said in methods.items()
-    ]
-    return head + intro + "".join(parts)
-
-
-def _parameters(said: dict[str, Any]) -> str:
-    rows = [
-        f"<li><code>{html.escape(p['name'])}</code> ({p['in']}{', required' if p['required'] else ''}): "
-        f"<code>{html.escape(json.dumps(p['schema']))}</code>"
-        for p in said.get("parameters", ())
-    ]
-    return f"<ul>{''.join(rows)}</ul>" if rows else ""
-
-
-def _body(said: dict[str, Any]) -> str:
-    content = said.get("requestBody", {}).get("content", {}).get("application/json")
-    return f"<pre>{html.escape(json.dumps(content['schema'], indent=1))}</pre>" if content else ""

@@ -15,6 +15,11 @@ _UNIT = 100  # of the SVG, an inch
 _MARGIN = 0.15  # inches above the first row and below the last
 _DOT, _DROP = 5, 4  # units: a dot's radius, and from a row's middle down to its letters' baseline
 
+_ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 6 6" refX="9" refY="3" markerWidth="6" markerHeight="6" '
+    'orient="auto"><path d="M0 0 L6 3 L0 6 Z" fill="context-stroke"/></marker></defs>'
+)
+
 
 def graph_svg(graph: SkillGraph, link: Callable[[Node], str]) -> str:
     """Return the graph's nodes, headings and edges as an SVG element with classes instead of colours.
@@ -35,7 +40,7 @@ def graph_svg(graph: SkillGraph, link: Callable[[Node], str]) -> str:
     counts = f"{len(graph.nodes)} nodes and {len(graph.edges)} edges"
     return (
         f'<svg viewBox="0 0 {size}" role="img" aria-label="Graph of {_safe(graph.doc_id)}: {counts}">'
-        f"{''.join(edges)}{''.join(_row(row, top, link) for row in layout.rows)}</svg>"
+        f"{_ARROW}{''.join(edges)}{''.join(_row(row, top, link) for row in layout.rows)}</svg>"
     )
 
 

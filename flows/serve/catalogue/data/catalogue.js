@@ -9,20 +9,13 @@ if (filters) {
 }
 
 if (form) {
-  const [need, percent, limit, budget] = ["need", "percent", "limit", "budget"].map((id) => document.getElementById(id));
+  const [need, percent, budget] = ["need", "percent", "budget"].map((id) => document.getElementById(id));
   const tokens = Number(percent.dataset.tokens);
   let waiting = 0;
   let asked = null;
 
-  const address = () => {
-    const query = new URLSearchParams(new FormData(form));
-    if (!limit.checked) query.delete("percent");
-    return `${form.action}?${query}`;
-  };
-
   const say = () => {
-    percent.disabled = !limit.checked;
-    budget.textContent = limit.checked
+    budget.textContent = percent.value < 100
       ? `${percent.value}%: at most ${Math.floor((percent.value / 100) * tokens).toLocaleString("en")} tokens`
       : "as much as it needs";
   };
@@ -32,7 +25,7 @@ if (form) {
     if (!need.value.trim()) return;
     if (asked) asked.abort();
     asked = new AbortController();
-    const target = address();
+    const target = `${form.action}?${new URLSearchParams(new FormData(form))}`;
     try {
       const answer = await fetch(target, { signal: asked.signal, headers: { accept: "text/html" } });
       const made = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -59,7 +52,6 @@ if (form) {
   };
 
   percent.addEventListener("input", soon);
-  limit.addEventListener("change", soon);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     mark();

@@ -27,6 +27,13 @@ _NAMES = (
     "/healthz",
     "/metrics",
     "/",
+    "/skill",
+    "/file",
+    "/graph",
+    "/revisions",
+    "/sources",
+    "/report",
+    "/static/x",
 )
 _CLIMBS = (
     "../../outside.txt", "..%2f..%2foutside.txt", "%2e%2e/%2e%2e/outside.txt", "....//outside.txt",
@@ -37,7 +44,10 @@ _TEXTS = (
     "\ud800", "\x00", "a" * 30_000, "'; DROP TABLE skills; --", "%s%n{}", "\u202e\ufeff", "🦊" * 500, "-1",
     "",
 )  # fmt: skip
-_FIELDS = ("q", "k", "doc_id", "budget", "method", "kind", "licence", "source", "explain", "file", "form")
+_FIELDS = (
+    "q", "k", "doc_id", "budget", "method", "kind", "licence", "source", "explain", "file", "form", "percent",
+    "page", "path", "a", "risk",
+)  # fmt: skip
 _MORE = ("", "&q=a", "&q=bees&doc_id=bees", "&k=99999999999999999999", "&budget=nan", "&budget=1e999")
 _HOSTS = ("localhost", "evil.example", "127.0.0.1.evil.example", "[::1", "", "localhost:99999", "a b")
 _METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "X" * 50)

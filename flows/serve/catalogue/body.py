@@ -15,9 +15,6 @@ from tasks.retrieve.paging.context import outline
 
 _DEEPEST = 6  # an item deeper in lists is shown at this depth
 _COLUMNS = 2  # by which an item is deeper than the one around it
-_QUOTED = re.compile(r"\n[ \t]*>[ \t]?")
-# A sentence may hold one end of an emphasis, and the next one the other.
-_HALF_BOLD = re.compile(r"\A\*\*(?=\S)(?!.*\*\*)|(?<=\S)\*\*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ def _add(blocks: list[Block], body: str, node: Node, before: int, link_to: LinkT
         html = render_blocks(_outdented(node.text, column), link_to)
         blocks.append(Block("block", depth, [Part(html, node.ordinal, node.node_type)]))
         return
-    part = Part(render_inline(_sentence(node.text), link_to), node.ordinal, node.node_type)
+    part = Part(render_inline(node.text, link_to), node.ordinal, node.node_type)
     goes_on = blocks and blocks[-1].kind == "paragraph" and body[before : node.start].count("\n") < 2
     if not goes_on:
         blocks.append(Block("paragraph", 0))
@@ -90,9 +87,3 @@ def _column(body: str, start: int) -> int:
 def _outdented(text: str, column: int) -> str:
     """Return the lines of a node as if its first one began its line, since deep lines would be code."""
     return re.sub(rf"\n[ \t]{{1,{column}}}", "\n", text) if column else text
-
-
-def _sentence(text: str) -> str:
-    """Return a sentence without marks that belong to the paragraph around it."""
-    whole = _QUOTED.sub("\n", text)
-    return _HALF_BOLD.sub("", whole) if whole.count("**") == 1 else whole

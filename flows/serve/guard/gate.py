@@ -95,9 +95,9 @@ class Gate:
             headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
         refused = self._callers.refuse(headers, open_to_all=scope["path"] in _OPEN)
         if refused is not None:
-            # A browser asks its user on `Basic`, and sends what it is told with each request to this server.
-            challenge = {"www-authenticate": f"Bearer, {BASIC}"} if refused[0] == 401 else None
-            raise Refused(*refused, challenge)
+            # On `Basic` a browser asks its user, and sends what it is told with each request to this server.
+            scheme = BASIC if "text/html" in headers.get("accept", [""])[0] else "Bearer"
+            raise Refused(*refused, {"www-authenticate": scheme} if refused[0] == 401 else None)
         if len(scope["raw_path"]) + len(scope["query_string"]) > _LONGEST_QUERY:
             msg = f"the address is longer than {_LONGEST_QUERY:,} bytes: ask less, or POST to /api/tools"
             raise Refused(414, msg)

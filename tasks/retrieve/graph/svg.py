@@ -39,7 +39,7 @@ def graph_svg(graph: SkillGraph, link: Callable[[Node], str]) -> str:
     size = f"{layout.width * _UNIT:.0f} {(top - ROW + _MARGIN + ROW / 2) * _UNIT:.0f}"
     counts = f"{len(graph.nodes)} nodes and {len(graph.edges)} edges"
     return (
-        f'<svg viewBox="0 0 {size}" role="img" aria-label="Graph of {_safe(graph.doc_id)}: {counts}">'
+        f'<svg viewBox="0 0 {size}" role="group" aria-label="Graph of {_safe(graph.doc_id)}: {counts}">'
         f"{_ARROW}{''.join(edges)}{''.join(_row(row, top, link) for row in layout.rows)}</svg>"
     )
 

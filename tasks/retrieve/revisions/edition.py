@@ -76,7 +76,9 @@ class Edition:
         if found == SKILL_FILE and self.skill_file is not None:
             return self.skill_file
         if found not in blobs:
-            msg = f"the bytes of {found} of {self.row['doc_id']} are not kept: its findings say why"
+            said = any(finding["code"].startswith("bundle.") for finding in self.row["findings"] or ())
+            why = "its findings say why" if said else "it was fetched by a Skillery that kept none"
+            msg = f"the bytes of {found} of {self.row['doc_id']} are not kept: {why}"
             raise WrongInput(msg)
         kept = self.contents.get(found)
         return BlobStore(self.root).read(blobs[found]) if kept is None else kept

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.induce.trajectories.record import Trajectory
+from tests.support.chromium_there import require_chromium
 from tests.support.command import Ask
-from tests.support.induce.chromium_there import require_chromium
 from tests.support.induce.learning import RUNS
 from tests.support.induce.learning import written as runs_written
 from tests.support.induce.runs import FORM, HOME, Done, page, web_run

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +97,14 @@ def test_loopback_is_known(host: str, *, found: bool) -> None:
 def test_a_token_is_long_and_plain() -> None:
     assert usable_token(TOKEN)
     assert not any(map(usable_token, ("", "short", "a secret with spaces in it", "é" * 20, "a" * 20 + "\n")))
+
+
+@pytest.mark.parametrize(
+    ("pair", "found"),
+    [(f"me:{TOKEN}", None), (f":{TOKEN}", None), (TOKEN, 401), (f"{TOKEN}:me", 401), ("me:", 401)],
+)
+def test_a_browser_gives_the_token_as_a_password(pair: str, found: int | None) -> None:
+    callers, sent = Callers([], TOKEN), base64.b64encode(pair.encode()).decode()
+    assert status(callers, host="localhost", authorization=f"Basic {sent}") == found
+    assert status(callers, host="localhost", authorization="Basic no-base64!") == 401
+    assert status(callers, host="localhost", authorization=f"Digest {TOKEN}") == 401

@@ -129,6 +129,8 @@ def test_with_a_token_nothing_but_health_is_told_without_it(storied: SkillRoot) 
             refused = ask_http(server, target, content, **headers)
             assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
             assert ask_http(server, target, content, **headers, authorization=f"Bearer {TOKEN}").status == 200
+        to_a_browser = ask_http(server, "/", accept="text/html,*/*")
+        assert to_a_browser.headers["www-authenticate"].startswith("Basic realm=")
         assert ask_http(server, "/healthz").status == 200
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.induce.replay.browser.chromium import Chromium
-from tests.support.induce.chromium_there import require_chromium
+from tests.support.chromium_there import require_chromium
 
 
 @pytest.fixture(scope="session")

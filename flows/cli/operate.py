@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
 from flows.cli.printing import run as printing
@@ -149,7 +150,8 @@ def serve(
 
     place = root_of(load_settings(), root)
     if stdio:
-        # Ctrl-C is left to `run_to_exit`, which waits for no thread: one reads input that may never come.
+        # Nothing is waited for: a thread reads input that may never come.
+        end_on_interrupt("stopped")
         serve_stdio(place)
         return
     try:

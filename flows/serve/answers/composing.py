@@ -60,6 +60,8 @@ class ComposeOutcome(ToolOutcome):
 
     def as_text(self) -> str:
         """Return a line a step."""
+        if not self.steps:
+            return "No step was found in the task."
         left = [f"left out ({part['reason']}): {part['text']}" for part in self.left_out]
         return "\n".join([*(step.line() for step in self.steps), *left, self.notice])
 

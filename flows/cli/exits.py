@@ -90,6 +90,16 @@ def _handle_interrupts() -> None:
     signal.signal(signal.SIGINT, _interrupt)
 
 
+def end_on_interrupt(line: str) -> None:
+    """Let Ctrl-C say a line and end the process at once, for a command that no later run goes on with."""
+
+    def end(_signal: int, _frame: FrameType | None) -> NoReturn:
+        os.write(2, f"{line}\n".encode())
+        os._exit(_INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+
+
 def _leave() -> NoReturn:
     """End the process now, without waiting for its threads; every write is whole or not there."""
     sys.stdout.flush()

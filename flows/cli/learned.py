@@ -131,8 +131,8 @@ def suggest(
 ) -> None:
     """Suggest learned skills for one step of a task, by the task and by what the agent sees."""
     from flows.commands.induction.suggest import (  # noqa: PLC0415
-        Suggester,
         SuggestWishes,
+        open_suggester,
         prompt_of,
         read_state,
         suggest_batch,
@@ -142,7 +142,7 @@ def suggest(
     settings = load_settings()
     where, wishes = root_of(settings, root), SuggestWishes(k, method, alpha, relevance_weight)
     with state_summaries(where, settings) as summed:
-        suggester = Suggester(where, settings, summed)
+        suggester = open_suggester(where, settings, summed)
         if batch is not None or out is not None:
             failed = suggest_batch(suggester, batch, out, domain, wishes)
             raise typer.Exit(1 if failed else 0)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
 from flows.cli.printing import run as printing
@@ -144,12 +145,13 @@ def serve(
     ] = False,
     root: RootOption = None,
 ) -> None:
-    """Serve search, pages and skills over MCP and HTTP, until Ctrl-C."""
+    """Serve skills over MCP and HTTP, and to a browser, until Ctrl-C."""
     from flows.serve.run import serve_http, serve_stdio  # noqa: PLC0415 (what servers need, others do not load)
 
     place = root_of(load_settings(), root)
     if stdio:
-        # Ctrl-C is left to `run_to_exit`, which waits for no thread: one reads input that may never come.
+        # Nothing is waited for: a thread reads input that may never come.
+        end_on_interrupt("stopped")
         serve_stdio(place)
         return
     try:

@@ -36,7 +36,7 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
     names = [*(limits.hosts or ()), *([] if is_loopback(host) else [host, socket.gethostname()])]
     _quiet()
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
-    say(f"serving {root.uri} at http://{shown}:{at}: MCP at /mcp, HTTP at /api, described at /docs")
+    say(f"serving {root.uri} at http://{shown}:{at}: pages at /, MCP at /mcp, HTTP at /api, see /docs")
     uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
 
 

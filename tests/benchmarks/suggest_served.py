@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from flows.commands.induction.suggest import Suggester, SuggestWishes
+from flows.commands.induction.suggest import SuggestWishes, open_suggester
 from flows.settings import load_settings
 from storage.root import Root
 from tasks.induce.trajectories.read import Reading, read_trajectories
@@ -37,7 +37,7 @@ def main(root: str, path: str, methods: Sequence[str]) -> None:
         return found
 
     OnnxEncoder.encode = timed  # type: ignore[method-assign]
-    suggester = Suggester(Root(root), load_settings())
+    suggester = open_suggester(Root(root), load_settings())
     runs = [run for _, run in read_trajectories([Path(path)], "trajectories", Reading())]
     steps = [(run, step) for run in runs for step in run.steps if not step.action.speaks]
     asked = [steps[n] for n in np.linspace(0, len(steps) - 1, _ASKED).astype(int)]

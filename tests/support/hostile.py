@@ -52,9 +52,11 @@ _MORE = ("", "&q=a", "&q=bees&doc_id=bees", "&k=99999999999999999999", "&budget=
 _HOSTS = ("localhost", "evil.example", "127.0.0.1.evil.example", "[::1", "", "localhost:99999", "a b")
 _METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "X" * 50)
 _CALLED = ("tools/call", "skills/list", "skills/get", "resources/read", "resources/directory/read")
-_TOOLS = ("search_skills", "page_skill", "show_skill", "read_skill_file")
-_POSTED = ("/mcp", "/api/tools/search_skills", "/api/tools/read_skill_file", "/api/tools/page_skill")
-_GIVEN = ("task", "doc_id", "path", "request", "budget", "offset", "filters")
+_TOOLS = (
+    "search_skills", "page_skill", "show_skill", "read_skill_file", "compose_plan", "suggest_steps",
+)  # fmt: skip
+_POSTED = ("/mcp", *(f"/api/tools/{name}" for name in _TOOLS))
+_GIVEN = ("task", "doc_id", "path", "request", "budget", "offset", "filters", "state", "domain")
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.outline import outline_of
 from tasks.induce.windows.recurrence import Target, situation_of
+from tasks.retrieve.served_index import require_text
 from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
-from tasks.retrieve.suggest.offered import Offered
+from tasks.retrieve.suggest.offered import Encode, Offered
 from tasks.retrieve.suggest.served import ServedSkills
 from tasks.retrieve.suggest.stored import BY_RULE, StateWords
 
@@ -35,15 +37,20 @@ class SuggestWishes:
 
 
 class Suggester:
-    """Answers which skills to offer, out of what a root serves; each domain is read once.
+    """Answers which skills to offer, out of those of one version; each domain is read once.
 
-    `words` sum up states.
+    Threads may share it.
+
+    Args:
+        served: The skills.
+        encode: Their encoder.
+        words: Sums up states.
     """
 
-    def __init__(self, root: Root, settings: Settings, words: StateWords = BY_RULE) -> None:
-        self._served, self._words = ServedSkills(root), words
-        self._encoder = self._served.encoder(settings.encoder, settings.query_threads)
+    def __init__(self, served: ServedSkills, encode: Encode, words: StateWords = BY_RULE) -> None:
+        self._served, self._encode, self._words = served, encode, words
         self._known: dict[str, tuple[dict[Body, InducedSkill], Offered]] = {}
+        self._reading = threading.Lock()
 
     def suggest(
         self, task: str, domain: str | None, state: Mapping[str, Any], wishes: SuggestWishes
@@ -51,18 +58,16 @@ class Suggester:
         """Return `{task, domain, state, results, took_ms}` for one step.
 
         Raises:
-            WrongInput: The task is blank, a field of the state or a number cannot be used, or the domain has
-                no skills.
+            WrongInput: The task is blank or no valid Unicode text, a field of the state or a number cannot be
+                used, or the domain has no skills.
         """
         began, method = time.monotonic(), _method(wishes)
-        if not task.strip():
-            msg = "the task is blank: say what the agent was asked to do"
-            raise WrongInput(msg)
+        require_text("task", task)
         observation, url, title, before = _read(state)
         name = self._served.named(domain)
         skills, offered = self._domain(name)
         summary = self._words.summarise(observation, url, title)
-        (vector,) = self._encoder.encode([task])
+        (vector,) = self._encode([task])
         situation = situation_of(task, observation, url, title, before)
         offers = method(offered, SkillQuestion(situation, vector, summary, summary), wishes.k)
         results = [
@@ -75,9 +80,23 @@ class Suggester:
         }  # fmt: skip
 
     def _domain(self, name: str) -> tuple[dict[Body, InducedSkill], Offered]:
-        if name not in self._known:
-            self._known[name] = self._served.offered(name, self._encoder.encode)
-        return self._known[name]
+        with self._reading:  # threads that ask at once read a domain once
+            if name not in self._known:
+                self._known[name] = self._served.offered(name, self._encode)
+            return self._known[name]
+
+
+def open_suggester(root: Root, settings: Settings, words: StateWords = BY_RULE) -> Suggester:
+    """Return what answers out of the version that is served now.
+
+    Raises:
+        WrongInput: No learned skills are served.
+        ModelMismatch: Another encoder than that of the settings made the index or the learned skills.
+        StorageError: The table cannot be opened at the version that is served.
+    """
+    served = ServedSkills(root)
+    encoder = served.encoder(settings.encoder, settings.query_threads)
+    return Suggester(served, encoder.encode, words)
 
 
 def suggest_batch(

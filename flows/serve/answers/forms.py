@@ -8,8 +8,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
+from flows.commands.queries import search_filters
 from flows.serve.answers.service import NOTICE
 from flows.serve.answers.tool import Arguments, ToolOutcome
+from tasks.retrieve.routing.search import Filters
 
 LONGEST_TEXT, LONGEST_ID, LONGEST_PATH = 20_000, 1_000, 4_096  # characters of a request, an id, a path
 _COMMIT = 12  # hexadecimal digits
@@ -37,8 +39,8 @@ class Whose(BaseModel):
         return f"From {self.url or self.source}, licence {self.licence or 'unknown'}{at}. {NOTICE}"
 
 
-# Its fields, spelled out in each schema, would take a fifth of what all definitions may take.
-Origin = Annotated[Whose, WithJsonSchema({"type": "object"})]
+# What all results have, `version`, `whose` and `notice`, would take a fifth of what all definitions may take.
+Origin = SkipJsonSchema[Whose]
 
 Said = SkipJsonSchema[str]
 
@@ -51,15 +53,23 @@ class FilterForm(Arguments):
     source: list[str] = Field([])
     risk: list[str] = Field([])
 
+    def chosen(self) -> Filters:
+        """Return the filters; raises as `search_filters`."""
+        return search_filters(self.kind, self.licence, self.source, self.risk)
+
+
+ShortFilters = Annotated[
+    FilterForm,
+    WithJsonSchema({"type": "object", "description": "lists: kind, licence, source, risk"}),
+]
+
 
 class SearchArguments(Arguments):
     """The arguments of `search_skills`."""
 
     task: str = Field(min_length=1, max_length=LONGEST_TEXT)
     k: int = Field(5, ge=1, le=50)
-    filters: Annotated[
-        FilterForm, WithJsonSchema({"type": "object", "description": "lists: kind, licence, source, risk"})
-    ] = FilterForm()
+    filters: ShortFilters = FilterForm()
 
 
 class FoundSkill(BaseModel):
@@ -76,7 +86,7 @@ class FoundSkill(BaseModel):
 class SearchOutcome(ToolOutcome):
     """The skills that fit a task, best first."""
 
-    version: str
+    version: Said
     results: list[FoundSkill]
     notice: Said = NOTICE
 
@@ -98,7 +108,7 @@ class PageOutcome(ToolOutcome):
     """The parts of a skill that a request needs."""
 
     doc_id: str
-    version: str
+    version: Said
     context: str
     tokens: int
     document_tokens: int
@@ -128,7 +138,7 @@ class ShowOutcome(ToolOutcome):
     """What is known of a skill."""
 
     doc_id: str
-    version: str
+    version: Said
     name: str
     description: str | None = None
     uri: str | None = None
@@ -158,7 +168,7 @@ class ReadOutcome(ToolOutcome):
     """A file of a skill, or a part of it; a binary file has `base64`."""
 
     doc_id: str
-    version: str
+    version: Said
     path: str
     size: int
     sha256: str

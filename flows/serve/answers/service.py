@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+from flows.commands.induction.served_suggester import ServedSuggester
 from flows.commands.queries import open_index
 from flows.serve.answers.settings import ServeSettings
 from flows.settings import Settings
@@ -37,8 +38,9 @@ class Service:
         self.index = open_index(root, settings)
         self.skills = SkillCatalogue(self.index, root)
         self.listing = Listing(self.index, root)
+        self.learned = ServedSuggester(self.index)
         self._quick = ThreadPoolExecutor(limits.threads, "answer")
-        # A page may take seconds: pages among themselves may wait for each other, searches do not wait.
+        # A page may take seconds: pages and plans may wait for each other, searches do not wait.
         self._slow = ThreadPoolExecutor(limits.page_threads, "page")
 
     async def run(self, work: Callable[[], _T], *, slow: bool = False) -> _T:

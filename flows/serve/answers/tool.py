@@ -70,7 +70,8 @@ class Tool(Generic[A, O]):
         """Return the JSON schemas of arguments and outcome, without what no model needs to know."""
         arguments, outcome = (_lean(m.model_json_schema()) for m in (self.arguments, self.outcome))
         # What is left out is null: hosts read a field or do without.
-        return arguments, {key: value for key, value in outcome.items() if key != "required"}
+        fields = {name: _brief(field) for name, field in outcome["properties"].items()}
+        return arguments, {"type": "object", "properties": fields}
 
 
 def _lean(schema: object, defined: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 (JSON)
@@ -97,6 +98,13 @@ def _lean(schema: object, defined: Mapping[str, Any] | None = None) -> Any:  # n
         **{key: _lean(value, defined) for key, value in kept.items()},
         **({"properties": fields} if fields else {}),
     }
+
+
+def _brief(field: dict[str, Any]) -> dict[str, Any]:
+    """Return a field of an outcome; what is in a list is told by the names of its fields, if it has some."""
+    if names := field.get("items", {}).get("properties"):
+        return {"type": "array", "items": {"type": "object", "description": ", ".join(names)}}
+    return {key: value for key, value in field.items() if key != "items"}
 
 
 def _ref(schema: Mapping[str, Any]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.commands.queries import search_filters
 from flows.commands.skills.reading import file_of
+from flows.serve.answers.composing import ComposeArguments, ComposeOutcome, compose_plan
 from flows.serve.answers.forms import (
     FileForm,
     FoundSkill,
@@ -20,6 +20,7 @@ from flows.serve.answers.forms import (
     Whose,
 )
 from flows.serve.answers.service import Service
+from flows.serve.answers.suggesting import SuggestArguments, SuggestOutcome, suggest_steps
 from flows.serve.answers.tool import Tool
 from storage.errors import WrongInput
 from tasks.retrieve.page import DEFAULT_METHOD
@@ -33,9 +34,7 @@ _MOST_BINARY = 262_144  # bytes; longer ones are read as resources
 
 def search_skills(service: Service, asked: SearchArguments) -> SearchOutcome:
     """Return the skills that fit a task."""
-    wanted = asked.filters
-    filters = search_filters(wanted.kind, wanted.licence, wanted.source, wanted.risk)
-    found = service.index.search(asked.task, asked.k, filters=filters)
+    found = service.index.search(asked.task, asked.k, filters=asked.filters.chosen())
     results = [
         FoundSkill(
             doc_id=row["doc_id"], name=row["name"], description=row["description"],
@@ -114,5 +113,13 @@ TOOLS: tuple[Tool[Any, Any], ...] = (
     Tool(
         "read_skill_file", "Read a file of a skill, its SKILL.md unless named.",
         ReadArguments, ReadOutcome, read_skill_file,
+    ),
+    Tool(
+        "compose_plan", "Plan a task that needs several skills: ordered steps, and what serves each.",
+        ComposeArguments, ComposeOutcome, compose_plan, slow=True,
+    ),
+    Tool(
+        "suggest_steps", "Suggest what agents did before at a step like this one, as code.",
+        SuggestArguments, SuggestOutcome, suggest_steps, slow=True,
     ),
 )  # fmt: skip

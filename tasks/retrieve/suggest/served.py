@@ -11,7 +11,7 @@ import lancedb
 from storage.errors import ModelMismatch, WrongInput
 from storage.lance import INDUCED, connect, model_of, open_at, quoted
 from storage.root import Root
-from storage.served import read_served
+from storage.served import Served, read_served
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.models.encoder import OnnxEncoder
@@ -22,15 +22,19 @@ NONE_YET = "no learned skills are served here: `skillery induce TRAJECTORIES` le
 
 
 class ServedSkills:
-    """The learned skills that a root serves when this is made; each domain is read once.
+    """The learned skills of a version that a root serves; each domain is read once.
+
+    Args:
+        root: The root.
+        served: The version; None is the one that is served when this is made.
 
     Raises:
         WrongInput: No learned skills are served.
         StorageError: The table cannot be opened at the version that is served.
     """
 
-    def __init__(self, root: Root) -> None:
-        served = read_served(root)
+    def __init__(self, root: Root, served: Served | None = None) -> None:
+        served = served or read_served(root)
         if served is None or served.induced is None:
             raise WrongInput(NONE_YET)
         self._table: lancedb.table.Table = open_at(connect(root), INDUCED, served.induced)
@@ -91,14 +95,18 @@ class ServedSkills:
             )
             raise ModelMismatch(msg)
         found = OnnxEncoder(self._root.fetch(str(served["path"])), threads=threads)
+        self.require_made_with(found)
+        return found
+
+    def require_made_with(self, encoder: OnnxEncoder) -> None:
+        """Raise `ModelMismatch` if another encoder made the table's vectors."""
         made = model_of(self._table)
-        if any(made.get(key) != found.card[key] for key in ("name", "revision", "dimension")):
+        if any(made.get(key) != encoder.card[key] for key in ("name", "revision", "dimension")):
             msg = (
-                f"the learned skills were encoded with {made.get('name')}, the index is now of {name}: "
-                "`skillery induce` encodes them anew"
+                f"the learned skills were encoded with {made.get('name')}, the index is now of "
+                f"{encoder.card['name']}: `skillery induce` encodes them anew"
             )
             raise ModelMismatch(msg)
-        return found
 
     def offered(self, name: str, encode: Encode) -> tuple[dict[Body, InducedSkill], Offered]:
         """Return a domain's skills by their bodies, and what can be offered of them.

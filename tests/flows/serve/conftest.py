@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.roots.hand_written import BREAD
+from tests.support.induce.learned_root import learned_root
+from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import Export, SkillRoot
 from tests.support.roots.storied import LOGO
 from tests.support.serving import Serving, serving
@@ -16,6 +17,16 @@ from tests.support.serving import Serving, serving
 def server(storied: SkillRoot) -> Iterator[Serving]:
     with serving(storied.root.uri) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def taught(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """A root that serves two skills, and what runs in a greenhouse and a harbour taught; only asked."""
+    folder = tmp_path_factory.mktemp("taught")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    for name, text in {"bread": BREAD, "bees": BEES}.items():
+        root.write(name, text)
+    return learned_root(root, folder)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.serve.answers.tools import TOOLS
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import MAIN, Ask
 from tests.support.roots.hand_written import BEES, BREAD
@@ -132,16 +133,18 @@ finally:
 """
 
 
-def test_a_server_that_has_answered_has_loaded_neither_prefect_nor_torch(storied: SkillRoot) -> None:
+def test_a_server_that_has_answered_has_loaded_neither_prefect_nor_torch(taught: SkillRoot) -> None:
     calls = [
         modern_call(number, tool, given)[1]
         for number, (tool, given) in enumerate((
             ("search_skills", {"task": "bake bread"}), ("page_skill", {"doc_id": "bread", "request": "rise"}),
             ("show_skill", {"doc_id": "bread"}), ("read_skill_file", {"doc_id": "bread"}),
+            ("compose_plan", {"task": "Bake bread, then feed the bees."}),
+            ("suggest_steps", {"task": "Moor the Tern", "domain": "harbour", "state": {"observation": ""}}),
         ))
     ]  # fmt: skip
     done = subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, storied.root.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-c", _SCRIPT, taught.root.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, env=dict(os.environ),
     )  # fmt: skip
     with done:
@@ -154,7 +157,7 @@ def test_a_server_that_has_answered_has_loaded_neither_prefect_nor_torch(storied
         answers = [json.loads(done.stdout.readline()) for _ in calls]
         done.stdin.close()
         said = done.stderr.read()
-    assert sorted(answer["id"] for answer in answers) == [0, 1, 2, 3]
+    assert sorted(answer["id"] for answer in answers) == list(range(len(calls))) == list(range(len(TOOLS)))
     assert not any(answer["result"].get("isError") for answer in answers)
     assert said.splitlines()[-1].split() == ["LOADED"]
 
@@ -177,5 +180,7 @@ def test_ctrl_c_ends_mcp_on_standard_input_without_waiting_for_more_of_it(storie
         server.stdin.write(json.dumps(call) + "\n")
         server.stdin.flush()
         assert json.loads(server.stdout.readline())["id"] == 1
+        assert server.stderr is not None
         server.send_signal(2)
         assert server.wait(4) == 130
+        assert server.stderr.read() == "stopped\n"

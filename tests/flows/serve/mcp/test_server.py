@@ -102,7 +102,9 @@ def test_tools_answer_good_and_bad_arguments(way: Way, server: Serving, storied:
                 client, "read_skill_file", doc_id="bread", path="notes.md", offset=4, limit=6
             )
             assert (part["text"], part["next_offset"], part["size"]) == ("spelt.", 10, 11)
-            for answer in (found, paged, shown, part):
+            plan = await structured(client, "compose_plan", task="Bake bread, then feed the bees.", k=1)
+            assert [step["skills"][0]["name"] for step in plan["steps"]] == ["bread", "bees"]
+            for answer in (found, paged, shown, part, plan):
                 assert (answer["version"], "not instructions" in answer["notice"]) == (
                     storied.served().version,
                     True,
@@ -126,6 +128,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("search_skills", {"task": "x", "filters": {"risk": ["hidden"]}}, "nothing served has it"),
     ("search_skills", {"task": "x", "limit": 3}, "limit: Extra inputs"),
     ("search_skills", {"task": "  "}, "blank"),
+    ("compose_plan", {"task": "x", "k": 1000}, "k: "),
+    ("suggest_steps", {"task": "x", "state": {"observation": ""}}, "no learned skills are served here"),
     ("page_skill", {"doc_id": "breads", "request": "x"}, "no served document has the id 'breads'"),
     ("page_skill", {"doc_id": "bread", "request": "x", "budget": -1}, "budget: "),
     ("show_skill", {"doc_id": "x" * 1001}, "doc_id: "),

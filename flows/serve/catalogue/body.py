@@ -18,7 +18,7 @@ _COLUMNS = 2  # by which an item is deeper than the one around it
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NodePart:
     """A node as HTML; `ordinal` and `node_type` are None where the body has no nodes."""
 
     html: Markup
@@ -37,7 +37,7 @@ class Block:
 
     kind: str
     depth: int
-    parts: list[Part] = field(default_factory=list)
+    parts: list[NodePart] = field(default_factory=list)
     title: str = ""
     inside: set[int] = field(default_factory=set)
 
@@ -45,7 +45,7 @@ class Block:
 def blocks_of(body: str, nodes: Sequence[Node], link_to: LinkTo) -> list[Block]:
     """Return a body in order: every non-blank character of it is in exactly one heading or part."""
     if not nodes:
-        return [Block("block", 0, [Part(render_blocks(body, link_to))])] if body.strip() else []
+        return [Block("block", 0, [NodePart(render_blocks(body, link_to))])] if body.strip() else []
     spans = [(node.start, node.end) for node in nodes]
     headings = headings_between(body, spans)
     titles = [_title(heading, link_to) for heading in headings]
@@ -60,7 +60,7 @@ def blocks_of(body: str, nodes: Sequence[Node], link_to: LinkTo) -> list[Block]:
 
 
 def _title(heading: Heading, link_to: LinkTo) -> Block:
-    part = Part(render_inline(heading.title, link_to))
+    part = NodePart(render_inline(heading.title, link_to))
     return Block("heading", min(6, heading.level + 2), [part], heading.title)
 
 
@@ -70,9 +70,9 @@ def _add(blocks: list[Block], body: str, node: Node, before: int, link_to: LinkT
         column = _column(body, node.start)
         depth = min(_DEEPEST, column // _COLUMNS) if node.block == "list_item" else 0
         html = render_blocks(_outdented(node.text, column), link_to)
-        blocks.append(Block("block", depth, [Part(html, node.ordinal, node.node_type)]))
+        blocks.append(Block("block", depth, [NodePart(html, node.ordinal, node.node_type)]))
         return
-    part = Part(render_inline(node.text, link_to), node.ordinal, node.node_type)
+    part = NodePart(render_inline(node.text, link_to), node.ordinal, node.node_type)
     goes_on = blocks and blocks[-1].kind == "paragraph" and body[before : node.start].count("\n") < 2
     if not goes_on:
         blocks.append(Block("paragraph", 0))

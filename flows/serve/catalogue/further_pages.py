@@ -1,4 +1,4 @@
-"""Further pages of one skill: one of its files, its graph, its revisions and what changed between two."""
+"""Further pages: a file of a skill, its graph, its revisions; all sources, and the report of nights."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from markupsafe import Markup
 from flows.commands.skills.reading import file_of
 from flows.serve.answers.service import Service
 from flows.serve.catalogue.rendering import link_to, render
+from storage.state import read_runs
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.graph.svg import graph_svg
 from tasks.retrieve.revisions.differences import differences
 from tasks.retrieve.revisions.history import revisions_of
 
+EVALUATION = "reports/evaluation.html"
+_RUNS = 30  # the newest, that the report lists
 _LONGEST = 200_000  # characters of a file that a page shows
 
 
@@ -56,3 +59,22 @@ def revisions_page(service: Service, text: str, a: str | None, b: str | None) ->
     found = differences(service.root, text, a, b)
     revisions = [r.as_dict() for r in reversed(revisions_of(service.root, found["doc_id"]))]
     return render("revisions.html", doc_id=found["doc_id"], found=found, revisions=revisions)
+
+
+def sources_page(service: Service) -> str:
+    """Return the page of all sources with their state; raises `StorageError` if a file cannot be read."""
+    from flows.commands.operate import source_rows  # noqa: PLC0415 (answers do without what it loads)
+
+    return render("sources.html", sources=source_rows(service.root))
+
+
+def report_page(service: Service) -> str:
+    """Return the report of the last night, and a row for each of the runs before it; raises as above."""
+    from flows.commands.operate import root_status  # noqa: PLC0415 (answers do without what it loads)
+
+    runs = [{"flow": "nightly", **run} for run in read_runs(service.root, _RUNS)]
+    night = next((run for run in runs if run["flow"] == "nightly"), None)
+    evaluated = service.root.exists(EVALUATION)
+    return render(
+        "report.html", status=root_status(service.root), night=night, runs=runs, evaluated=evaluated
+    )

@@ -11,11 +11,17 @@ from starlette.responses import Response
 
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import Service
-from flows.serve.catalogue.further_pages import file_page, graph_page, revisions_page
+from flows.serve.catalogue.further_pages import (
+    EVALUATION,
+    file_page,
+    graph_page,
+    report_page,
+    revisions_page,
+    sources_page,
+)
 from flows.serve.catalogue.rendering import page_answer, render, static_answer
-from flows.serve.catalogue.search_page import Asked, search_page
+from flows.serve.catalogue.search_page import SearchForm, search_page
 from flows.serve.catalogue.skill_page import skill_page
-from flows.serve.catalogue.state_pages import EVALUATION, report_page, sources_page
 
 PATHS = ("/skill", "/file", "/graph", "/revisions", "/sources", "/report", "/evaluation", "/static")
 """The paths of pages, beside `/`."""
@@ -43,7 +49,7 @@ def catalogue_router(service: Service) -> APIRouter:
         risk: Several = None, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1,
     ) -> Response:  # fmt: skip
         chosen = {"kind": kind or [], "licence": licence or [], "source": source or [], "risk": risk or []}
-        asked = Asked(q.strip(), chosen, page)
+        asked = SearchForm(q.strip(), chosen, page)
         return page_answer(await service.run(lambda: search_page(service, asked)))
 
     @router.get("/skill")

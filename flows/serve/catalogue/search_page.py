@@ -1,4 +1,4 @@
-"""The page that lists skills: those that fit a task and why, or all by name, filtered."""
+"""The search page: skills that fit a task and why, or all by name, filtered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchForm:
     """What a reader asks for; `chosen` holds the values chosen of each facet, `page` counts from 1."""
 
     task: str
@@ -42,7 +42,7 @@ class Asked:
         return link_to("/", q=self.task, **self.chosen, page=None if page == 1 else page)
 
 
-def search_page(service: Service, asked: Asked) -> str:
+def search_page(service: Service, asked: SearchForm) -> str:
     """Return the page; raises as `ServedIndex.search` and `Listing.page` do."""
     begin = (asked.page - 1) * _SIZE
     filters = search_filters(*(asked.chosen[facet] for facet in FACETS))
@@ -62,7 +62,7 @@ def search_page(service: Service, asked: Asked) -> str:
     )  # fmt: skip
 
 
-def _facets(service: Service, asked: Asked) -> list[tuple[str, list[tuple[str, int, bool]]]]:
+def _facets(service: Service, asked: SearchForm) -> list[tuple[str, list[tuple[str, int, bool]]]]:
     """Return each facet with its values, how many documents have each, and whether it is chosen."""
     counts = service.listing.counts()
     shown = {facet: dict.fromkeys([*asked.chosen[facet], *list(counts[facet])[:_VALUES]]) for facet in FACETS}

@@ -21,7 +21,7 @@ from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 from tasks.retrieve.revisions.show import shown
-from tasks.retrieve.skills.catalogue import Reading
+from tasks.retrieve.skills.catalogue import SkillReading
 
 _TRIES = 3  # of an answer of one version, while others are published
 
@@ -71,7 +71,7 @@ def skill_page(service: Service, text: str, request: str, percent: int) -> str:
     raise NotPublished(msg)
 
 
-def _taken(service: Service, read: Reading, request: str, percent: int) -> Taken:
+def _taken(service: Service, read: SkillReading, request: str, percent: int) -> Taken:
     doc_id, budget = read.edition.row["doc_id"], None if percent == 100 else percent / 100
     found = service.index.page(doc_id, request, budget=budget, method=DEFAULT_METHOD)
     link = _file_links(read.edition)
@@ -82,7 +82,7 @@ def _taken(service: Service, read: Reading, request: str, percent: int) -> Taken
     return Taken(found, parts)
 
 
-def _rendered(read: Reading, request: str, percent: int, taken: Taken | None) -> str:
+def _rendered(read: SkillReading, request: str, percent: int, taken: Taken | None) -> str:
     edition, document = read.edition, read.document
     told = shown(edition, read.alias)
     counts = Counter(node.node_type for node in document.nodes) if document else Counter()

@@ -1,4 +1,4 @@
-"""The ways of edges in a picture of a skill's graph, in the layout's inches; `y` grows upwards."""
+"""The arcs of edges in a picture of a skill's graph, in the layout's inches; `y` grows upwards."""
 
 from __future__ import annotations
 

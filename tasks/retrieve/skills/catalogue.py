@@ -69,7 +69,7 @@ class EntryPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SkillReading:
     """A served skill as one version has it; `document` is None where it was not asked for, or is withheld."""
 
     edition: Edition
@@ -127,18 +127,18 @@ class SkillCatalogue:
         read = self.reading(text)
         return read.edition, read.alias, read.version
 
-    def reading(self, text: str, *, nodes: bool = False) -> Reading:
+    def reading(self, text: str, *, nodes: bool = False) -> SkillReading:
         """Return the edition, and with `nodes` the document with its nodes, of what a text means.
 
         Raises as `edition`.
         """
 
-        def found(now: OpenVersion) -> Reading:
+        def found(now: OpenVersion) -> SkillReading:
             row, alias_of = self._index.locate(now, text)
             edition = served_edition(self._root, self._rows(now).rows[doc_key(row["doc_id"])])
             shown = nodes and edition.licence_class == "allow"
             document = self._index.paged_document(now, row) if shown else None
-            return Reading(edition, text if alias_of else None, now.served.version, document)
+            return SkillReading(edition, text if alias_of else None, now.served.version, document)
 
         return self._index.read(found)[1]
 

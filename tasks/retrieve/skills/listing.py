@@ -34,7 +34,7 @@ class _Order:
     counts: Mapping[str, Mapping[str, int]]
 
 
-class Listing:
+class SkillList:
     """Lists what a root serves; threads may share it, and each answer is of one version."""
 
     def __init__(self, index: ServedIndex, root: Root) -> None:

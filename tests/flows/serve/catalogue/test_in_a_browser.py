@@ -31,6 +31,7 @@ Open = Callable[..., AbstractContextManager[Page]]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=30_000)  # a machine may be busy
     with sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=require_chromium(), args=["--no-sandbox"])
         yield chromium

@@ -106,7 +106,7 @@ def test_every_tool_is_there_over_http_too(server: Serving) -> None:
     assert ask_http(server, "/api/tools/search_skills", [1]).status == 400
 
 
-def test_the_api_is_described_without_scripts(server: Serving) -> None:
+def test_the_api_is_described(server: Serving) -> None:
     described = ask_http(server, "/openapi.json").json()
     assert {"/api/search", "/api/page", "/api/skills/{doc_id}", "/api/status"} <= described["paths"].keys()
     schema = described["paths"]["/api/tools/page_skill"]["post"]["requestBody"]["content"][
@@ -115,7 +115,6 @@ def test_the_api_is_described_without_scripts(server: Serving) -> None:
     assert set(schema["properties"]) >= {"doc_id", "request", "budget"}
     docs = ask_http(server, "/docs")
     assert b"GET /api/search" in docs.body
-    assert b"<script" not in docs.body
 
 
 def test_health_and_metrics_are_told(server: Serving) -> None:

@@ -169,7 +169,7 @@ class Methods:
         if name in ABLATIONS:
             return as_served(self._ablations.router(name), self._asking)
         self._baselines.prepare(name)
-        return whole(functools.partial(self._baselines.rank, name), encoder=self._asking)
+        return whole(functools.partial(self._baselines.answer, name), encoder=self._asking)
 
     def llm_report(self) -> dict[str, Any] | None:
         """Return what an LLM was asked, its cost, and its failures by reason; None if it was not asked."""

@@ -1,4 +1,4 @@
-"""Separation: whether a score is high for queries that something serves, and low for those that nothing does."""
+"""Separation: whether a score is high for queries that something serves, and low for all others."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Scored:
 def separation(served: Scored, unserved: Scored, recall: float = RECALL) -> dict[str, Any] | None:
     """Return how well a score separates queries that something serves from those that nothing serves.
 
-    A query is routed if its score reaches a threshold. It is the highest at which at least the share `recall`,
-    in (0, 1], of the served queries is routed; the false-route rate is the share of unserved ones routed then.
+    A query is routed if its score reaches a threshold: the highest by which at least the share `recall`, in
+    (0, 1], of the served queries is routed. The false-route rate is the share of unserved ones routed then.
 
     Returns:
-        `auroc`, `threshold`, `false_route_rate`, and `ci95` of the first and the last, by percentile bootstrap
-        over clusters (10,000 resamples, seed 42; each has a threshold of its own, and one in which either side
-        is empty does not count); None if either side is empty.
+        `auroc`, `threshold`, `false_route_rate`, and `ci95` of the first and the last by percentile bootstrap
+        over clusters (10,000 resamples, seed 42). Each resample has a threshold of its own; one without
+        queries of either side does not count. None if either side is empty.
     """
     area = auroc(served.scores, unserved.scores)
     if area is None:
@@ -86,7 +86,7 @@ def _wins(
 def _routed(
     high: Array, low: Array, times_high: npt.NDArray[Any], times_low: npt.NDArray[Any], recall: float
 ) -> tuple[Array, Array]:
-    """Return threshold and false-route rate of each resample, whose rows tell how often each query is in it."""
+    """Return threshold and false-route rate of each resample, a row that counts how often each query is in it."""
     order = np.argsort(-high, kind="stable")
     kept = np.cumsum(times_high[:, order], axis=1)
     # The least number of queries that is the share; a hair less, because products of shares are not exact.

@@ -84,7 +84,7 @@ def paired_bootstrap(
 
     Queries are drawn with both their values; with `clusters`, the one of each query, whole clusters are. p is
     twice the smaller share of resampled differences on either side of 0, at most 1 and at least
-    `1 / resamples`, and `2 / c**c` with c clusters: one draw out of all that c clusters can give says no more.
+    `1 / resamples`, and with c clusters `2 / c**c`: there are only `c**c` different draws of them.
 
     Raises:
         ValueError: As `bootstrap_interval`, or two arguments differ in length.

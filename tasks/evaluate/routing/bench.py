@@ -50,7 +50,7 @@ class RoutingBench:
 
 
 class Answer(NamedTuple):
-    """A ranking of ids, best first; the score of the first, and another number for how well it fits, if any."""
+    """Ids, best first; the score of the first, and another number for how well it fits, if there are such."""
 
     doc_ids: Sequence[str]
     score: float | None = None
@@ -65,8 +65,8 @@ def whole(
 ) -> RoutingMethod:
     """Return a method of one stage; encoding its task counts as long as it took when it was made.
 
-    `rank` gives the ids of at most so many skills for a task, best first, or an `Answer` with scores; `clock` is
-    in seconds.
+    `rank` gives the ids of at most so many skills for a task, best first, or an `Answer` with scores;
+    `clock` is in seconds.
     """
 
     def run(task: str, depth: int) -> list[StageRanking]:
@@ -80,7 +80,8 @@ def whole(
 
 
 _COLUMNS = (
-    "method", "stage", "position", "k", "folded", "query_id", "length", "distinctive", "repo", "skill", "relevant",
+    "method", "stage", "position", "k", "folded", "query_id", "length", "distinctive", "repo", "skill",
+    "relevant", "score", "fit", "milliseconds", *MEASURES,
 )  # fmt: skip
 NEGATIVES = pl.Schema({
     **dict.fromkeys(("method", "query_id", "repo", "skill", "first"), pl.String),
@@ -96,9 +97,9 @@ def measure_method(
     """Return the measures of a method on each task: a row for each task, stage, and folding.
 
     Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,
-    length, distinctive, repo, skill (the first that the task needs), relevant (how many it needs), score and fit
-    (as `StageRanking`), milliseconds and those of `MEASURES`. The method is asked each task once, after one that
-    is not timed; `step` is called after each.
+    length, distinctive, repo, skill (the first that the task needs), relevant (how many it needs), score and
+    fit (as `StageRanking`), milliseconds and those of `MEASURES`. The method is asked each task once, after one
+    that is not timed; `step` is called after each.
     """
     method(bench.tasks[0].text, bench.depth)
     answers: dict[str, Sequence[StageRanking]] = {}
@@ -119,7 +120,7 @@ def measure_method(
             rows = _stage_rows(bench, found, whole_time)
             frames.append(rows.with_columns(stage=pl.lit(""), position=position))
     rows = pl.concat(frames).with_columns(method=pl.lit(name)).join(_about(bench), on="query_id", how="left")
-    return rows.select(*_COLUMNS, "score", "fit", "milliseconds", *MEASURES)
+    return rows.select(_COLUMNS)
 
 
 def answer_negatives(
@@ -127,8 +128,8 @@ def answer_negatives(
 ) -> pl.DataFrame:
     """Return what a method answers to each of the bench's negatives; `step` is called after each.
 
-    Columns: method, query_id, repo, skill (the one that the task is not for), first (the skill ranked first, a
-    copy as its original), score and fit (as `StageRanking`).
+    Columns: method, query_id, repo, skill (the one that the task is not for), first (the skill ranked first,
+    a copy as its original), score and fit (as `StageRanking`).
     """
     rows = []
     for task in bench.negatives:

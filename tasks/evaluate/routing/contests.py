@@ -16,8 +16,9 @@ from tasks.evaluate.routing.bench import GROUP_MEASURES, clusters_of
 class RoutingContest:
     """A method against the baseline in one measure, copies folded, by paired bootstrap.
 
-    Drawn are the tasks, or clusters of them as `clusters_of` has it. `difference` is the method's mean less the baseline's, `low` and `high` its 95 % interval; `p_adjusted` by
-    Holm and Bonferroni over the methods compared in that measure; `wins`, `losses` and `ties` count tasks.
+    Drawn are the tasks, or clusters of them as `clusters_of` has it. `difference` is the method's mean less
+    the baseline's, `low` and `high` its 95 % interval; `p_adjusted` by Holm and Bonferroni over the methods
+    compared in that measure; `wins`, `losses` and `ties` count tasks.
     """
 
     method: str

@@ -28,7 +28,7 @@ _KNOWN = ("length", "distinctive", "repo", "not_doc_id")
 class RoutingQuery:
     """A task; `length`, `distinctive` and `repo` group tasks where the bench knows them.
 
-    `repo` is the repository whose skills the task is about, and `not_doc_id` a skill that the task is not for.
+    `repo` is the repository whose skills the task is about, `not_doc_id` a skill that the task is not for.
     """
 
     query_id: str
@@ -40,7 +40,7 @@ class RoutingQuery:
 
 
 def read_tasks(path: Path) -> list[RoutingQuery]:
-    """Return the tasks of a file in order: lines `{query_id, text or query}`, and what else is known of a task.
+    """Return the tasks of a file in order: lines `{query_id, text or query}`, and what groups it.
 
     Raises:
         WrongInput: The file cannot be read, a line is no such object, a task is blank or an id occurs twice.
@@ -52,10 +52,7 @@ def read_tasks(path: Path) -> list[RoutingQuery]:
         if query_id in tasks or not text.strip():
             msg = f"{where}: query_id {query_id!r} occurs twice, or its text is blank; mend the line"
             raise WrongInput(msg)
-        groups = (
-            text_field(record, key, where) if record.get(key) is not None else None
-            for key in _KNOWN
-        )
+        groups = (text_field(record, key, where) if record.get(key) is not None else None for key in _KNOWN)
         tasks[query_id] = RoutingQuery(query_id, text, *groups)
     if not tasks:
         msg = f"{path}: holds no tasks; give a file with at least one"

@@ -86,7 +86,7 @@ def _wins(
 def _routed(
     high: Array, low: Array, times_high: npt.NDArray[Any], times_low: npt.NDArray[Any], recall: float
 ) -> tuple[Array, Array]:
-    """Return threshold and false-route rate of each resample, a row that counts how often each query is in it."""
+    """Return threshold and false-route rate of each resample, a row of counts of queries."""
     order = np.argsort(-high, kind="stable")
     kept = np.cumsum(times_high[:, order], axis=1)
     # The least number of queries that is the share; a hair less, because products of shares are not exact.

@@ -98,8 +98,8 @@ def measure_method(
 
     Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,
     length, distinctive, repo, skill (the first that the task needs), relevant (how many it needs), score and
-    fit (as `StageRanking`), milliseconds and those of `MEASURES`. The method is asked each task once, after one
-    that is not timed; `step` is called after each.
+    fit (as `StageRanking`), milliseconds and those of `MEASURES`. The method is asked each task once, after
+    one that is not timed; `step` is called after each.
     """
     method(bench.tasks[0].text, bench.depth)
     answers: dict[str, Sequence[StageRanking]] = {}

@@ -237,7 +237,5 @@ def _written(
         files.append(folder / "negatives.parquet")
         asked.write_parquet(files[-1])
     first = summaries[0]["methods"]
-    return [
-        *map(str, files),
-        *map(str, drawn(lambda path: draw_routing(first, path), folder / "routing.png")),
-    ]
+    files += drawn(lambda path: draw_routing(first, path), folder / "routing.png")
+    return [str(file) for file in files]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from flows.cli.printing.routing import print_contests
 from flows.commands.console import counts, say, table
 
 
@@ -137,6 +136,19 @@ def print_distractors(found: dict[str, Any]) -> None:
     say(f"{found['distractors']} distractors of {found['skills']} skills: {counts(found['by_kind'])}")
     say(f"in {found['out']}/distractors.jsonl: give it to `evaluate routing` as one more --documents")
     _resumed(found, "any", "distractors/")
+
+
+def print_contests(contests: list[dict[str, Any]]) -> None:
+    """Print each method's difference to the baseline, and on how many tasks it wins and loses."""
+    columns = ["method", "measure", "difference", "95 %", "p adjusted", "wins", "losses", "ties"]
+    rows = [
+        [
+            c["method"], c["measure"], f"{c['difference']:+.3f}", f"{c['low']:+.2f}–{c['high']:+.2f}",
+            f"{c['p_adjusted']:.4f}", c["wins"], c["losses"], c["ties"],
+        ]
+        for c in contests
+    ]  # fmt: skip
+    table(f"against {contests[0]['baseline']}, task by task", columns, rows)
 
 
 _TRAINING_MEASURES = ("hit@1", "mrr@10", "recall@10", "recall@50")

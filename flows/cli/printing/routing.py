@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flows.cli.printing.measures import print_contests
 from flows.commands.console import counts, say, table
 from tasks.evaluate.routing.pools import POOL_NAMES
 from tasks.evaluate.routing.rejection import SIGNALS
@@ -82,19 +83,6 @@ def _separated(found: dict[str, Any]) -> list[str]:
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
-
-
-def print_contests(contests: list[dict[str, Any]]) -> None:
-    """Print each method's difference to the baseline, and on how many tasks it wins and loses."""
-    columns = ["method", "measure", "difference", "95 %", "p adjusted", "wins", "losses", "ties"]
-    rows = [
-        [
-            c["method"], c["measure"], f"{c['difference']:+.3f}", f"{c['low']:+.2f}–{c['high']:+.2f}",
-            f"{c['p_adjusted']:.4f}", c["wins"], c["losses"], c["ties"],
-        ]
-        for c in contests
-    ]  # fmt: skip
-    table(f"against {contests[0]['baseline']}, task by task", columns, rows)
 
 
 def _groups(row: dict[str, Any]) -> list[list[Any]]:

@@ -52,9 +52,7 @@ def _repositories(bench: RoutingBench) -> Sequence[str]:
     """Return the repositories of a bench's tasks, in order."""
     for task in (*bench.tasks, *bench.negatives):
         if task.repo is None:
-            msg = (
-                f"query {task.query_id!r} names no `repo`: add it to its line, or leave --pool repository out"
-            )
+            msg = f"query {task.query_id!r} names no `repo`: add it, or leave --pool repository out"
             raise WrongInput(msg)
     return list(dict.fromkeys(str(task.repo) for task in bench.tasks))
 
@@ -66,7 +64,7 @@ def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> Part
     qrels = [qrel for qrel in bench.qrels if qrel.query_id in asked]
     for query_id, doc_id, relevance in qrels:
         if relevance > 0 and doc_id not in known:
-            msg = f"query {query_id!r} needs {doc_id!r}, whose id is not in its repository {repo!r}: mend either"
+            msg = f"query {query_id!r} needs {doc_id!r}, which is not in its `repo` {repo!r}: mend either"
             raise WrongInput(msg)
     negatives = [task for task in bench.negatives if task.repo == repo]
     return Part(replace(bench, tasks=tasks, qrels=qrels, negatives=negatives), inside)

@@ -29,9 +29,9 @@ def summarise_rejection(
     Returns:
         `queries`, `negatives`, `recall`, `excluded@1` (share of negatives at which the first skill is the one
         that they are not for; None if they name none), and for each of `SIGNALS` that the method gives, else
-        None: what `separation` returns, `interval_over` (as `clusters_of`), `ece` and `reliability` of signals
-        within [0, 1] (an answer is right if the first skill is relevant, and to negatives never), and
-        `by_repo`, `separation` within each repository. None if there are no negatives.
+        None: what `separation` returns, `interval_over` (as `clusters_of`), `ece` and `reliability` of
+        signals within [0, 1] (an answer is right if the first skill is relevant, and to negatives never),
+        and `by_repo`, `separation` within each repository. None if there are no negatives.
     """
     if negatives.is_empty():
         return None

@@ -71,9 +71,10 @@ def rejection_tables(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return a sentence on what is measured, the separation by each signal, and the bins of reliability."""
     first = rows[0]["rejection"]
     said = (
-        f"{first['negatives']} tasks that their skill is not for, beside {first['queries']} that one serves. False"
-        f" routes: of the former, where {first['recall']:g} of the latter are routed. Excluded: the skill that the"
-        " task is not for is first. ECE: expected calibration error, 10 bins of equal count, of scores within 0..1."
+        f"{first['negatives']} tasks that their skill is not for, beside {first['queries']} that one serves."
+        f" False routes: the share of the former that is routed where {first['recall']:g} of the latter is."
+        " Excluded: the first skill is the one that the task is not for. ECE: expected calibration error,"
+        " 10 bins of equal count, of scores within 0 and 1."
     )
     columns = ("Method", "Signal", "Among", "Tasks", "Negatives", "AUROC", "False routes", "Excluded", "ECE")
     cells, bins = [], []

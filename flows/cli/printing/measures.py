@@ -140,15 +140,15 @@ def print_distractors(found: dict[str, Any]) -> None:
 
 def print_contests(contests: list[dict[str, Any]]) -> None:
     """Print each method's difference to the baseline, and on how many tasks it wins and loses."""
-    columns = ["method", "measure", "difference", "95 %", "p adjusted", "wins", "losses", "ties"]
     rows = [
         [
             c["method"], c["measure"], f"{c['difference']:+.3f}", f"{c['low']:+.2f}–{c['high']:+.2f}",
-            f"{c['p_adjusted']:.4f}", c["wins"], c["losses"], c["ties"],
+            f"{c['p_adjusted']:.4f}", f"{c['wins']}:{c['losses']}",
         ]
         for c in contests
     ]  # fmt: skip
-    table(f"against {contests[0]['baseline']}, task by task", columns, rows)
+    columns = ["method", "measure", "more", "95 %", "p", "won:lost"]
+    table(f"against {contests[0]['baseline']}, task by task; p by Holm", columns, rows)
 
 
 _TRAINING_MEASURES = ("hit@1", "mrr@10", "recall@10", "recall@50")

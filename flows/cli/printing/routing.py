@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flows.cli.printing.measures import print_contests
@@ -9,8 +10,8 @@ from flows.commands.console import counts, say, table
 from tasks.evaluate.routing.pools import POOL_NAMES
 from tasks.evaluate.routing.rejection import SIGNALS
 
-_ROUTING_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")
-_GROUPED = ("hit@1", "mrr@10", "recall@10", "fc@10")
+_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")
+_CHIEF = ("hit@1", "mrr@10", "recall@10", "recall@50")
 
 
 def print_routing(found: dict[str, Any]) -> None:
@@ -30,75 +31,77 @@ def _print_pool(found: dict[str, Any]) -> None:
     rows = found["methods"]
     title = f"routing, {rows[0]['queries']} tasks over {found['skills']:,} skills, copies folded"
     table(
-        title, ["method", *_ROUTING_MEASURES, "ms", "p95"], [[row["method"], *_figures(row)] for row in rows]
+        title, ["method", *map(_short, _MEASURES)], [[row["method"], *_means(row, _MEASURES)] for row in rows]
     )
-    say(f"skills: {POOL_NAMES[found['pool']]}; 95 % intervals over {rows[0]['interval_over']}")
-    bare = [[row["method"], *(_cell(row["unfolded"], m) for m in _ROUTING_MEASURES)] for row in rows]
-    table("copies not folded", ["method", *_ROUTING_MEASURES], bare)
+    say(f"skills: {POOL_NAMES[found['pool']]}")
+    cells = [[row["method"], *(_interval(row, measure) for measure in _CHIEF), *_times(row)] for row in rows]
+    over = rows[0]["interval_over"]
+    table(f"95 % intervals over {over}, and times", ["method", *map(_short, _CHIEF), "ms", "p95"], cells)
+    bare = [[row["method"], *_means(row["unfolded"], _MEASURES)] for row in rows]
+    table("copies not folded", ["method", *map(_short, _MEASURES)], bare)
     groups = [group for row in rows for group in _groups(row)]
-    table("groups of tasks", ["method", "group", "tasks", *_GROUPED], groups)
+    table("groups of tasks", ["method", "group", "tasks", *map(_short, (*_CHIEF, "fc@10"))], groups)
     for row in rows:
         if row["by_repo"]:
-            _print_repositories(row)
+            cells = [[repo, part["queries"], *_means(part, _CHIEF)] for repo, part in row["by_repo"].items()]
+            table(f"{row['method']}, by repository", ["repository", "tasks", *map(_short, _CHIEF)], cells)
         if row["stages"]:
-            stages = [[stage["stage"], stage["k"], *_figures(stage)] for stage in row["stages"]]
-            table(f"stages of {row['method']}", ["stage", "k", *_ROUTING_MEASURES, "ms", "p95"], stages)
+            cells = [[s["stage"], s["k"], *_means(s, _MEASURES), *_times(s)] for s in row["stages"]]
+            columns = ["stage", "k", *map(_short, _MEASURES), "ms", "p95"]
+            table(f"stages of {row['method']}", columns, cells)
     if rejected := [row for row in rows if row["rejection"]]:
         _print_rejection(rejected)
     if found["contests"]:
         print_contests(found["contests"])
 
 
-_OF_REPOSITORIES = ("hit@1", "mrr@10", "recall@10", "recall@50")
-
-
-def _print_repositories(row: dict[str, Any]) -> None:
-    cells = [
-        [repo, part["queries"], *(f"{part[measure]:.3f}" for measure in _OF_REPOSITORIES)]
-        for repo, part in row["by_repo"].items()
-    ]
-    table(f"{row['method']}, by repository", ["repository", "tasks", *_OF_REPOSITORIES], cells)
-
-
-def _print_rejection(rows: list[dict[str, Any]]) -> None:
-    """Print how far the scores of tasks that no skill serves are below those of the others."""
-    first = rows[0]["rejection"]
-    asked = f"{first['negatives']} tasks that their skill is not for"
-    title = f"{asked}: how many are routed where {first['recall']:g} of {first['queries']} are"
-    cells = []
-    for row in rows:
-        rejection = row["rejection"]
-        for signal in (name for name in SIGNALS if rejection[name]):
-            found, name = rejection[signal], row["method"] + ("" if signal == "score" else f": {signal}")
-            ends = [_share(rejection["excluded@1"]), _share(found["ece"])]
-            cells.append([name, "all", *_separated(found), *ends])
-            cells += [["", repo, *_separated(part), "", ""] for repo, part in found["by_repo"].items()]
-    table(title, ["method", "among", "AUROC", "routed", "excl@1", "ECE"], cells)
-    say("excl@1: the skill that the task is not for is first; ECE: of scores within 0 and 1")
-
-
-def _separated(found: dict[str, Any]) -> list[str]:
-    return [_cell(found, "auroc"), _cell(found, "false_route_rate")]
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
 def _groups(row: dict[str, Any]) -> list[list[Any]]:
     groups = {"one skill": row["single"], "several skills": row["multi"], **row["by_length"]}
     groups |= row["by_distinctive"]
     return [
-        [row["method"], name, part["queries"], *(_cell(part, m) for m in _GROUPED)]
+        [row["method"], name, part["queries"], *_means(part, (*_CHIEF, "fc@10"))]
         for name, part in groups.items()
         if part["queries"]
     ]
 
 
-def _figures(row: dict[str, Any]) -> list[str]:
-    return [*(_cell(row, m) for m in _ROUTING_MEASURES), f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}"]
+def _print_rejection(rows: list[dict[str, Any]]) -> None:
+    """Print how far the scores of tasks that no skill serves are below those of the others."""
+    first, cells, parts = rows[0]["rejection"], [], []
+    for row in rows:
+        rejection = row["rejection"]
+        for signal in (name for name in SIGNALS if rejection[name]):
+            found, name = rejection[signal], row["method"] + ("" if signal == "score" else f": {signal}")
+            with_intervals = (f"{found[m]:.3f} {_interval(found, m)}" for m in ("auroc", "false_route_rate"))
+            cells.append([name, *with_intervals, _share(rejection["excluded@1"]), _share(found["ece"])])
+            parts += [
+                [name, repo, part["queries"], part["negatives"], _share(part["auroc"])]
+                for repo, part in found["by_repo"].items()
+            ]
+    asked = f"{first['negatives']} tasks that their skill is not for"
+    title = f"{asked}: how many are routed where {first['recall']:g} of {first['queries']} are"
+    table(title, ["method", "AUROC", "routed", "excl@1", "ECE"], cells)
+    say("excl@1: the skill that the task is not for is first; ECE: of scores within 0 and 1")
+    if parts:
+        table("the same by repository", ["method", "repository", "tasks", "negatives", "AUROC"], parts)
 
 
-def _cell(row: dict[str, Any], measure: str) -> str:
+def _short(measure: str) -> str:
+    return measure.replace("recall", "R")
+
+
+def _means(row: dict[str, Any], measures: Sequence[str]) -> list[str]:
+    return [f"{row[measure]:.3f}" for measure in measures]
+
+
+def _times(row: dict[str, Any]) -> list[str]:
+    return [f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}"]
+
+
+def _interval(row: dict[str, Any], measure: str) -> str:
     low, high = row["ci95"][measure]
-    return f"{row[measure]:.3f} {low:.2f}–{high:.2f}"
+    return f"{low:.2f}–{high:.2f}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

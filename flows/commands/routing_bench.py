@@ -202,7 +202,8 @@ def _of_pool(
         ready = Methods(models, skills)
         for name in wanted:
             method = ready.method(name)
-            tasks.append(measure_method(bench, name, method, step))
+            if bench.tasks:
+                tasks.append(measure_method(bench, name, method, step))
             negatives.append(answer_negatives(bench, name, method, step))
     return _Measured(pl.concat(tasks), pl.concat(negatives))
 

@@ -81,7 +81,7 @@ def _print_rejection(rows: list[dict[str, Any]]) -> None:
     asked = f"{first['negatives']} tasks that their skill is not for"
     title = f"{asked}: how many are routed where {first['recall']:g} of {first['queries']} are"
     table(title, ["method", "AUROC", "routed", "excl@1", "ECE"], cells)
-    say("excl@1: the skill that the task is not for is first; ECE: of scores within 0 and 1")
+    say("excl@1: the skill that the task is not for is first; ECE: of scores in [0, 1]")
     if parts:
         table("the same by repository", ["method", "repository", "tasks", "negatives", "AUROC"], parts)
 

@@ -49,12 +49,13 @@ def parts_of(pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collecti
 
 
 def _repositories(bench: RoutingBench) -> Sequence[str]:
-    """Return the repositories of a bench's tasks, in order."""
-    for task in (*bench.tasks, *bench.negatives):
+    """Return the repositories of a bench's tasks and negatives, in order."""
+    asked = (*bench.tasks, *bench.negatives)
+    for task in asked:
         if task.repo is None:
             msg = f"query {task.query_id!r} names no `repo`: add it, or leave --pool repository out"
             raise WrongInput(msg)
-    return list(dict.fromkeys(str(task.repo) for task in bench.tasks))
+    return list(dict.fromkeys(str(task.repo) for task in asked))
 
 
 def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> Part:
@@ -66,5 +67,8 @@ def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> Part
         if relevance > 0 and doc_id not in known:
             msg = f"query {query_id!r} needs {doc_id!r}, which is not in its `repo` {repo!r}: mend either"
             raise WrongInput(msg)
+    if inside.is_empty():
+        msg = f"no id of a skill begins with the `repo` {repo!r}: mend it, or leave --pool repository out"
+        raise WrongInput(msg)
     negatives = [task for task in bench.negatives if task.repo == repo]
     return Part(replace(bench, tasks=tasks, qrels=qrels, negatives=negatives), inside)

@@ -26,7 +26,7 @@ from tasks.evaluate.routing.bench import (
 )
 from tasks.evaluate.routing.contests import contest
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks, require_judged
-from tasks.evaluate.routing.pools import POOLS, Part, parts_of
+from tasks.evaluate.routing.pools import POOLS, PoolPart, parts_of
 from tasks.evaluate.routing.rejection import summarise_rejection
 from tasks.evaluate.routing.report import draw_routing, routing_markdown
 
@@ -182,7 +182,7 @@ def _pools(wishes: RoutingWishes, files: BenchFiles, bench: RoutingBench) -> lis
 
 
 def _measured(
-    parts: Mapping[str, Sequence[Part]], models: RoutingModels, wanted: Sequence[str]
+    parts: Mapping[str, Sequence[PoolPart]], models: RoutingModels, wanted: Sequence[str]
 ) -> dict[str, _Measured]:
     benches = [part.bench for of_pool in parts.values() for part in of_pool]
     steps, total = count(1), len(wanted) * sum(len(b.tasks) + len(b.negatives) for b in benches)
@@ -195,7 +195,7 @@ def _measured(
 
 
 def _of_pool(
-    parts: Sequence[Part], models: RoutingModels, wanted: Sequence[str], step: Callable[[], None]
+    parts: Sequence[PoolPart], models: RoutingModels, wanted: Sequence[str], step: Callable[[], None]
 ) -> _Measured:
     tasks, negatives = [], [NEGATIVES.to_frame()]
     for bench, skills in parts:
@@ -208,7 +208,9 @@ def _of_pool(
     return _Measured(pl.concat(tasks), pl.concat(negatives))
 
 
-def _summary(pool: str, parts: Sequence[Part], measured: _Measured, wishes: RoutingWishes) -> dict[str, Any]:
+def _summary(
+    pool: str, parts: Sequence[PoolPart], measured: _Measured, wishes: RoutingWishes
+) -> dict[str, Any]:
     rows, wanted = measured.tasks, wishes.wanted
     methods = []
     for name in wanted:

@@ -21,14 +21,16 @@ _BLOCK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ClusteredScores:
     """The score of each query, and the cluster of each; queries of one cluster are alike."""
 
     scores: Sequence[float]
     clusters: Sequence[str]
 
 
-def separation(served: Scored, unserved: Scored, recall: float = RECALL) -> dict[str, Any] | None:
+def separation(
+    served: ClusteredScores, unserved: ClusteredScores, recall: float = RECALL
+) -> dict[str, Any] | None:
     """Return how well a score separates queries that something serves from those that nothing serves.
 
     A query is routed if its score reaches a threshold: the highest by which at least the share `recall`, in
@@ -52,7 +54,7 @@ def separation(served: Scored, unserved: Scored, recall: float = RECALL) -> dict
     }
 
 
-def _intervals(served: Scored, unserved: Scored, recall: float) -> dict[str, list[float]]:
+def _intervals(served: ClusteredScores, unserved: ClusteredScores, recall: float) -> dict[str, list[float]]:
     names = list(dict.fromkeys([*served.clusters, *unserved.clusters]))
     high, low = (np.asarray(side.scores, dtype=np.float64) for side in (served, unserved))
     of_high, of_low = (_places(side.clusters, names) for side in (served, unserved))

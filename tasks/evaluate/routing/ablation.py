@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tasks.evaluate.routing.bench import Answer, RoutingMethod, Spared, whole
+from tasks.evaluate.routing.bench import RoutingAnswer, RoutingMethod, Spared, whole
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.baselines.stages import StageRanking
 from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
@@ -93,6 +93,6 @@ def deep(router: Router, task: str, depth: int) -> list[str]:
     return list(dict.fromkeys([*shown, *(doc_id for doc_id in rest if doc_id not in hidden)]))[:depth]
 
 
-def _answer(router: Router, task: str) -> Answer:
+def _answer(router: Router, task: str) -> RoutingAnswer:
     found = router.rank(task, _ANSWERED)
-    return Answer([one.doc_id for one in found], found[0].score)
+    return RoutingAnswer([one.doc_id for one in found], found[0].score)

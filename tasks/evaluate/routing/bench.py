@@ -49,7 +49,7 @@ class RoutingBench:
         return DEPTH + len(self.copies)
 
 
-class Answer(NamedTuple):
+class RoutingAnswer(NamedTuple):
     """Ids, best first; the score of the first, and another number for how well it fits, if there are such."""
 
     doc_ids: Sequence[str]
@@ -58,14 +58,14 @@ class Answer(NamedTuple):
 
 
 def whole(
-    rank: Callable[[str, int], Sequence[str] | Answer],
+    rank: Callable[[str, int], Sequence[str] | RoutingAnswer],
     *,
     encoder: Spared | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> RoutingMethod:
     """Return a method of one stage; encoding its task counts as long as it took when it was made.
 
-    `rank` gives the ids of at most so many skills for a task, best first, or an `Answer` with scores;
+    `rank` gives the ids of at most so many skills for a task, best first, or an `RoutingAnswer` with scores;
     `clock` is in seconds.
     """
 
@@ -73,7 +73,7 @@ def whole(
         spared, began = _spared(encoder), clock()
         ranking = rank(task, depth)
         seconds = clock() - began + _spared(encoder) - spared
-        found = ranking if isinstance(ranking, Answer) else Answer(ranking)
+        found = ranking if isinstance(ranking, RoutingAnswer) else RoutingAnswer(ranking)
         return [StageRanking("", found.doc_ids, 1000 * seconds, score=found.score, fit=found.fit)]
 
     return run

@@ -22,14 +22,14 @@ POOL_NAMES = MappingProxyType(
 POOLS = tuple(POOL_NAMES)
 
 
-class Part(NamedTuple):
+class PoolPart(NamedTuple):
     """A bench, and the skills among which its tasks are routed."""
 
     bench: RoutingBench
     skills: pl.DataFrame
 
 
-def parts_of(pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collection[str]) -> list[Part]:
+def parts_of(pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collection[str]) -> list[PoolPart]:
     """Return the parts of one of `POOLS`: one, or for `repository` one for each repository.
 
     Args:
@@ -42,9 +42,9 @@ def parts_of(pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collecti
         WrongInput: A task's repository is not known, or one has no skills or lacks a skill that a task needs.
     """
     if pool == "all":
-        return [Part(bench, skills)]
+        return [PoolPart(bench, skills)]
     if pool == "bench":
-        return [Part(bench, skills.filter(pl.col("doc_id").is_in(list(own))))]
+        return [PoolPart(bench, skills.filter(pl.col("doc_id").is_in(list(own))))]
     return [_of_repository(repo, bench, skills) for repo in _repositories(bench)]
 
 
@@ -58,7 +58,7 @@ def _repositories(bench: RoutingBench) -> Sequence[str]:
     return list(dict.fromkeys(str(task.repo) for task in asked))
 
 
-def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> Part:
+def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> PoolPart:
     inside = skills.filter(pl.col("doc_id").str.to_lowercase().str.starts_with(f"{repo.lower()}/"))
     tasks = [task for task in bench.tasks if task.repo == repo]
     asked, known = {task.query_id for task in tasks}, set(inside["doc_id"])
@@ -71,4 +71,4 @@ def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> Part
         msg = f"no id of a skill begins with the `repo` {repo!r}: mend it, or leave --pool repository out"
         raise WrongInput(msg)
     negatives = [task for task in bench.negatives if task.repo == repo]
-    return Part(replace(bench, tasks=tasks, qrels=qrels, negatives=negatives), inside)
+    return PoolPart(replace(bench, tasks=tasks, qrels=qrels, negatives=negatives), inside)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tasks.evaluate.measures.calibration import calibration_by_count, calibration_error
-from tasks.evaluate.measures.separation import RECALL, Scored, separation
+from tasks.evaluate.measures.separation import RECALL, ClusteredScores, separation
 from tasks.evaluate.routing.bench import clusters_of
 
 SIGNALS = ("score", "fit")
@@ -80,5 +80,5 @@ def _separation(tasks: pl.DataFrame, negatives: pl.DataFrame, signal: str, recal
     return {**counts, **(found or {}), "interval_over": over}
 
 
-def _scored(rows: pl.DataFrame, signal: str, clusters: Sequence[str]) -> Scored:
-    return Scored(rows[signal].to_list(), clusters)
+def _scored(rows: pl.DataFrame, signal: str, clusters: Sequence[str]) -> ClusteredScores:
+    return ClusteredScores(rows[signal].to_list(), clusters)

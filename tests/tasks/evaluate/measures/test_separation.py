@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.evaluate.measures import separation as module
-from tasks.evaluate.measures.separation import Scored, separation
+from tasks.evaluate.measures.separation import ClusteredScores, separation
 from tasks.evaluate.measures.statistics import auroc
 
 SCORES = st.lists(st.tuples(st.floats(-5, 5), st.sampled_from("abc")), min_size=1, max_size=12)
 
 
-def scored(*scores: float, clusters: str = "") -> Scored:
-    return Scored(scores, clusters or "abcdefghijklmnopqrstuvwxyz"[: len(scores)])
+def scored(*scores: float, clusters: str = "") -> ClusteredScores:
+    return ClusteredScores(scores, clusters or "abcdefghijklmnopqrstuvwxyz"[: len(scores)])
 
 
 def test_scores_that_do_not_overlap_route_no_unserved_query() -> None:
@@ -54,8 +54,8 @@ def test_without_queries_of_either_side_there_is_nothing_to_tell_apart() -> None
 
 
 def test_intervals_draw_whole_clusters_with_both_their_sides() -> None:
-    served = Scored([1.0, 1.0, 0.0, 0.0], ["a", "a", "b", "b"])
-    unserved = Scored([0.5, 0.5], ["a", "b"])
+    served = ClusteredScores([1.0, 1.0, 0.0, 0.0], ["a", "a", "b", "b"])
+    unserved = ClusteredScores([0.5, 0.5], ["a", "b"])
 
     found = separation(served, unserved)
 
@@ -65,7 +65,7 @@ def test_intervals_draw_whole_clusters_with_both_their_sides() -> None:
 
 
 def test_a_resample_without_one_side_does_not_count() -> None:
-    found = separation(Scored([1.0], ["a"]), Scored([0.0], ["b"]))
+    found = separation(ClusteredScores([1.0], ["a"]), ClusteredScores([0.0], ["b"]))
 
     assert found is not None
     assert found["ci95"]["auroc"] == [1.0, 1.0]
@@ -101,8 +101,8 @@ def test_at_least_the_share_is_routed_and_no_higher_score_would_do(
     served: list[tuple[float, str]], unserved: list[tuple[float, str]], recall: float
 ) -> None:
     found = separation(
-        Scored([s for s, _ in served], [c for _, c in served]),
-        Scored([s for s, _ in unserved], [c for _, c in unserved]),
+        ClusteredScores([s for s, _ in served], [c for _, c in served]),
+        ClusteredScores([s for s, _ in unserved], [c for _, c in unserved]),
         recall,
     )
 

@@ -9,7 +9,7 @@ from storage.errors import WrongInput
 from storage.schemas import Qrel
 from tasks.evaluate.paging.bench import Remembering
 from tasks.evaluate.routing.bench import (
-    Answer,
+    RoutingAnswer,
     RoutingBench,
     answer_negatives,
     clusters_of,
@@ -142,11 +142,11 @@ SHOPS = RoutingBench(
     [RoutingQuery("four", "fourth", repo="tea/shop", not_doc_id="a"), RoutingQuery("five", "fifth")],
 )
 ANSWERS = {
-    "first": Answer(["copy-a"], 0.9, 0.7),
-    "second": Answer(["x", "b"], 0.8),
-    "third": Answer(["d"], 0.6),
-    "fourth": Answer(["copy-a", "b"], 0.5, 0.1),
-    "fifth": Answer([]),
+    "first": RoutingAnswer(["copy-a"], 0.9, 0.7),
+    "second": RoutingAnswer(["x", "b"], 0.8),
+    "third": RoutingAnswer(["d"], 0.6),
+    "fourth": RoutingAnswer(["copy-a", "b"], 0.5, 0.1),
+    "fifth": RoutingAnswer([]),
 }
 
 

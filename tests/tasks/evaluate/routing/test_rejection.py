@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import Answer, RoutingBench, answer_negatives, measure_method, whole
+from tasks.evaluate.routing.bench import RoutingAnswer, RoutingBench, answer_negatives, measure_method, whole
 from tasks.evaluate.routing.data import RoutingQuery
 from tasks.evaluate.routing.rejection import summarise_rejection
 
@@ -23,19 +23,19 @@ BENCH = RoutingBench(
     ],
 )
 ANSWERS = {
-    "tea 0": Answer(["tea/shop/0"], 0.9, 1.0),
-    "tea 1": Answer(["tea/shop/1"], 0.8, 1.0),
-    "tea 2": Answer(["tea/shop/2"], 0.7, 1.0),
-    "tea 3": Answer(["tea/shop/0"], 0.2, 0.0),
-    "bread 0": Answer(["bread/shop/0"], 0.9, 1.0),
-    "bread 1": Answer(["bread/shop/0"], 0.9, 1.0),
-    "not tea 0": Answer(["copy"], 0.3, 0.0),
-    "not tea 1": Answer(["tea/shop/2"], 0.1, 0.0),
-    "not tea 2": Answer(["tea/shop/3"], 0.75, 0.0),
+    "tea 0": RoutingAnswer(["tea/shop/0"], 0.9, 1.0),
+    "tea 1": RoutingAnswer(["tea/shop/1"], 0.8, 1.0),
+    "tea 2": RoutingAnswer(["tea/shop/2"], 0.7, 1.0),
+    "tea 3": RoutingAnswer(["tea/shop/0"], 0.2, 0.0),
+    "bread 0": RoutingAnswer(["bread/shop/0"], 0.9, 1.0),
+    "bread 1": RoutingAnswer(["bread/shop/0"], 0.9, 1.0),
+    "not tea 0": RoutingAnswer(["copy"], 0.3, 0.0),
+    "not tea 1": RoutingAnswer(["tea/shop/2"], 0.1, 0.0),
+    "not tea 2": RoutingAnswer(["tea/shop/3"], 0.75, 0.0),
 }
 
 
-def rows(answers: Mapping[str, Answer]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def rows(answers: Mapping[str, RoutingAnswer]) -> tuple[pl.DataFrame, pl.DataFrame]:
     method = whole(lambda task, _k: answers[task])
     return measure_method(BENCH, "m", method), answer_negatives(BENCH, "m", method)
 
@@ -85,7 +85,9 @@ def test_other_scores_are_no_shares_and_have_no_calibration() -> None:
 
 
 def test_a_number_that_a_method_does_not_give_is_not_measured() -> None:
-    found = summarise_rejection(*rows({task: Answer(answer.doc_ids) for task, answer in ANSWERS.items()}))
+    found = summarise_rejection(
+        *rows({task: RoutingAnswer(answer.doc_ids) for task, answer in ANSWERS.items()})
+    )
 
     assert found is not None
     assert (found["score"], found["fit"], found["excluded@1"]) == (None, None, 0.5)

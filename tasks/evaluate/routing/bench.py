@@ -65,7 +65,7 @@ def whole(
 ) -> RoutingMethod:
     """Return a method of one stage; encoding its task counts as long as it took when it was made.
 
-    `rank` gives the ids of at most so many skills for a task, best first, or an `RoutingAnswer` with scores;
+    `rank` gives the ids of at most so many skills for a task, best first, or a `RoutingAnswer` with scores;
     `clock` is in seconds.
     """
 

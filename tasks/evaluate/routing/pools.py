@@ -12,13 +12,11 @@ import polars as pl
 from storage.errors import WrongInput
 from tasks.evaluate.routing.bench import RoutingBench
 
-POOL_NAMES = MappingProxyType(
-    {
-        "all": "all that are given",
-        "bench": "the bench's own alone",
-        "repository": "those of a task's repository alone",
-    }
-)
+POOL_NAMES = MappingProxyType({
+    "all": "all that are given",
+    "bench": "the bench's own alone",
+    "repository": "those of a task's repository alone",
+})  # fmt: skip
 POOLS = tuple(POOL_NAMES)
 
 

@@ -90,7 +90,7 @@ def test_resampled_areas_and_rates_are_those_of_the_queries_drawn() -> None:
     pairs = (times @ np.bincount(of_high, minlength=4)) * (times @ np.bincount(of_low, minlength=4))
     (threshold,), (rate,) = module._routed(high, low, times[of_high][None], times[of_low][None], 0.9)
 
-    assert times @ wins @ times / pairs == pytest.approx(auroc(*drawn))
+    assert times @ wins @ times / pairs == pytest.approx(auroc(drawn[0].tolist(), drawn[1].tolist()))
     assert np.mean(drawn[0] >= threshold) >= 0.9 > np.mean(drawn[0] > threshold)
     assert rate == pytest.approx(np.mean(drawn[1] >= threshold))
 

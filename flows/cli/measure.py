@@ -88,14 +88,33 @@ def evaluate_paging(
 
 @evaluate_app.command("routing")
 def evaluate_routing(
-    corpus: Annotated[Path, typer.Option("--corpus", help="A root, Parquet or JSON lines of skills.")],
-    queries: Annotated[Path, typer.Option("--queries", help="JSON lines {query_id, text}.")],
-    qrels: Annotated[Path, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")],
+    bench: Annotated[
+        Path | None,
+        typer.Option("--bench", help="Folder of a bench's files, for those that no option below names."),
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", help="A root, Parquet or JSON lines of skills.")
+    ] = None,
+    queries: Annotated[Path | None, typer.Option("--queries", help="JSON lines {query_id, text}.")] = None,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")
+    ] = None,
     documents: Annotated[
         list[Path] | None,
         typer.Option("--documents", metavar="PATH", help="More skills, as --corpus; repeatable."),
     ] = None,
     copies: Annotated[Path | None, typer.Option("--copies", help="JSON lines {copy_id, doc_id}.")] = None,
+    negatives: Annotated[
+        Path | None, typer.Option("--negatives", help="As --queries: tasks that no skill serves.")
+    ] = None,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option("--pool", metavar="POOL", help="all, bench (its own) or repository; repeatable."),
+    ] = None,
+    recall: Annotated[
+        float,
+        typer.Option("--recall", metavar="SHARE", help="Tasks to be routed; how many negatives then are?"),
+    ] = 0.95,
     method: Annotated[
         list[str] | None, typer.Option("--method", metavar="METHOD", help="Repeatable.")
     ] = None,
@@ -110,12 +129,14 @@ def evaluate_routing(
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well methods rank the skills that tasks need, copies folded and not, and how fast."""
-    from flows.cli.printing.measures import print_routing  # noqa: PLC0415
-    from flows.commands.routing_bench import BenchFiles, routing_bench  # noqa: PLC0415
+    from flows.cli.printing.routing import print_routing  # noqa: PLC0415
+    from flows.commands.routing_bench import RoutingWishes, files_of, routing_bench  # noqa: PLC0415
 
     settings = load_settings()
-    files = BenchFiles(queries, qrels, [corpus, *(documents or [])], copies)
-    found = routing_bench(root_of(settings, root), settings, files, method, baseline, report)
+    skills = [*([corpus] if corpus else []), *(documents or [])]
+    files = files_of(bench, skills, queries, qrels, copies, negatives)
+    wishes = RoutingWishes(method, baseline, pool, recall, report)
+    found = routing_bench(root_of(settings, root), settings, files, wishes)
     print_json(found) if as_json else print_routing(found)
 
 

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.commands.console import drawn, folder_at, progress
-from flows.commands.routing_methods import Methods, require_methods, require_names
+from flows.commands.routing_methods import Methods, RoutingModels, require_methods, require_names
 from flows.settings import Settings
+from storage.errors import WrongInput
 from storage.root import Root
-from tasks.evaluate.routing.bench import RoutingBench, measure_method, summarise_method
-from tasks.evaluate.routing.contests import RoutingContest, contest
+from tasks.evaluate.measures.separation import RECALL
+from tasks.evaluate.routing.bench import (
+    NEGATIVES,
+    RoutingBench,
+    answer_negatives,
+    measure_method,
+    summarise_method,
+)
+from tasks.evaluate.routing.contests import contest
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks, require_judged
+from tasks.evaluate.routing.pools import POOLS, PoolPart, parts_of
+from tasks.evaluate.routing.rejection import summarise_rejection
 from tasks.evaluate.routing.report import draw_routing, routing_markdown
 
 # Measured if no method is named: the methods that need no model beside the encoder.
@@ -27,84 +37,208 @@ BASELINE = "zsum"
 
 @dataclass(frozen=True, slots=True)
 class BenchFiles:
-    """The files of a bench: tasks, judgements, all skills, and copies, if there are any."""
+    """The files of a bench: tasks, judgements, skills, and copies and tasks that no skill serves, if any.
+
+    `own` holds the skills that the bench comes with, `skills` others.
+    """
 
     queries: Path
     qrels: Path
-    skills: Sequence[Path]
+    skills: Sequence[Path] = ()
     copies: Path | None = None
+    negatives: Path | None = None
+    own: Path | None = None
+
+    @property
+    def all_skills(self) -> list[Path]:
+        """All files of skills; of an id in two the bench's own counts."""
+        return [*([self.own] if self.own else []), *self.skills]
 
 
-def routing_bench(
-    root: Root,
-    settings: Settings,
-    files: BenchFiles,
-    methods: Sequence[str] | None,
-    baseline: str = BASELINE,
-    folder: Path | None = None,
-) -> dict[str, Any]:
-    """Measure routing methods on a bench.
+@dataclass(frozen=True, slots=True)
+class RoutingWishes:
+    """What to measure.
 
     Args:
-        root: The root that keeps the encoder, vectors and answers; a second run encodes only the tasks.
-        settings: The encoder, the threads of a task, and the LLM.
-        files: The files of the bench.
         methods: Some of `flows.commands.routing_methods.METHODS`; None for `USUAL`.
         baseline: The method that the others are compared with, if it is measured too.
-        folder: A folder for `routing.md`, `routing.parquet` (a row a task, method, stage and folding) and, if
-            matplotlib is installed, `routing.png`.
+        pools: Some of `POOLS`; None for those that a bench's own skills and repositories tell apart.
+        recall: The share of tasks, above 0 and at most 1, at which false routes are counted.
+        folder: A folder for `routing.md`, `routing.parquet` (a row a task, pool, method, stage and folding),
+            `negatives.parquet` (a row a task that no skill serves, pool and method) and, if matplotlib is
+            installed, `routing.png` of the first pool.
+    """
 
-    Returns:
-        `skills`, `methods` (rows of `summarise_method`), `contests`, `llm` (what an LLM was asked, or null),
-        and `report` if there is a folder.
+    methods: Sequence[str] | None = None
+    baseline: str = BASELINE
+    pools: Sequence[str] | None = None
+    recall: float = RECALL
+    folder: Path | None = None
+
+    @property
+    def wanted(self) -> list[str]:
+        """The methods, each once."""
+        return list(dict.fromkeys(self.methods or USUAL))
+
+
+def files_of(
+    folder: Path | None,
+    skills: Sequence[Path],
+    queries: Path | None = None,
+    qrels: Path | None = None,
+    copies: Path | None = None,
+    negatives: Path | None = None,
+) -> BenchFiles:
+    """Return the files of a bench; those that are not given are the ones of its folder.
+
+    A folder holds `queries.jsonl` and `qrels.jsonl`, and may hold `documents.parquet`, `copies.jsonl` and
+    `negatives.jsonl`.
 
     Raises:
-        WrongInput: A file, a method, the baseline or the folder cannot be used; nothing was encoded.
+        WrongInput: There are no queries, no qrels or no skills.
     """
-    wanted = list(dict.fromkeys(methods or USUAL))
-    require_names([*wanted, baseline])
-    require_methods(wanted, settings)
-    bench = RoutingBench(read_tasks(files.queries), read_qrels(files.qrels), read_copies(files.copies))
-    if folder is not None:
-        folder_at(folder, "--report")
+
+    def held(name: str) -> Path | None:
+        return folder / name if folder and (folder / name).exists() else None
+
+    own = held("documents.parquet")
+    queries, qrels = queries or held("queries.jsonl"), qrels or held("qrels.jsonl")
+    if queries is None or qrels is None or not (skills or own):
+        missing = "--queries" if queries is None else "--qrels" if qrels is None else "--corpus"
+        where = f"the folder {folder} has no such file" if folder else "or a folder of all by --bench"
+        msg = f"no {missing} is given, {where}: name a file"
+        raise WrongInput(msg)
+    copies, negatives = copies or held("copies.jsonl"), negatives or held("negatives.jsonl")
+    return BenchFiles(queries, qrels, skills, copies, negatives, own)
+
+
+class _Measured(NamedTuple):
+    """The rows of `measure_method` and of `answer_negatives`."""
+
+    tasks: pl.DataFrame
+    negatives: pl.DataFrame
+
+
+def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: RoutingWishes) -> dict[str, Any]:
+    """Measure routing methods on a bench.
+
+    `root` keeps the encoder, vectors and answers, so that a second run encodes only the tasks; `settings` say
+    the encoder, the threads of a task, and the LLM.
+
+    Returns:
+        `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as of
+        `summarise_rejection`) and `contests`; the same of the first pool; `llm` (what an LLM was asked, or
+        null); and `report` if there is a folder.
+
+    Raises:
+        WrongInput: A file or a wish cannot be used; nothing was encoded.
+    """
+    require_names([*wishes.wanted, wishes.baseline])
+    require_methods(wishes.wanted, settings)
+    bench = _read_bench(files)
+    pools = _pools(wishes, files, bench)
+    if wishes.folder is not None:
+        folder_at(wishes.folder, "--report")
     with progress("skills read") as report:
-        skills = read_skills(files.skills, report)
+        skills = read_skills(files.all_skills, report)
     require_judged(bench.tasks, bench.qrels, skills, bench.copies)
+    own = set(read_skills([files.own])["doc_id"]) if files.own and "bench" in pools else set()
+    parts = {pool: parts_of(pool, bench, skills, own) for pool in pools}
     with ExitStack() as held:
-        ready = Methods(root, settings, skills, held)
-        rows = _measured(bench, ready, wanted)
-        llm = ready.llm_report()
-    contests = contest(rows, baseline) if baseline in wanted and len(wanted) > 1 else []
-    summaries = [summarise_method(rows.filter(method=method)) for method in wanted]
-    found: dict[str, Any] = {
-        "skills": skills.height,
-        "methods": summaries,
-        "contests": [asdict(c) for c in contests],
-        "llm": llm,
-    }
-    if folder is not None:
-        found["report"] = _written(folder, rows, summaries, contests, skills)
+        models = RoutingModels(root, settings, held)
+        measured = _measured(parts, models, wishes.wanted)
+        llm = models.llm_report()
+    summaries = [_summary(pool, parts[pool], measured[pool], wishes) for pool in pools]
+    found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm}
+    if wishes.folder is not None:
+        found["report"] = _written(wishes.folder, measured, summaries)
     return found
 
 
-def _measured(bench: RoutingBench, ready: Methods, wanted: Sequence[str]) -> pl.DataFrame:
-    steps, total = count(1), len(wanted) * len(bench.tasks)
+def _read_bench(files: BenchFiles) -> RoutingBench:
+    tasks, qrels, copies = read_tasks(files.queries), read_qrels(files.qrels), read_copies(files.copies)
+    negatives = read_tasks(files.negatives) if files.negatives else ()
+    return RoutingBench(tasks, qrels, copies, negatives)
+
+
+def _pools(wishes: RoutingWishes, files: BenchFiles, bench: RoutingBench) -> list[str]:
+    if unknown := [pool for pool in wishes.pools or () if pool not in POOLS]:
+        msg = f"unknown pool {unknown[0]!r}; choose some of {', '.join(POOLS)}"
+        raise WrongInput(msg)
+    if not 0 < wishes.recall <= 1:
+        msg = f"--recall {wishes.recall:g}: give a share of the tasks, above 0 and at most 1"
+        raise WrongInput(msg)
+    if wishes.pools:
+        if "bench" in wishes.pools and files.own is None:
+            msg = "--pool bench: the bench has no skills of its own; name a folder with them by --bench"
+            raise WrongInput(msg)
+        return list(dict.fromkeys(wishes.pools))
+    apart = {
+        "all": True,
+        "bench": files.own is not None and bool(files.skills),
+        "repository": files.own is not None and all(t.repo for t in (*bench.tasks, *bench.negatives)),
+    }
+    return [pool for pool in POOLS if apart[pool]]
+
+
+def _measured(
+    parts: Mapping[str, Sequence[PoolPart]], models: RoutingModels, wanted: Sequence[str]
+) -> dict[str, _Measured]:
+    benches = [part.bench for of_pool in parts.values() for part in of_pool]
+    steps, total = count(1), len(wanted) * sum(len(b.tasks) + len(b.negatives) for b in benches)
     with progress("tasks routed") as report:
 
         def step() -> None:
             report(next(steps), total)
 
-        return pl.concat([measure_method(bench, name, ready.method(name), step) for name in wanted])
+        return {pool: _of_pool(of_pool, models, wanted, step) for pool, of_pool in parts.items()}
+
+
+def _of_pool(
+    parts: Sequence[PoolPart], models: RoutingModels, wanted: Sequence[str], step: Callable[[], None]
+) -> _Measured:
+    tasks, negatives = [], [NEGATIVES.to_frame()]
+    for bench, skills in parts:
+        ready = Methods(models, skills)
+        for name in wanted:
+            method = ready.method(name)
+            if bench.tasks:
+                tasks.append(measure_method(bench, name, method, step))
+            negatives.append(answer_negatives(bench, name, method, step))
+    return _Measured(pl.concat(tasks), pl.concat(negatives))
+
+
+def _summary(
+    pool: str, parts: Sequence[PoolPart], measured: _Measured, wishes: RoutingWishes
+) -> dict[str, Any]:
+    rows, wanted = measured.tasks, wishes.wanted
+    methods = []
+    for name in wanted:
+        own, negatives = rows.filter(method=name), measured.negatives.filter(method=name)
+        rejection = summarise_rejection(own, negatives, wishes.recall)
+        methods.append({**summarise_method(own), "rejection": rejection})
+    compared = wishes.baseline in wanted and len(wanted) > 1
+    contests = contest(rows, wishes.baseline) if compared else []
+    return {
+        "pool": pool,
+        "skills": sum(part.skills.height for part in parts),
+        "methods": methods,
+        "contests": [asdict(one) for one in contests],
+    }
 
 
 def _written(
-    folder: Path,
-    rows: pl.DataFrame,
-    summaries: list[dict[str, Any]],
-    contests: list[RoutingContest],
-    skills: pl.DataFrame,
+    folder: Path, measured: Mapping[str, _Measured], summaries: Sequence[dict[str, Any]]
 ) -> list[str]:
-    (folder / "routing.md").write_text(routing_markdown(summaries, contests, skills.height), "utf-8")
-    rows.write_parquet(folder / "routing.parquet")
-    pictures = drawn(lambda path: draw_routing(summaries, path), folder / "routing.png")
-    return [str(file) for file in (folder / "routing.md", folder / "routing.parquet", *pictures)]
+    text = "\n".join(map(routing_markdown, summaries))
+    (folder / "routing.md").write_text(text, "utf-8")
+    rows = [found.tasks.with_columns(pool=pl.lit(pool)) for pool, found in measured.items()]
+    pl.concat(rows).write_parquet(folder / "routing.parquet")
+    files = [folder / "routing.md", folder / "routing.parquet"]
+    negatives = [found.negatives.with_columns(pool=pl.lit(pool)) for pool, found in measured.items()]
+    if (asked := pl.concat(negatives)).height:
+        files.append(folder / "negatives.parquet")
+        asked.write_parquet(files[-1])
+    first = summaries[0]["methods"]
+    files += drawn(lambda path: draw_routing(first, path), folder / "routing.png")
+    return [str(file) for file in files]

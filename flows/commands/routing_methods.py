@@ -144,32 +144,18 @@ def has_llm(settings: Settings) -> bool:
     return bool(settings.llm_base_url or settings.llm_model)
 
 
-class Methods:
-    """The routing methods over one corpus.
+class RoutingModels:
+    """The encoder and the LLM of routing methods, each loaded at its first use, and what both remember.
 
     Args:
         root: The root that keeps exports, vectors and answers.
         settings: The encoder, the threads of a task, and the LLM.
-        skills: A frame with the columns doc_id, name, description and body.
         held: Closes at the end what methods open.
     """
 
-    def __init__(self, root: Root, settings: Settings, skills: pl.DataFrame, held: ExitStack) -> None:
-        self._root, self._settings, self._held = root, settings, held
-        # Sorted, so that skills of equal score are ranked by their ids.
-        self._frame = skills.sort("doc_id")
+    def __init__(self, root: Root, settings: Settings, held: ExitStack) -> None:
+        self.root, self._settings, self._held = root, settings, held
         self._flow: FlowLlm | None = None
-
-    def method(self, name: str) -> RoutingMethod:
-        """Return a method with its index built; raise an error if what it needs cannot be used."""
-        if name == "skillflow":
-            return staged(self._skillflow())
-        if name == "skillrouter":
-            return staged(skillrouter(self._skills, load_skillrouter(), self._root))
-        if name in ABLATIONS:
-            return as_served(self._ablations.router(name), self._asking)
-        self._baselines.prepare(name)
-        return whole(functools.partial(self._baselines.rank, name), encoder=self._asking)
 
     def llm_report(self) -> dict[str, Any] | None:
         """Return what an LLM was asked, its cost, and its failures by reason; None if it was not asked."""
@@ -180,21 +166,64 @@ class Methods:
         return {"model": flow.book.model, **flow.book.ledger.report(), "fallbacks": fallbacks}
 
     @functools.cached_property
-    def _folder(self) -> str:
-        models = self._root.folder / "models"
-        return str(exported_encoder(models, self._settings.encoder, self._settings.encoder_precision))
+    def folder(self) -> str:
+        """The folder of the encoder's export."""
+        return self.export(self._settings.encoder, self._settings.encoder_precision)
 
     @functools.cached_property
-    def _kept(self) -> KeptEncoder:
-        return load_kept_encoder(self._root.uri, self._folder)
+    def kept(self) -> KeptEncoder:
+        """Encodes skills, and keeps their vectors below the root."""
+        return load_kept_encoder(self.root.uri, self.folder)
 
     @functools.cached_property
-    def _asking(self) -> Remembering:
-        return Remembering(OnnxEncoder(Path(self._folder), threads=self._settings.query_threads))
+    def asking(self) -> Remembering:
+        """Encodes tasks."""
+        return Remembering(self.query_encoder(self.folder))
+
+    @functools.cached_property
+    def llm(self) -> FlowLlm | None:
+        """Writes queries and selects skills; None if no LLM is set up."""
+        if not has_llm(self._settings):
+            return None
+        options = llm_options(self._settings, "llm")
+        if options is None:
+            return None
+        answers = self._held.enter_context(Answers(self.root))
+        ledger = Ledger(options.prices, options.ceiling)
+        self._flow = FlowLlm(open_book(options.endpoint, answers, ledger), options.sampling)
+        return self._flow
+
+    def export(self, model: str, precision: str = "float32") -> str:
+        """Return the folder of a model's export, made if it is not there."""
+        return str(exported_encoder(self.root.folder / "models", model, precision))
+
+    def query_encoder(self, folder: str) -> OnnxEncoder:
+        """Return the encoder of an export with as many threads as a task may use."""
+        return OnnxEncoder(Path(folder), threads=self._settings.query_threads)
+
+
+class Methods:
+    """The routing methods over one corpus; `skills` has the columns doc_id, name, description and body."""
+
+    def __init__(self, models: RoutingModels, skills: pl.DataFrame) -> None:
+        self._models = models
+        # Sorted, so that skills of equal score are ranked by their ids.
+        self._frame = skills.sort("doc_id")
+
+    def method(self, name: str) -> RoutingMethod:
+        """Return a method with its index built; raise an error if what it needs cannot be used."""
+        if name == "skillflow":
+            return staged(self._skillflow())
+        if name == "skillrouter":
+            return staged(skillrouter(self._skills, load_skillrouter(), self._models.root))
+        if name in ABLATIONS:
+            return as_served(self._ablations.router(name), self._models.asking)
+        self._baselines.prepare(name)
+        return whole(functools.partial(self._baselines.answer, name), encoder=self._models.asking)
 
     @functools.cached_property
     def _baselines(self) -> Baselines:
-        return Baselines(self._frame, self._kept, self._asking)
+        return Baselines(self._frame, self._models.kept, self._models.asking)
 
     @functools.cached_property
     def _skills(self) -> list[Skill]:
@@ -202,28 +231,14 @@ class Methods:
 
     @functools.cached_property
     def _ablations(self) -> Ablations:
-        return Ablations(self._skills, self._kept, self._asking)
+        return Ablations(self._skills, self._models.kept, self._models.asking)
 
     def _skillflow(self) -> Staged:
-        flow = load_skillflow()
-        name = flow.dense_model
-        folder = self._folder if not name else str(exported_encoder(self._root.folder / "models", name))
-        asking = self._asking if not name else OnnxEncoder(Path(folder), threads=self._settings.query_threads)
-        # The stage's time is measured, so its queries must not come from a cache.
-        encoder = asking.encoder if isinstance(asking, Remembering) else asking
-        return skillflow(self._skills, flow, load_kept_encoder(self._root.uri, folder), encoder, self._llm)
-
-    @functools.cached_property
-    def _llm(self) -> FlowLlm | None:
-        if not has_llm(self._settings):
-            return None
-        options = llm_options(self._settings, "llm")
-        if options is None:
-            return None
-        answers = self._held.enter_context(Answers(self._root))
-        ledger = Ledger(options.prices, options.ceiling)
-        self._flow = FlowLlm(open_book(options.endpoint, answers, ledger), options.sampling)
-        return self._flow
+        flow, models = load_skillflow(), self._models
+        folder = models.export(flow.dense_model) if flow.dense_model else models.folder
+        # The stage's time is measured, so its queries must not come from a memory.
+        encoder, kept = models.query_encoder(folder), load_kept_encoder(models.root.uri, folder)
+        return skillflow(self._skills, flow, kept, encoder, models.llm)
 
 
 def staged(pipeline: Staged) -> RoutingMethod:

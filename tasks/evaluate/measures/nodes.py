@@ -12,12 +12,12 @@ from typing import Any
 from storage.errors import WrongInput
 from storage.jsonl import read_lines
 from storage.schemas import NODE_TYPES
+from tasks.evaluate.measures.calibration import calibration, calibration_error
 from tasks.parse.classify.attribution import document_in
 from tasks.parse.classify.hybrid import hybrid_curve
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments
 
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-BINS = 10
 Confusion = Mapping[str, Mapping[str, int]]
 
 
@@ -86,34 +86,6 @@ def by_type(table: Confusion) -> dict[str, dict[str, float]]:
 def macro_f1(table: Confusion) -> float:
     """Return the plain mean of the F1 of the types that occur in labels or answers."""
     return fmean(row["f1"] for row in by_type(table).values())
-
-
-def calibration(confidences: Sequence[float], right: Sequence[bool]) -> list[dict[str, float]]:
-    """Return the bins of a reliability diagram, 10 of equal width, without those that have no answer.
-
-    Args:
-        confidences: In [0, 1]; one on an edge belongs to the bin above it, 1 to the last.
-        right: Whether each answer is what people said.
-
-    Returns:
-        A row for each bin: `from` (its lower edge), `n`, mean `confidence`, and `accuracy`.
-    """
-    members: dict[int, list[tuple[float, bool]]] = {}
-    for pair in zip(confidences, right, strict=True):
-        members.setdefault(min(int(pair[0] * BINS), BINS - 1), []).append(pair)
-    return [
-        {
-            "from": place / BINS, "n": len(rows), "confidence": fmean(c for c, _ in rows),
-            "accuracy": fmean(r for _, r in rows),
-        }
-        for place, rows in sorted(members.items())
-    ]  # fmt: skip
-
-
-def calibration_error(bins: Sequence[Mapping[str, float]]) -> float:
-    """Return the expected calibration error (Guo et al. 2017, equation 3): mean gap, weighed by answers."""
-    total = sum(row["n"] for row in bins)
-    return sum(row["n"] * abs(row["accuracy"] - row["confidence"]) for row in bins) / max(total, 1)
 
 
 def agreement(gold: Gold, answers: Sequence[Typed]) -> dict[str, Any]:

@@ -58,31 +58,49 @@ def clustered_interval(values: Sequence[float], clusters: Sequence[str]) -> tupl
     `bootstrap_ratio_interval`.
     """
     _check_pairs(values, clusters)
-    sums = dict.fromkeys(clusters, 0.0)
-    counts = dict.fromkeys(clusters, 0.0)
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] += value
-        counts[cluster] += 1
-    return bootstrap_ratio_interval(list(sums.values()), list(counts.values()))
+    sums, counts = cluster_sums([values, [1.0] * len(values)], clusters).T.tolist()
+    return bootstrap_ratio_interval(sums, counts)
+
+
+def cluster_sums(columns: Sequence[Sequence[float]], clusters: Sequence[str]) -> Array:
+    """Return the sum of each column over each cluster, shape `(clusters, columns)`, in order of appearance.
+
+    `clusters` names the cluster of each value of a column.
+    """
+    place = {name: i for i, name in enumerate(dict.fromkeys(clusters))}
+    at = np.array([place[name] for name in clusters], dtype=np.int64)
+    return np.stack([np.bincount(at, weights=column, minlength=len(place)) for column in columns], axis=1)
 
 
 def paired_bootstrap(
-    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    clusters: Sequence[str] | None = None,
 ) -> tuple[float, float, float, float]:
     """Return the mean of `a - b` over queries, its percentile interval, and a two-sided p-value.
 
-    Queries are drawn with both their values. p is twice the smaller share of resampled differences on
-    either side of 0, at least `1 / resamples` and at most 1.
+    Queries are drawn with both their values; with `clusters`, the one of each query, whole clusters are. p is
+    twice the smaller share of resampled differences on either side of 0, at most 1 and at least
+    `1 / resamples`, and with c clusters `2 / c**c`: there are only `c**c` different draws of them.
 
     Raises:
-        ValueError: As `bootstrap_interval`, or the two differ in length.
+        ValueError: As `bootstrap_interval`, or two arguments differ in length.
     """
     _check_pairs(a, b)
-    difference = _column(a) - _column(b)
-    means = _resampled(difference, level, resamples)[:, 0] / max(len(a), 1)
+    difference, least = _column(a) - _column(b), 1 / resamples
+    if clusters is None:
+        means = _resampled(difference, level, resamples)[:, 0] / max(len(a), 1)
+    else:
+        _check_pairs(a, clusters)
+        columns = cluster_sums([difference[:, 0].tolist(), [1.0] * len(a)], clusters)
+        sums = _resampled(columns, level, resamples)
+        means, least = sums[:, 0] / sums[:, 1], max(least, 2.0 * len(columns) ** -float(len(columns)))
     low, high = _percentiles(means, level)
     side = min(float((means <= 0).mean()), float((means >= 0).mean()))
-    return float(difference.mean()), low, high, min(1.0, max(2 * side, 1 / resamples))
+    return float(difference.mean()), low, high, min(1.0, max(2 * side, least))
 
 
 def wilcoxon(a: Sequence[float], b: Sequence[float]) -> tuple[float, int, float]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tasks.evaluate.routing.bench import RoutingMethod, Spared, whole
+from tasks.evaluate.routing.bench import RoutingAnswer, RoutingMethod, Spared, whole
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.baselines.stages import StageRanking
 from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
@@ -72,7 +72,7 @@ _ANSWERED, _FOLDED = 10, 100  # skills that `search` answers with, which is time
 
 def as_served(router: Router, encoder: Spared) -> RoutingMethod:
     """Return the default router as a method; `encoder` is its encoder of tasks, which remembers."""
-    timed = whole(lambda task, _depth: _ids(router, task, _ANSWERED), encoder=encoder)
+    timed = whole(lambda task, _depth: _answer(router, task), encoder=encoder)
 
     def run(task: str, depth: int) -> Sequence[StageRanking]:
         (answered,) = timed(task, depth)
@@ -93,5 +93,6 @@ def deep(router: Router, task: str, depth: int) -> list[str]:
     return list(dict.fromkeys([*shown, *(doc_id for doc_id in rest if doc_id not in hidden)]))[:depth]
 
 
-def _ids(router: Router, task: str, k: int) -> list[str]:
-    return [found.doc_id for found in router.rank(task, k)]
+def _answer(router: Router, task: str) -> RoutingAnswer:
+    found = router.rank(task, _ANSWERED)
+    return RoutingAnswer([one.doc_id for one in found], found[0].score)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import WrongInput
+from tasks.evaluate.routing.bench import RoutingAnswer
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.retrieve.baselines.skillrouter import first_tokens
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
@@ -100,10 +101,14 @@ class Baselines:
 
     def rank(self, method: str, task: str, k: int) -> list[str]:
         """Return the ids of the `k` best skills by one of `BASELINES`, best first; equal scores by id."""
+        return list(self.answer(method, task, k).doc_ids)
+
+    def answer(self, method: str, task: str, k: int) -> RoutingAnswer:
+        """Return what `rank` does, at least one skill, with the score of the first."""
         if method == "rrf":
             first = ("bm25-description", "bm25-full", "dense-description")
             fused = reciprocal_rank_fusion([self.rank(leg, task, _FUSED_DEPTH) for leg in first])
-            return [doc_id for doc_id, _ in fused[:k]]
+            return RoutingAnswer([doc_id for doc_id, _ in fused[:k]], fused[0][1])
         if method == "zsum":
             legs = ("bm25-description", "bm25-full", "dense-description", "sentences")
             return self._best(np.sum([standardised(self._scores(leg, task)) for leg in legs], axis=0), k)
@@ -126,8 +131,9 @@ class Baselines:
             case _:
                 return self._cosines(self._head_vectors, sentences(task))
 
-    def _best(self, scores: Scores, k: int) -> list[str]:
-        return [self._ids[i] for i in np.argsort(-scores, kind="stable")[:k].tolist()]
+    def _best(self, scores: Scores, k: int) -> RoutingAnswer:
+        best = np.argsort(-scores, kind="stable")[:k].tolist()
+        return RoutingAnswer([self._ids[i] for i in best], float(scores[best[0]]))
 
     def _cosines(self, vectors: Vectors, texts: Sequence[str]) -> Scores:
         """Return each skill's cosine to the text that it is nearest to."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
 
 from storage.schemas import Qrel
-from tasks.evaluate.measures.statistics import bootstrap_interval
+from tasks.evaluate.measures.statistics import bootstrap_interval, clustered_interval
 from tasks.evaluate.routing.data import RoutingQuery
 from tasks.evaluate.routing.measures import DEPTH, MEASURES, fold, measure_rankings
 from tasks.retrieve.baselines.stages import StageRanking
@@ -36,11 +36,12 @@ class Spared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoutingBench:
-    """Tasks, their relevant skills, and the original of each copy."""
+    """Tasks, their relevant skills, the original of each copy, and tasks that no skill serves."""
 
     tasks: Sequence[RoutingQuery]
     qrels: Sequence[Qrel]
     copies: Mapping[str, str] = field(default_factory=dict)
+    negatives: Sequence[RoutingQuery] = ()
 
     @property
     def depth(self) -> int:
@@ -48,24 +49,46 @@ class RoutingBench:
         return DEPTH + len(self.copies)
 
 
+class RoutingAnswer(NamedTuple):
+    """Ids, best first; the score of the first, and another number for how well it fits, if there are such."""
+
+    doc_ids: Sequence[str]
+    score: float | None = None
+    fit: float | None = None
+
+
 def whole(
-    rank: Callable[[str, int], Sequence[str]],
+    rank: Callable[[str, int], Sequence[str] | RoutingAnswer],
     *,
     encoder: Spared | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> RoutingMethod:
     """Return a method of one stage; encoding its task counts as long as it took when it was made.
 
-    `rank` gives the ids of at most so many skills for a task, best first; `clock` is in seconds.
+    `rank` gives the ids of at most so many skills for a task, best first, or a `RoutingAnswer` with scores;
+    `clock` is in seconds.
     """
 
     def run(task: str, depth: int) -> list[StageRanking]:
         spared, began = _spared(encoder), clock()
         ranking = rank(task, depth)
         seconds = clock() - began + _spared(encoder) - spared
-        return [StageRanking("", ranking, 1000 * seconds)]
+        found = ranking if isinstance(ranking, RoutingAnswer) else RoutingAnswer(ranking)
+        return [StageRanking("", found.doc_ids, 1000 * seconds, score=found.score, fit=found.fit)]
 
     return run
+
+
+_COLUMNS = (
+    "method", "stage", "position", "k", "folded", "query_id", "length", "distinctive", "repo", "skill",
+    "relevant", "score", "fit", "milliseconds", *MEASURES,
+)  # fmt: skip
+NEGATIVES = pl.Schema({
+    **dict.fromkeys(("method", "query_id", "repo", "skill", "first"), pl.String),
+    **dict.fromkeys(("score", "fit"), pl.Float64),
+})  # fmt: skip
+
+"""The columns of `answer_negatives`."""
 
 
 def measure_method(
@@ -74,8 +97,9 @@ def measure_method(
     """Return the measures of a method on each task: a row for each task, stage, and folding.
 
     Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,
-    length, distinctive, relevant (how many skills the task needs), milliseconds and those of `MEASURES`. The
-    method is asked each task once, after one that is not timed; `step` is called after each.
+    length, distinctive, repo, skill (the first that the task needs), relevant (how many it needs), score and
+    fit (as `StageRanking`), milliseconds and those of `MEASURES`. The method is asked each task once, after
+    one that is not timed; `step` is called after each.
     """
     method(bench.tasks[0].text, bench.depth)
     answers: dict[str, Sequence[StageRanking]] = {}
@@ -95,17 +119,34 @@ def measure_method(
             whole_time = {q: sum(part.milliseconds for part in answer) for q, answer in answers.items()}
             rows = _stage_rows(bench, found, whole_time)
             frames.append(rows.with_columns(stage=pl.lit(""), position=position))
-    columns = ("method", "stage", "position", "k", "folded", "query_id", "length", "distinctive", "relevant")
     rows = pl.concat(frames).with_columns(method=pl.lit(name)).join(_about(bench), on="query_id", how="left")
-    return rows.select(*columns, "milliseconds", *MEASURES)
+    return rows.select(_COLUMNS)
+
+
+def answer_negatives(
+    bench: RoutingBench, name: str, method: RoutingMethod, step: Callable[[], None] = lambda: None
+) -> pl.DataFrame:
+    """Return what a method answers to each of the bench's negatives; `step` is called after each.
+
+    Columns: method, query_id, repo, skill (the one that the task is not for), first (the skill ranked first,
+    a copy as its original), score and fit (as `StageRanking`).
+    """
+    rows = []
+    for task in bench.negatives:
+        *_, last = method(task.text, bench.depth)
+        first = next(iter(fold(last.doc_ids, bench.copies)), None)
+        rows.append((name, task.query_id, task.repo, task.not_doc_id, first, last.score, last.fit))
+        step()
+    return pl.DataFrame(rows, NEGATIVES, orient="row")
 
 
 def summarise_method(rows: pl.DataFrame) -> dict[str, Any]:
     """Return a method's row of the table, from the rows of `measure_method`.
 
-    Means over tasks of all measures, copies folded; `ci95` holds percentile bootstrap intervals over tasks
-    (10,000 resamples, seed 42); `unfolded` the same without folding; `single` and `multi` are the tasks that
-    need one skill and several; `stages` what each stage kept, for methods of several.
+    Means over tasks of all measures, copies folded; `ci95` holds percentile bootstrap intervals (10,000
+    resamples, seed 42) over what `interval_over` names (`clusters_of`); `unfolded` the same without folding;
+    `single` and `multi` are the tasks that need one skill and several; `by_length`, `by_distinctive` and
+    `by_repo` are the bench's own groups; `stages` what each stage kept, for methods of several.
     """
     answer = rows.filter(pl.col("stage") == "")
     folded, unfolded = answer.filter("folded"), answer.filter(~pl.col("folded"))
@@ -120,6 +161,7 @@ def summarise_method(rows: pl.DataFrame) -> dict[str, Any]:
         "multi": _summary(folded.filter(several), GROUP_MEASURES),
         "by_length": _groups(folded, "length"),
         "by_distinctive": _groups(folded, "distinctive"),
+        "by_repo": _groups(folded, "repo"),
         "stages": [
             {"stage": stage, "k": part["k"][0], **_summary(part, MEASURES), **_latency(part)}
             for (stage, _), part in rows.filter((pl.col("stage") != "") & pl.col("folded")).group_by(
@@ -129,8 +171,27 @@ def summarise_method(rows: pl.DataFrame) -> dict[str, Any]:
     }
 
 
+def clusters_of(rows: pl.DataFrame) -> tuple[str, list[str]]:
+    """Return what the tasks of rows are clustered by, and the cluster of each row.
+
+    Tasks of one repository are alike: of several, where each task's is known, they are the clusters. Within
+    one repository the skills are, that tasks need or are not for. Else each task is its own.
+    """
+    repos, skills = rows["repo"], rows["skill"]
+    if repos.null_count():
+        return "tasks", rows["query_id"].to_list()
+    if repos.n_unique() > 1:
+        return "repositories", repos.to_list()
+    return "skills", skills.fill_null(rows["query_id"]).to_list()
+
+
 def _spared(encoder: Spared | None) -> float:
     return 0.0 if encoder is None else encoder.spared
+
+
+_LIMITS = {
+    "query_id": pl.String, "milliseconds": pl.Float64, "k": pl.Int64, "score": pl.Float64, "fit": pl.Float64,
+}  # fmt: skip
 
 
 def _stage_rows(
@@ -143,21 +204,31 @@ def _stage_rows(
         frames.append(measure_rankings(bench.qrels, rankings).with_columns(folded=pl.lit(folded)))
     limits = pl.DataFrame(
         [
-            (query_id, stage.milliseconds if times is None else times[query_id], stage.k)
+            (
+                query_id,
+                stage.milliseconds if times is None else times[query_id],
+                stage.k,
+                stage.score,
+                stage.fit,
+            )
             for query_id, stage in found.items()
         ],
-        schema={"query_id": pl.String, "milliseconds": pl.Float64, "k": pl.Int64},
+        schema=_LIMITS,
         orient="row",
     )
     return pl.concat(frames).join(limits, on="query_id", how="left")
 
 
 def _about(bench: RoutingBench) -> pl.DataFrame:
-    relevant: dict[str, int] = {}
-    for query_id, _, relevance in bench.qrels:
-        relevant[query_id] = relevant.get(query_id, 0) + (relevance > 0)
-    schema: dict[str, Any] = dict.fromkeys(("query_id", "length", "distinctive"), pl.String)
-    rows = [(t.query_id, t.length, t.distinctive, relevant[t.query_id]) for t in bench.tasks]
+    relevant: dict[str, list[str]] = {}
+    for query_id, doc_id, relevance in bench.qrels:
+        relevant.setdefault(query_id, []).extend([doc_id] * (relevance > 0))
+    schema: dict[str, Any] = dict.fromkeys(("query_id", "length", "distinctive", "repo", "skill"), pl.String)
+    rows = [
+        (t.query_id, t.length, t.distinctive, t.repo, needed[0], len(needed))
+        for t in bench.tasks
+        for needed in [relevant[t.query_id]]
+    ]
     return pl.DataFrame(rows, schema={**schema, "relevant": pl.Int64}, orient="row")
 
 
@@ -165,10 +236,16 @@ def _summary(rows: pl.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
     if rows.is_empty():
         return {"queries": 0}
     values = {measure: rows[measure].to_list() for measure in measures}
+    over, clusters = clusters_of(rows)
+    own = over == "tasks"
     return {
         "queries": rows.height,
         **{measure: float(np.mean(column)) for measure, column in values.items()},
-        "ci95": {measure: list(bootstrap_interval(column)) for measure, column in values.items()},
+        "ci95": {
+            measure: list(bootstrap_interval(column) if own else clustered_interval(column, clusters))
+            for measure, column in values.items()
+        },
+        "interval_over": over,
     }
 
 

@@ -9,15 +9,16 @@ import polars as pl
 
 from storage.errors import WrongInput
 from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap
-from tasks.evaluate.routing.bench import GROUP_MEASURES
+from tasks.evaluate.routing.bench import GROUP_MEASURES, clusters_of
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingContest:
-    """A method against the baseline in one measure, copies folded, by paired bootstrap over tasks.
+    """A method against the baseline in one measure, copies folded, by paired bootstrap.
 
-    `difference` is the method's mean less the baseline's, `low` and `high` its 95 % interval; `p_adjusted` by
-    Holm and Bonferroni over the methods compared in that measure; `wins`, `losses` and `ties` count tasks.
+    Drawn are the tasks, or clusters of them as `clusters_of` has it. `difference` is the method's mean less
+    the baseline's, `low` and `high` its 95 % interval; `p_adjusted` by Holm and Bonferroni over the methods
+    compared in that measure; `wins`, `losses` and `ties` count tasks.
     """
 
     method: str
@@ -45,20 +46,27 @@ def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
         msg = f"baseline {baseline!r} was not measured; measured were {', '.join(sorted(methods))}"
         raise WrongInput(msg)
     order = [m for m in rows["method"].unique(maintain_order=True) if m != baseline]
+    by_method = {m: answers.filter(method=m) for m in methods}
+    over, clusters = clusters_of(by_method[baseline])
+    drawn = None if over == "tasks" else clusters
     return [
         one
         for measure in GROUP_MEASURES
         for one in _in_measure(
-            measure, {m: answers.filter(method=m)[measure].to_list() for m in methods}, order, baseline
+            measure, {m: part[measure].to_list() for m, part in by_method.items()}, order, baseline, drawn
         )
     ]
 
 
 def _in_measure(
-    measure: str, values: dict[str, list[float]], methods: Sequence[str], baseline: str
+    measure: str,
+    values: dict[str, list[float]],
+    methods: Sequence[str],
+    baseline: str,
+    clusters: Sequence[str] | None,
 ) -> list[RoutingContest]:
     base = values[baseline]
-    results = [paired_bootstrap(values[method], base) for method in methods]
+    results = [paired_bootstrap(values[method], base, clusters=clusters) for method in methods]
     adjusted = holm_bonferroni([p for *_, p in results])
     found = []
     for method, (difference, low, high, p), p_adjusted in zip(methods, results, adjusted, strict=True):

@@ -21,20 +21,26 @@ from tasks.refine.text.canonical import canonical
 SKILLS = pl.Schema({"doc_id": pl.String, "name": pl.String, "description": pl.String, "body": pl.String})
 _FORM = "{doc_id, content}"
 _PARTS = ("name", "description", "body")
+_KNOWN = ("length", "distinctive", "repo", "not_doc_id")
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingQuery:
-    """A task; `length` and `distinctive` group tasks where the bench knows them."""
+    """A task; `length`, `distinctive` and `repo` group tasks where the bench knows them.
+
+    `repo` is the repository whose skills the task is about, `not_doc_id` a skill that the task is not for.
+    """
 
     query_id: str
     text: str
     length: str | None = None
     distinctive: str | None = None
+    repo: str | None = None
+    not_doc_id: str | None = None
 
 
 def read_tasks(path: Path) -> list[RoutingQuery]:
-    """Return the tasks of a file in order: lines `{query_id, text or query}`, `length` and `distinctive`.
+    """Return the tasks of a file in order: lines `{query_id, text or query}`, and what groups it.
 
     Raises:
         WrongInput: The file cannot be read, a line is no such object, a task is blank or an id occurs twice.
@@ -46,10 +52,7 @@ def read_tasks(path: Path) -> list[RoutingQuery]:
         if query_id in tasks or not text.strip():
             msg = f"{where}: query_id {query_id!r} occurs twice, or its text is blank; mend the line"
             raise WrongInput(msg)
-        groups = (
-            text_field(record, key, where) if record.get(key) is not None else None
-            for key in ("length", "distinctive")
-        )
+        groups = (text_field(record, key, where) if record.get(key) is not None else None for key in _KNOWN)
         tasks[query_id] = RoutingQuery(query_id, text, *groups)
     if not tasks:
         msg = f"{path}: holds no tasks; give a file with at least one"

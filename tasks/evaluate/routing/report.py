@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.evaluate.paging.picture import COLOURS
 from tasks.evaluate.paging.tables import table
 from tasks.evaluate.routing.bench import GROUP_MEASURES
-from tasks.evaluate.routing.contests import RoutingContest
 from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
+from tasks.evaluate.routing.pools import POOL_NAMES
+from tasks.evaluate.routing.rejection import SIGNALS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,17 +28,25 @@ _FIELDS = (
 )
 
 
-def routing_markdown(rows: Sequence[dict[str, Any]], contests: Sequence[RoutingContest], skills: int) -> str:
-    """Return the whole report as Markdown, from rows of `summarise_method`; contests may be none."""
-    said = f"{rows[0]['queries']} tasks over {skills:,} skills; means over tasks, 95 % bootstrap intervals."
+def routing_markdown(found: Mapping[str, Any]) -> str:
+    """Return the whole report on a pool as Markdown.
+
+    `found` holds `pool`, `skills`, `methods` (rows of `summarise_method`, each with its `rejection`) and
+    `contests` (as `RoutingContest`), which may be none.
+    """
+    rows, contests, over = found["methods"], found["contests"], found["methods"][0]["interval_over"]
+    asked = f"{rows[0]['queries']} tasks over {found['skills']:,} skills ({POOL_NAMES[found['pool']]})"
+    said = f"{asked}; means over tasks, 95 % bootstrap intervals over {over}."
     parts = ["# Routing", said, "## Copies folded", _methods(rows)]
     parts += ["## Copies not folded", _methods([{**row, **row["unfolded"]} for row in rows])]
     parts += ["## Precision", _precision(rows)]
     if contests:
-        parts += [f"## Against {contests[0].baseline}, task by task", contests_table(contests)]
+        parts += [f"## Against {contests[0]['baseline']}, task by task", contests_table(contests)]
     if fields := _fields(rows):
         parts += ["## Name and description against the full text", fields]
     parts += ["## Groups of tasks", groups_table(rows)]
+    if rejected := [row for row in rows if row["rejection"]]:
+        parts += ["## Tasks that no skill serves", *rejection_tables(rejected)]
     for row in rows:
         if row["stages"]:
             parts += [f"## Stages of {row['method']}", stages_table(row["stages"])]
@@ -45,17 +54,53 @@ def routing_markdown(rows: Sequence[dict[str, Any]], contests: Sequence[RoutingC
     return "\n\n".join(parts) + "\n"
 
 
-def contests_table(contests: Sequence[RoutingContest]) -> str:
+def contests_table(contests: Sequence[Mapping[str, Any]]) -> str:
     """Return a row a method and measure; p-values adjusted by Holm and Bonferroni within each measure."""
     columns = ("Method", "Measure", "difference", "95% CI", "p", "p (Holm)", "wins", "losses", "ties")
     rows = [
         [
-            c.method, c.measure, f"{c.difference:+.3f}", f"[{c.low:+.3f}, {c.high:+.3f}]", f"{c.p:.4f}",
-            f"{c.p_adjusted:.4f}", c.wins, c.losses, c.ties,
+            c["method"], c["measure"], f"{c['difference']:+.3f}", f"[{c['low']:+.3f}, {c['high']:+.3f}]",
+            f"{c['p']:.4f}", f"{c['p_adjusted']:.4f}", c["wins"], c["losses"], c["ties"],
         ]
         for c in contests
     ]  # fmt: skip
     return table(columns, rows)
+
+
+def rejection_tables(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a sentence on what is measured, the separation by each signal, and the bins of reliability."""
+    first = rows[0]["rejection"]
+    said = (
+        f"{first['negatives']} tasks that their skill is not for, beside {first['queries']} that one serves."
+        f" False routes: the share of the former that is routed where {first['recall']:g} of the latter is."
+        " Excluded: the first skill is the one that the task is not for. ECE: expected calibration error,"
+        " 10 bins of equal count, of scores within 0 and 1."
+    )
+    columns = ("Method", "Signal", "Among", "Tasks", "Negatives", "AUROC", "False routes", "Excluded", "ECE")
+    cells, bins = [], []
+    for row in rows:
+        rejection = row["rejection"]
+        for signal in (name for name in SIGNALS if rejection[name]):
+            found = rejection[signal]
+            ends = [_share(rejection["excluded@1"]), _share(found["ece"])]
+            named = [row["method"], signal]
+            cells.append([*named, "all", *_separated(found), *ends])
+            cells += [[*named, repo, *_separated(of), "", ""] for repo, of in found["by_repo"].items()]
+            bins += [
+                [*named, f"{b['from']:.3f}", b["n"], f"{b['confidence']:.3f}", f"{b['accuracy']:.3f}"]
+                for b in found["reliability"] or ()
+            ]
+    tables = [said, table(columns, cells)]
+    return [*tables, table(("Method", "Signal", "from", "n", "mean", "right"), bins)] if bins else tables
+
+
+def _separated(found: dict[str, Any]) -> list[object]:
+    measures = (_with_interval(found, name) for name in ("auroc", "false_route_rate"))
+    return [found["queries"], found["negatives"], *measures]
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def groups_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -65,6 +110,7 @@ def groups_table(rows: Sequence[dict[str, Any]]) -> str:
         groups = {"one skill": row["single"], "several skills": row["multi"]}
         groups |= {f"length: {name}": part for name, part in row["by_length"].items()}
         groups |= {f"distinctive: {name}": part for name, part in row["by_distinctive"].items()}
+        groups |= {f"repository: {name}": part for name, part in row["by_repo"].items()}
         found += [
             [row["method"], name, part["queries"], *(_with_interval(part, m) for m in GROUP_MEASURES)]
             for name, part in groups.items()

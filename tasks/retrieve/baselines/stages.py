@@ -16,12 +16,17 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class StageRanking:
-    """The skills that a stage kept for a task, best first, and its own time; without a limit `k` is None."""
+    """The skills that a stage kept for a task, best first, and its own time; without a limit `k` is None.
+
+    `score` is that of the first skill, and `fit` another number for how well it fits, if there are such.
+    """
 
     stage: str
     doc_ids: Sequence[str]
     milliseconds: float
     k: int | None = None
+    score: float | None = None
+    fit: float | None = None
 
 
 class Stage(Protocol):

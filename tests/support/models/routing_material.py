@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from tasks.retrieve.routing.skill import Skill
 from tests.support.roots.hand_written import skill
 
@@ -63,6 +65,40 @@ def write_bench(folder: Path) -> Written:
         _lines(folder / "qrels.jsonl", QRELS),
         _lines(folder / "copies.jsonl", COPIES),
     )
+
+
+REPOSITORIES = {
+    "home/garden": ("home/bees", "home/roses"),
+    "home/kitchen": ("home/sourdough", "home/knife", "home/candles"),
+}
+ASKED = (
+    {"query_id": "g1", "text": "Cut the dead wood above a bud", "repo": "home/garden", "skill": "roses"},
+    {"query_id": "g2", "text": "Treat the colony against mites", "repo": "home/garden", "skill": "bees"},
+    {"query_id": "k1", "text": "Knead the dough and heat the oven", "repo": "home/kitchen",
+     "skill": "sourdough"},
+    {"query_id": "k2", "text": "Draw the edge over the wet stone", "repo": "home/kitchen", "skill": "knife"},
+)  # fmt: skip
+NOT_ASKED = (
+    {"query_id": "n1", "text": "Buy a honey cake", "repo": "home/kitchen",
+     "not_doc_id": "home/kitchen/sourdough"},
+    {"query_id": "n2", "text": "Open a bank account", "repo": "home/garden",
+     "not_doc_id": "home/garden/bees"},
+)  # fmt: skip
+
+
+def write_bench_folder(folder: Path) -> Path:
+    """Write a bench whose skills are of two repositories, with a copy and with tasks that no skill serves."""
+    folder.mkdir(parents=True)
+    by_id = {s.doc_id: s for s in SKILLS}
+    placed = [(repo, by_id[doc_id]) for repo, inside in REPOSITORIES.items() for doc_id in inside]
+    own = [(f"{repo}/{s.name}", skill(s.name, s.description, s.body)) for repo, s in placed]
+    pl.DataFrame(own, ["doc_id", "content"], orient="row").write_parquet(folder / "documents.parquet")
+    qrels = ({"query_id": task["query_id"], "doc_id": f"{task['repo']}/{task['skill']}"} for task in ASKED)
+    _lines(folder / "queries.jsonl", ASKED)
+    _lines(folder / "qrels.jsonl", qrels)
+    _lines(folder / "copies.jsonl", [{"copy_id": "home/bees", "doc_id": "home/garden/bees"}])
+    _lines(folder / "negatives.jsonl", NOT_ASKED)
+    return folder
 
 
 def _lines(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:

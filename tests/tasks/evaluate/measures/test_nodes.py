@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
@@ -16,8 +14,6 @@ from tasks.evaluate.measures.nodes import (
     accuracy,
     agreement,
     by_type,
-    calibration,
-    calibration_error,
     confusion,
     macro_f1,
     read_gold,
@@ -61,24 +57,6 @@ def test_precision_recall_and_f1_are_those_worked_out_by_hand() -> None:
     assert rows["concept"]["f1"] == 0
     assert macro_f1(confusion(LABELS, ANSWERS)) == pytest.approx(4 / 9)
     assert accuracy(LABELS, ANSWERS) == 0.6
-
-
-def test_the_calibration_error_is_the_mean_gap_weighed_by_answers() -> None:
-    bins = calibration([0.95, 0.91, 0.55, 0.5, 1.0], [True, True, False, True, False])
-    assert [(row["from"], row["n"]) for row in bins] == [(0.5, 2), (0.9, 3)]
-    assert [row["accuracy"] for row in bins] == [0.5, pytest.approx(2 / 3)]
-    gap = 2 * abs(0.5 - 0.525) + 3 * abs(2 / 3 - 2.86 / 3)
-    assert calibration_error(bins) == pytest.approx(gap / 5)
-    assert calibration_error([]) == 0
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1))
-def test_every_answer_is_in_one_bin_and_the_error_is_no_larger_than_one(
-    pairs: list[tuple[float, bool]],
-) -> None:
-    bins = calibration([c for c, _ in pairs], [r for _, r in pairs])
-    assert sum(row["n"] for row in bins) == len(pairs)
-    assert 0 <= calibration_error(bins) <= 1
 
 
 def test_agreement_looks_apart_at_what_people_were_sure_of() -> None:

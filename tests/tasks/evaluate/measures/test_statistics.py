@@ -13,6 +13,7 @@ from tasks.evaluate.measures.statistics import (
     bootstrap_interval,
     bootstrap_ratio_interval,
     holm_bonferroni,
+    paired_bootstrap,
     wilcoxon,
 )
 
@@ -143,3 +144,34 @@ def test_pairs_without_a_difference_tell_nothing() -> None:
 def test_the_auroc_counts_pairs_and_half_of_equals() -> None:
     assert auroc([0.9, 0.5], [0.5, 0.1]) == pytest.approx(3.5 / 4)
     assert auroc([1], []) is None
+
+
+def test_whole_clusters_are_drawn_where_queries_are_alike() -> None:
+    a, b = [1.0] * 50 + [0.0] * 10, [0.0] * 60
+    own = paired_bootstrap(a, b)
+    clustered = paired_bootstrap(a, b, clusters=["one"] * 50 + ["two"] * 10)
+
+    assert own[0] == clustered[0] == pytest.approx(5 / 6)
+    # Each of two clusters is drawn alone in a quarter of the resamples.
+    assert clustered[1:3] == (0.0, 1.0)
+    assert own[1] > 0.7
+    assert clustered[3] > own[3]
+
+
+def test_a_few_clusters_cannot_tell_more_than_there_are_draws_of_them() -> None:
+    better, worse = [1.0] * 8, [0.0] * 8
+
+    assert paired_bootstrap(better, worse, clusters=list("aabbccdd"))[3] == 2 / 4**4
+    assert paired_bootstrap(better, worse, clusters=list("aaaaaaaa"))[3] == 1.0
+    assert paired_bootstrap(better, worse, clusters=list("abcdefgh"))[3] == 1e-4
+
+
+def test_clusters_of_one_query_each_are_the_queries_themselves() -> None:
+    a, b = [k / 7 for k in range(8)], [0.4] * 8
+
+    assert paired_bootstrap(a, b, clusters=list("abcdefgh")) == pytest.approx(paired_bootstrap(a, b))
+
+
+def test_every_query_has_a_cluster() -> None:
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        paired_bootstrap([1.0, 0.0], [0.0, 0.0], clusters=["a"])

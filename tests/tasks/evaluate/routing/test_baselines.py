@@ -51,6 +51,19 @@ def test_descriptions_know_nothing_of_the_body_and_full_texts_do(baselines: Base
     assert baselines.rank("bm25-description", "wicks", 1) == ["copy/tyre"]
 
 
+@pytest.mark.parametrize("method", BASELINES)
+def test_the_score_of_the_first_skill_is_higher_the_more_of_it_a_task_names(
+    method: str, baselines: Baselines
+) -> None:
+    much = baselines.answer(method, "Prunes roses in spring", 1)
+    little = baselines.answer(method, "Prunes submarines of the fleet", 1)
+
+    assert list(much.doc_ids) == ["home/roses"]
+    assert much.score is not None
+    assert little.score is not None
+    assert much.score >= little.score if method == "rrf" else much.score > little.score
+
+
 def test_equal_scores_stand_in_the_order_of_ids(baselines: Baselines) -> None:
     assert baselines.rank("bm25-description", "submarine", 9) == sorted(s.doc_id for s in SKILLS)
 
@@ -87,3 +100,4 @@ def test_the_default_is_timed_as_it_answers_and_measured_deeper_with_copies_fold
     assert "home/knife" not in answer.doc_ids
     assert "home/roses" in answer.doc_ids
     assert answer.milliseconds > 0
+    assert answer.score == router.rank(task, 1)[0].score

@@ -8,7 +8,15 @@ import pytest
 from storage.errors import WrongInput
 from storage.schemas import Qrel
 from tasks.evaluate.paging.bench import Remembering
-from tasks.evaluate.routing.bench import RoutingBench, measure_method, summarise_method, whole
+from tasks.evaluate.routing.bench import (
+    RoutingAnswer,
+    RoutingBench,
+    answer_negatives,
+    clusters_of,
+    measure_method,
+    summarise_method,
+    whole,
+)
 from tasks.evaluate.routing.contests import contest
 from tasks.evaluate.routing.data import RoutingQuery
 from tasks.retrieve.baselines.stages import StageRanking
@@ -121,3 +129,76 @@ def test_a_contest_counts_wins_and_losses_task_by_task() -> None:
 def test_a_baseline_must_have_been_measured() -> None:
     with pytest.raises(WrongInput, match="baseline 'zsum' was not measured; measured were good"):
         contest(rows("good", GOOD), "zsum")
+
+
+SHOPS = RoutingBench(
+    [
+        RoutingQuery("one", "first", repo="tea/shop"),
+        RoutingQuery("two", "second", repo="tea/shop"),
+        RoutingQuery("three", "third", repo="bread/shop"),
+    ],
+    [Qrel("one", "a", 1), Qrel("two", "b", 1), Qrel("three", "d", 1)],
+    {"copy-a": "a"},
+    [RoutingQuery("four", "fourth", repo="tea/shop", not_doc_id="a"), RoutingQuery("five", "fifth")],
+)
+ANSWERS = {
+    "first": RoutingAnswer(["copy-a"], 0.9, 0.7),
+    "second": RoutingAnswer(["x", "b"], 0.8),
+    "third": RoutingAnswer(["d"], 0.6),
+    "fourth": RoutingAnswer(["copy-a", "b"], 0.5, 0.1),
+    "fifth": RoutingAnswer([]),
+}
+
+
+def test_a_methods_scores_stand_beside_its_measures() -> None:
+    found = measure_method(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task])).filter("folded")
+
+    assert found["score"].to_list() == [0.9, 0.8, 0.6]
+    assert found["fit"].to_list() == [0.7, None, None]
+    assert rows("good", GOOD)["score"].null_count() == 6
+
+
+def test_the_first_skill_of_a_negative_is_told_a_copy_as_its_original() -> None:
+    found = answer_negatives(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task]))
+
+    assert found.rows() == [
+        ("scored", "four", "tea/shop", "a", "a", 0.5, 0.1),
+        ("scored", "five", None, None, None, None, None),
+    ]
+
+
+def test_tasks_are_clustered_by_repository_then_by_skill_and_stand_alone_otherwise() -> None:
+    found = measure_method(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task])).filter("folded")
+
+    assert clusters_of(found) == ("repositories", ["tea/shop", "tea/shop", "bread/shop"])
+    assert clusters_of(found.filter(repo="tea/shop")) == ("skills", ["a", "b"])
+    assert clusters_of(found.with_columns(repo=pl.lit(None, pl.String)))[0] == "tasks"
+
+
+def test_repositories_are_summed_up_apart_and_intervals_say_what_they_are_over() -> None:
+    found = summarise_method(measure_method(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task])))
+
+    assert {repo: part["hit@1"] for repo, part in found["by_repo"].items()} == {
+        "bread/shop": 1.0,
+        "tea/shop": 0.5,
+    }
+    assert (found["interval_over"], found["by_repo"]["tea/shop"]["interval_over"]) == (
+        "repositories",
+        "skills",
+    )
+    # Both repositories are drawn, or one of them twice.
+    assert found["ci95"]["hit@1"] == [0.5, 1.0]
+    assert summarise_method(rows("good", GOOD))["interval_over"] == "tasks"
+
+
+def test_a_contest_draws_repositories_where_they_are_known() -> None:
+    method = whole(lambda task, _k: ANSWERS[task])
+    worse = whole(lambda _task, _k: ["x", "a", "b", "d"])
+    both = pl.concat([measure_method(SHOPS, "worse", worse), measure_method(SHOPS, "better", method)])
+
+    (won,) = (c for c in contest(both, "worse") if c.measure == "hit@1")
+
+    assert won.difference == pytest.approx(2 / 3)
+    assert (won.low, won.high) == (0.5, 1.0)
+    # Two repositories can be drawn in four ways.
+    assert won.p == 2 / 2**2

@@ -41,9 +41,14 @@ def test_a_task_knows_its_groups_where_the_bench_does(lines: Lines) -> None:
     path = lines(
         {"query_id": "a", "text": "Bake.", "length": "short", "distinctive": "few"},
         {"query_id": "b", "query": "Sew.", "domain": "home"},
+        {"query_id": "c", "text": "Mend.", "repo": "home/shop", "not_doc_id": "home/shop/sew"},
     )
 
-    assert read_tasks(path) == [RoutingQuery("a", "Bake.", "short", "few"), RoutingQuery("b", "Sew.")]
+    assert read_tasks(path) == [
+        RoutingQuery("a", "Bake.", "short", "few"),
+        RoutingQuery("b", "Sew."),
+        RoutingQuery("c", "Mend.", repo="home/shop", not_doc_id="home/shop/sew"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.commands import console
+from tests.support.command import Ask
+from tests.support.models.routing_material import Written, write_bench, write_bench_folder
+
+METHODS = ("--method", "default", "--method", "bm25-full", "--baseline", "bm25-full")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_bench_folder(tmp_path / "authors")
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> Written:
+    return write_bench(tmp_path / "others")
+
+
+def test_a_folder_is_a_bench_measured_in_three_pools(
+    ask: Ask, root: str, folder: Path, others: Written, tmp_path: Path
+) -> None:
+    report = tmp_path / "report"
+
+    code, printed, _ = ask(
+        "evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), *METHODS,
+        "--root", root, "--report", str(report), "--json",
+    )  # fmt: skip
+
+    assert code == 0
+    found = json.loads(printed)
+    assert [(pool["pool"], pool["skills"]) for pool in found["pools"]] == [
+        ("all", 12), ("bench", 5), ("repository", 5),
+    ]  # fmt: skip
+    assert {key: found[key] for key in found["pools"][0]} == found["pools"][0]
+    for pool in found["pools"]:
+        for row in pool["methods"]:
+            assert (row["queries"], row["interval_over"]) == (4, "repositories")
+            assert {repo: part["queries"] for repo, part in row["by_repo"].items()} == {
+                "home/garden": 2, "home/kitchen": 2,
+            }  # fmt: skip
+            rejection = row["rejection"]
+            assert (rejection["queries"], rejection["negatives"], rejection["recall"]) == (4, 2, 0.95)
+            assert set(rejection["score"]["by_repo"]) == {"home/garden", "home/kitchen"}
+        assert {c["method"] for c in pool["contests"]} == {"default"}
+    alone = {row["method"]: row for row in found["pools"][2]["methods"]}
+    assert alone["default"]["hit@1"] == alone["bm25-full"]["hit@1"] == 1.0
+    # No word of the negatives is in a skill but honey: the lexical scores tell them from the tasks.
+    assert alone["bm25-full"]["rejection"]["score"]["auroc"] == 1.0
+    assert alone["bm25-full"]["rejection"]["score"]["false_route_rate"] == 0.0
+    assert pl.read_parquet(report / "routing.parquet")["pool"].unique().sort().to_list() == [
+        "all", "bench", "repository",
+    ]  # fmt: skip
+    assert pl.read_parquet(report / "negatives.parquet").height == 3 * 2 * 2
+    text = (report / "routing.md").read_text("utf-8")
+    assert text.count("## Tasks that no skill serves") == 3
+    assert "repository: home/garden" in text
+
+
+def test_copies_of_a_folder_are_folded_among_other_skills(
+    ask: Ask, root: str, folder: Path, others: Written
+) -> None:
+    command = ["evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), "--root", root]
+
+    _, printed, _ = ask(*command, "--pool", "all", "--method", "bm25-full", "--json")
+
+    (row,) = json.loads(printed)["methods"]
+    # Of the same text in two skills the one whose id comes first is first: of the bees, the copy.
+    assert (row["hit@1"], row["unfolded"]["hit@1"]) == (1.0, 0.75)
+
+
+def test_a_person_reads_pools_in_80_columns(
+    ask: Ask, root: str, folder: Path, others: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_WIDE", 80)
+    command = ["evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), "--root", root]
+
+    code, printed, _ = ask(*command, *METHODS)
+
+    assert code == 0
+    assert [line for line in printed.splitlines() if len(line) > 80] == []
+    for said in (
+        "routing, 4 tasks over 12 skills, copies folded",
+        "routing, 4 tasks over 5 skills, copies folded",
+        "skills: the bench's own alone",
+        "skills: those of a task's repository alone",
+        "default, by repository",
+        "2 tasks that their skill is not for: how many are routed where 0.95 of 4 are",
+    ):
+        assert said in printed
+
+
+def test_a_pool_a_share_and_a_file_can_be_named_one_by_one(
+    ask: Ask, root: str, folder: Path, others: Written
+) -> None:
+    files = [
+        "--corpus", str(folder / "documents.parquet"), "--queries", str(folder / "queries.jsonl"),
+        "--qrels", str(folder / "qrels.jsonl"), "--negatives", str(folder / "negatives.jsonl"),
+    ]  # fmt: skip
+    command = ["evaluate", "routing", *files, "--root", root, "--method", "bm25-full", "--json"]
+
+    _, plain, _ = ask(*command)
+    _, within, _ = ask(*command, "--pool", "repository", "--recall", "0.5")
+    _, without, _ = ask(
+        "evaluate", "routing", *others.options(), "--root", root, "--method", "zsum", "--json"
+    )
+
+    assert [pool["pool"] for pool in json.loads(plain)["pools"]] == ["all"]
+    assert [pool["pool"] for pool in json.loads(within)["pools"]] == ["repository"]
+    assert json.loads(within)["methods"][0]["rejection"]["recall"] == 0.5
+    assert json.loads(without)["methods"][0]["rejection"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--pool", "pond"], "unknown pool 'pond'; choose some of all, bench, repository"),
+        (["--recall", "0"], "--recall 0: give a share"),
+        (["--recall", "nan"], "--recall nan: give a share"),
+        (["--negatives", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+    ],
+)
+def test_a_wish_that_cannot_be_measured_is_named_before_anything_is_encoded(
+    wrong: list[str], said: str, ask: Ask, folder: Path, tmp_path: Path
+) -> None:
+    code, _, told = ask(
+        "evaluate", "routing", "--bench", str(folder), "--root", str(tmp_path / "new"), *wrong
+    )
+
+    assert (code, said in told) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_neither_an_option_nor_the_folder_gives_is_named(
+    ask: Ask, folder: Path, others: Written, tmp_path: Path
+) -> None:
+    (folder / "documents.parquet").unlink()
+    new = ["--root", str(tmp_path / "new")]
+
+    told = [
+        ask("evaluate", "routing", *new).stderr,
+        ask("evaluate", "routing", "--queries", "q.jsonl", "--corpus", "c.parquet", *new).stderr,
+        ask("evaluate", "routing", "--bench", str(folder), *new).stderr,
+        ask("evaluate", "routing", *others.options(), "--pool", "bench", *new).stderr,
+    ]
+
+    assert "no --queries is given, or a folder of all by --bench: name a file" in told[0]
+    assert "no --qrels is given" in told[1]
+    assert f"no --corpus is given, the folder {folder} has no such file" in told[2]
+    assert "--pool bench: the bench has no skills of its own" in told[3]

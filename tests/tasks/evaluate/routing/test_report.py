@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.cli.printing.routing import print_routing
+from storage.schemas import Qrel
+from tasks.evaluate.routing.bench import (
+    RoutingAnswer,
+    RoutingBench,
+    answer_negatives,
+    measure_method,
+    summarise_method,
+    whole,
+)
+from tasks.evaluate.routing.contests import contest
+from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.rejection import summarise_rejection
+from tasks.evaluate.routing.report import routing_markdown
+
+BENCH = RoutingBench(
+    [RoutingQuery("t", "tea", repo="tea/shop"), RoutingQuery("b", "bread", repo="bread/shop")],
+    [Qrel("t", "tea/shop/brew", 1), Qrel("b", "bread/shop/bake", 1)],
+    negatives=[RoutingQuery("n", "swim", repo="tea/shop", not_doc_id="tea/shop/brew")],
+)
+SURE = {
+    "tea": RoutingAnswer(["tea/shop/brew"], 9.0, 0.9),
+    "bread": RoutingAnswer(["bread/shop/bake"], 8.0, 0.8),
+    "swim": RoutingAnswer(["tea/shop/brew"], 1.0, 0.2),
+}
+PLAIN = {task: RoutingAnswer(["bread/shop/bake", "tea/shop/brew"]) for task in SURE}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    methods, frames = [], []
+    for name, answers in (("plain", PLAIN), ("sure", SURE)):
+        method = whole(lambda task, _k, answers=answers: answers[task])  # type: ignore[misc]
+        frames.append(measure_method(BENCH, name, method))
+        rejection = summarise_rejection(frames[-1], answer_negatives(BENCH, name, method))
+        methods.append({**summarise_method(frames[-1]), "rejection": rejection})
+    contests = [asdict(one) for one in contest(pl.concat(frames), "plain")]
+    return {"pool": "repository", "skills": 2, "methods": methods, "contests": contests}
+
+
+def test_the_report_says_what_the_pool_is_and_what_intervals_are_over(found: dict[str, Any]) -> None:
+    text = routing_markdown(found)
+
+    assert "2 tasks over 2 skills (those of a task's repository alone)" in text
+    assert "95 % bootstrap intervals over repositories." in text
+    assert "| sure | repository: tea/shop | 1 | 1.000 [1.00, 1.00] |" in text
+
+
+def test_only_numbers_that_methods_give_stand_in_the_tables_of_rejection(found: dict[str, Any]) -> None:
+    text = routing_markdown(found)
+
+    assert "| sure | score | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 |  |" in text
+    assert "| sure | fit | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 | 0.167 |" in text
+    assert "| sure | fit | 0.200 | 1 | 0.200 | 0.000 |" in text
+    assert "| plain | score |" not in text
+
+
+def test_a_person_sees_which_number_of_a_method_was_measured(
+    found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_routing({"pools": [found], "llm": None})
+
+    printed = capsys.readouterr().out
+    assert "sure: fit" in printed
+    assert "plain: fit" not in printed
+    assert "against plain, task by task; p by Holm" in printed

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from flows.commands.skills.reading import file_of
 from flows.serve.answers.service import Service
 from flows.serve.catalogue.rendering import link_to, render
+from storage.errors import EncodingTooLong
 from storage.state import read_runs
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.graph.svg import graph_svg
@@ -40,14 +41,23 @@ def file_page(service: Service, text: str, path: str) -> str:
 
 
 def graph_page(service: Service, text: str) -> str:
-    """Return the page of a skill's graph; raises as `ServedIndex.document`."""
-    doc_id = service.index.find(text)
-    graph = graph_of(service.index.document(doc_id))
+    """Return the page of a skill's graph; raises as `ServedIndex.document`.
+
+    Where its nodes would have to be encoded first, and that would take long, the graph has no semantic edges.
+    """
+    doc_id, semantic = service.index.find(text), True
+    try:
+        graph = graph_of(service.index.document(doc_id))
+    except EncodingTooLong:
+        document, semantic = service.skills.reading(doc_id, nodes=True).document, False
+        if document is None:  # withheld meanwhile
+            raise
+        graph = graph_of(document)
     skill = link_to("/skill", doc_id=doc_id)
     picture = graph_svg(graph, lambda node: f"{skill}#n{node.ordinal}") if graph.nodes else ""
     return render(
         "graph.html", doc_id=doc_id, graph=graph, picture=Markup(picture),  # noqa: S704 (its texts are escaped)
-        nodes=graph.node_counts(), edges=graph.edge_counts(),
+        nodes=graph.node_counts(), edges=graph.edge_counts(), semantic=semantic,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.root import Root
-from storage.served import require_licences
+from storage.served import Licences, require_licences
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.search import Filters, provenance
 from tasks.retrieve.served_index import ServedIndex
@@ -30,6 +30,7 @@ class ListedPage:
 @dataclass(frozen=True, slots=True)
 class _Order:
     version: str
+    licences: Licences
     places: list[int]
     counts: Mapping[str, Mapping[str, int]]
 
@@ -51,11 +52,11 @@ class SkillList:
         """
 
         def found(now: OpenVersion) -> tuple[int, list[dict[str, Any]]]:
-            licences, searcher = require_licences(self._root), now.searcher()
-            allowed = searcher.allowed(filters, licences)
-            places = [place for place in self._order(now).places if allowed[place]]
-            rows = searcher.rows(places[begin : begin + size])
-            return len(places), [{**row, "licence_class": licences.class_of(row["licence"])} for row in rows]
+            order, searcher = self._order(now), now.searcher()
+            allowed = searcher.allowed(filters, order.licences)
+            places = [place for place in order.places if allowed[place]]
+            rows, class_of = searcher.rows(places[begin : begin + size]), order.licences.class_of
+            return len(places), [{**row, "licence_class": class_of(row["licence"])} for row in rows]
 
         now, (total, rows) = self._index.read(found)
         failed, version = self._index.failed_sources(), now.served.version
@@ -66,28 +67,32 @@ class SkillList:
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Return how many served documents have each value of each of `FACETS`, the most frequent first.
 
-        A document without a licence counts as `unknown`, one without risks as `none`. Raises as `page`.
+        A document without a licence counts as `unknown`, one without risks as `none`, and one with a denied
+        licence not at all. Raises as `page`.
         """
         return self._index.read(self._order)[1].counts
 
     def _order(self, now: OpenVersion) -> _Order:
+        licences = require_licences(self._root)
         with self._lock:
             held = self._last
-            if held is None or held.version != now.served.version:
-                held = self._last = _order_of(now)
+            if held is None or (held.version, held.licences) != (now.served.version, licences):
+                held = self._last = _order_of(now, licences)
             return held
 
 
-def _order_of(now: OpenVersion) -> _Order:
+def _order_of(now: OpenVersion, licences: Licences) -> _Order:
     searcher = now.searcher()
     facts = searcher.facts(list(searcher.places().values()))
     order = sorted(range(len(facts)), key=lambda place: (facts[place].name.casefold(), facts[place].doc_id))
     columns = ["kind", "licence", "source", "risks"]
     counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
     for row in now.skills.search().select(columns).to_arrow().to_pylist():
+        if licences.class_of(row["licence"]) == "deny":
+            continue
         counts["kind"][row["kind"]] += 1
         counts["licence"][row["licence"] or UNKNOWN] += 1
         counts["source"][row["source"]] += 1
         counts["risk"].update(row["risks"] or [NO_RISK])
     ranked = {f: dict(sorted(c.items(), key=lambda item: (-item[1], item[0]))) for f, c in counts.items()}
-    return _Order(now.served.version, order, ranked)
+    return _Order(now.served.version, licences, order, ranked)

@@ -49,7 +49,9 @@ def test_a_denied_licence_is_not_listed(skill_root: Callable[[dict[str, str]], S
     market = skill_root({"bread": BREAD})
     market.policy = LicencePolicy(unknown="deny")
     market.publish()
-    assert names(SkillList(market.ask(), market.root), Filters()) == []
+    listing = SkillList(market.ask(), market.root)
+    assert names(listing, Filters()) == []
+    assert not any(listing.counts().values())
 
 
 def test_nothing_served_is_said(skill_root: Callable[[dict[str, str]], SkillRoot]) -> None:

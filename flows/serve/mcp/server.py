@@ -16,7 +16,9 @@ from storage.errors import SkilleryError
 
 _INSTRUCTIONS = (
     "Skills of third parties, searched and read. search_skills finds them, page_skill gives what a request "
-    f"needs of one, read_skill_file its files; skills/list and skill:// addresses serve them whole. {NOTICE}"
+    "needs of one, read_skill_file its files; skills/list and skill:// addresses serve them whole. "
+    "compose_plan finds skills for a task of several steps, suggest_steps what agents did before at such a "
+    f"step. {NOTICE}"
 )
 _READ_ONLY = types.ToolAnnotations(read_only_hint=True)
 

@@ -50,6 +50,7 @@ def mcp_server(service: Service, *, shared: bool) -> Server[Any]:
         get_tool_input_schema=lambda _: None,
         on_list_tools=list_tools, on_call_tool=call_tool,
         on_list_resources=extension.list_resources, on_read_resource=extension.read_resource,
+        on_list_resource_templates=extension.list_templates,
     )  # fmt: skip
     extension.register(server)
     return server

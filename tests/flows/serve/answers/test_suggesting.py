@@ -50,9 +50,8 @@ def test_earlier_actions_count(taught: SkillRoot, tools_of: ToolsOf) -> None:
     call = tools_of(taught)
     filled = {"name": "fill", "args": {"element": "40", "text": "Iris bank"}}
     before = suggest(call, **BED)["results"][0]["code"]
-    after = suggest(call, **{**BED, "state": {"observation": FORM, "previous": [filled]}})["results"][0][
-        "code"
-    ]
+    state = {"observation": FORM, "previous": [filled]}
+    after = suggest(call, **{**BED, "state": state})["results"][0]["code"]
     assert ("fill(" in before, "fill(" in after) == (True, False)
 
 

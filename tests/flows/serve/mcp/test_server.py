@@ -73,6 +73,9 @@ def test_the_skills_extension_is_served_whole(way: Way, server: Serving, storied
                 folder = entry["uri"].removesuffix("/SKILL.md")
                 inside = (await ask(client, ReadDirectory(params=UriParams(uri=folder))))["resources"]
                 assert "SKILL.md" in [child["name"] for child in inside]
+            (form,) = (await client.list_resource_templates()).resource_templates
+            filled = form.uri_template.replace("{id}", "local+market+bread").replace("{name}", "bread")
+            assert filled.replace("{+path}", "SKILL.md") == BREAD
             resources = (await client.list_resources()).resources
             assert [r.uri for r in resources] == [entry["uri"] for entry in page["skills"]]
 

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any, Literal, NamedTuple
@@ -15,7 +15,11 @@ from typing import Any, Literal, NamedTuple
 import mcp_types as types
 from pydantic import ConfigDict
 
+from flows.serve.answers.tool import ToolOutcome
 from tests.support.command import MAIN
+
+Tools = Callable[[str, dict[str, Any]], ToolOutcome]
+"""Calls a tool by its name."""
 
 
 class Serving(NamedTuple):

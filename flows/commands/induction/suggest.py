@@ -13,11 +13,13 @@ from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import json_value, read_lines, write_lines
 from storage.root import Root
+from storage.served import Served
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.outline import outline_of
 from tasks.induce.windows.recurrence import Target, situation_of
-from tasks.retrieve.served_index import require_text
+from tasks.retrieve.open_version import OpenVersion
+from tasks.retrieve.served_index import ServedIndex, require_text
 from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
 from tasks.retrieve.suggest.offered import Encode, Offered
 from tasks.retrieve.suggest.served import ServedSkills
@@ -97,6 +99,39 @@ def open_suggester(root: Root, settings: Settings, words: StateWords = BY_RULE) 
     served = ServedSkills(root)
     encoder = served.encoder(settings.encoder, settings.query_threads)
     return Suggester(served, encoder.encode, words)
+
+
+class ServedSuggester:
+    """Suggests skills of what an index serves; a publication between two answers shows in the second.
+
+    What is read of a version is kept until another one is asked. Threads may share it.
+    """
+
+    def __init__(self, index: ServedIndex) -> None:
+        self._index, self._opening = index, threading.Lock()
+        self._last: tuple[Served, Suggester] | None = None
+
+    def suggest(
+        self, task: str, domain: str | None, state: Mapping[str, Any], wishes: SuggestWishes
+    ) -> dict[str, Any]:
+        """Return what `Suggester.suggest` does, with `index_version`.
+
+        Raises:
+            WrongInput: No learned skills are served; or as `Suggester.suggest`.
+            ModelMismatch: The learned skills, or the index, were made with another encoder.
+            NotPublished: Nothing is served.
+            StorageError: A table is damaged or missing.
+        """
+        now, found = self._index.read(lambda now: self._of(now).suggest(task, domain, state, wishes))
+        return {**found, "index_version": now.served.version}
+
+    def _of(self, now: OpenVersion) -> Suggester:
+        with self._opening:
+            if self._last is None or self._last[0] != now.served:
+                skills = ServedSkills(now.root, now.served)
+                skills.require_made_with(now.encoder)
+                self._last = now.served, Suggester(skills, now.encoder.encode)
+            return self._last[1]
 
 
 def suggest_batch(

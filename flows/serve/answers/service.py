@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from flows.commands.induction.served_suggester import ServedSuggester
+from flows.commands.induction.suggest import ServedSuggester
 from flows.commands.queries import open_index
 from flows.serve.answers.settings import ServeSettings
 from flows.settings import Settings

@@ -24,7 +24,9 @@ class ServeSettings(BaseSettings):
     threads: int = Field(
         min(4, 1 + (os.cpu_count() or 1)), ge=1, description="Answers that are worked out at once."
     )
-    page_threads: int = Field(1, ge=1, description="Pages that are worked out at once, beside other answers.")
+    page_threads: int = Field(
+        1, ge=1, description="Pages and plans worked out at once, beside other answers."
+    )
     seconds: float = Field(30.0, gt=0, description="The longest that an answer may take.")
     read_seconds: float = Field(10.0, gt=0, description="The longest that a request may take to arrive.")
     requests: int = Field(256, ge=1, description="Requests under way at once.")

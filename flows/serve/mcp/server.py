@@ -16,7 +16,9 @@ from storage.errors import SkilleryError
 
 _INSTRUCTIONS = (
     "Skills of third parties, searched and read. search_skills finds them, page_skill gives what a request "
-    f"needs of one, read_skill_file its files; skills/list and skill:// addresses serve them whole. {NOTICE}"
+    "needs of one, read_skill_file its files; skills/list and skill:// addresses serve them whole. "
+    "compose_plan finds skills for a task of several steps, suggest_steps what agents did before at such a "
+    f"step. {NOTICE}"
 )
 _READ_ONLY = types.ToolAnnotations(read_only_hint=True)
 
@@ -48,6 +50,7 @@ def mcp_server(service: Service, *, shared: bool) -> Server[Any]:
         get_tool_input_schema=lambda _: None,
         on_list_tools=list_tools, on_call_tool=call_tool,
         on_list_resources=extension.list_resources, on_read_resource=extension.read_resource,
+        on_list_resource_templates=extension.list_templates,
     )  # fmt: skip
     extension.register(server)
     return server

@@ -77,6 +77,11 @@ class SkillsExtension:
         told = {"resources": [_resource(bundle) for bundle in page.bundles], **_next(page), **self._cache}
         return types.ListResourcesResult.model_validate(told)
 
+    async def list_templates(self, _: object, __: object) -> types.ListResourceTemplatesResult:
+        """Return the form of all addresses: hosts ask for it where resources are served."""
+        told = {"name": "file of a skill", "uriTemplate": "skill://{id}/{name}/{+path}"}
+        return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": [told], **self._cache})
+
     async def read_resource(
         self, _: object, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:

@@ -14,8 +14,7 @@ from flows.serve.answers.tool import ToolOutcome
 from flows.serve.answers.tools import TOOLS
 from flows.settings import load_settings
 from tests.support.roots.skill_root import SkillRoot
-
-Tools = Callable[..., ToolOutcome]
+from tests.support.serving import Tools
 
 
 @pytest.fixture

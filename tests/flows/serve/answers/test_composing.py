@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from storage.errors import NotPublished, WrongInput
-from tests.flows.serve.answers.conftest import Tools
 from tests.support.command import Ask
 from tests.support.induce.learned_root import induced
 from tests.support.induce.learning import RUNS, learned
 from tests.support.roots.hand_written import BIKE, BREAD
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID
+from tests.support.serving import Tools
 
 Make = Callable[[dict[str, str]], SkillRoot]
 ToolsOf = Callable[[SkillRoot], Tools]

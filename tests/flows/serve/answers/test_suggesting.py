@@ -9,13 +9,13 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.retrieve.versions.publish import roll_back
-from tests.flows.serve.answers.conftest import Tools
 from tests.support.command import Ask
 from tests.support.induce.learned_root import HARBOUR, induced, learned_root
 from tests.support.induce.learning import RUNS, learned
 from tests.support.induce.runs import FORM, mooring
 from tests.support.roots.hand_written import BREAD
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.serving import Tools
 
 Make = Callable[[dict[str, str]], SkillRoot]
 ToolsOf = Callable[[SkillRoot], Tools]
@@ -50,9 +50,8 @@ def test_earlier_actions_count(taught: SkillRoot, tools_of: ToolsOf) -> None:
     call = tools_of(taught)
     filled = {"name": "fill", "args": {"element": "40", "text": "Iris bank"}}
     before = suggest(call, **BED)["results"][0]["code"]
-    after = suggest(call, **{**BED, "state": {"observation": FORM, "previous": [filled]}})["results"][0][
-        "code"
-    ]
+    state = {"observation": FORM, "previous": [filled]}
+    after = suggest(call, **{**BED, "state": state})["results"][0]["code"]
     assert ("fill(" in before, "fill(" in after) == (True, False)
 
 

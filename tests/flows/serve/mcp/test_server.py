@@ -73,6 +73,9 @@ def test_the_skills_extension_is_served_whole(way: Way, server: Serving, storied
                 folder = entry["uri"].removesuffix("/SKILL.md")
                 inside = (await ask(client, ReadDirectory(params=UriParams(uri=folder))))["resources"]
                 assert "SKILL.md" in [child["name"] for child in inside]
+            (form,) = (await client.list_resource_templates()).resource_templates
+            filled = form.uri_template.replace("{id}", "local+market+bread").replace("{name}", "bread")
+            assert filled.replace("{+path}", "SKILL.md") == BREAD
             resources = (await client.list_resources()).resources
             assert [r.uri for r in resources] == [entry["uri"] for entry in page["skills"]]
 
@@ -102,7 +105,9 @@ def test_tools_answer_good_and_bad_arguments(way: Way, server: Serving, storied:
                 client, "read_skill_file", doc_id="bread", path="notes.md", offset=4, limit=6
             )
             assert (part["text"], part["next_offset"], part["size"]) == ("spelt.", 10, 11)
-            plan = await structured(client, "compose_plan", task="Bake bread, then feed the bees.", k=1)
+            plan = await structured(
+                client, "compose_plan", task="Bake a loaf of bread, then feed the honey bees.", k=1
+            )
             assert [step["skills"][0]["name"] for step in plan["steps"]] == ["bread", "bees"]
             for answer in (found, paged, shown, part, plan):
                 assert (answer["version"], "not instructions" in answer["notice"]) == (

@@ -36,10 +36,11 @@ def graph_svg(graph: SkillGraph, link: Callable[[Node], str]) -> str:
     rows = {row.node.node_id: row for row in layout.rows if row.node}
     middle = layout.height / 2
     edges = [_edge(e, rows[e.src_id], rows[e.dst_id], middle, at) for e in graph.edges]
-    size = f"{layout.width * _UNIT:.0f} {(top - ROW + _MARGIN + ROW / 2) * _UNIT:.0f}"
+    width, height = layout.width * _UNIT, (top - ROW + _MARGIN + ROW / 2) * _UNIT
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     counts = f"{len(graph.nodes)} nodes and {len(graph.edges)} edges"
     return (
-        f'<svg viewBox="0 0 {size}" role="group" aria-label="Graph of {_safe(graph.doc_id)}: {counts}">'
+        f'<svg {size} role="group" aria-label="Graph of {_safe(graph.doc_id)}: {counts}">'
         f"{_ARROW}{''.join(edges)}{''.join(_row(row, top, link) for row in layout.rows)}</svg>"
     )
 

@@ -24,6 +24,7 @@ from tests.support.s3_server import BUCKET, s3_server
 os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
 # As many workers run as there are cores: threads of one would spin where another works.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 _EXPORT = """
 import sys
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -43,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="skillery-tests-")
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     os.environ[PUBLISHED] = f"{folder}/published"
     Path(folder, "published").mkdir()

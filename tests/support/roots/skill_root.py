@@ -44,7 +44,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 SPEC = "dir:market"
 _KNOWN: dict[str, tuple[Vectors, bytes]] = {}
 _SEEN: Counter[Hashable] = Counter()
-PUBLISHED = "SKILLERY_TESTS_PUBLISHED"  # names the folder of published roots that all workers of a run copy
+PUBLISHED = "ROOTS_PUBLISHED_BY_TESTS"  # names the folder of published roots that all workers of a run copy
 _MODELS = shutil.ignore_patterns("models")
 _FIRST_NIGHT = datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
 

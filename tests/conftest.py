@@ -36,7 +36,7 @@ sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transform
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let all temporary files of a run, its workers and their processes lie in one folder, removed at its end.
+    """Let temporary files of a run, its workers and their processes lie in one folder, removed at its end.
 
     What pytest itself makes stays where it was, to be looked at.
     """

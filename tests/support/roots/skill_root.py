@@ -186,31 +186,33 @@ class SkillRoot:
 
         A root to which nothing was done but this is copied from an earlier one with the same nights.
         """
-        usual = type(self.encoder) is CountingEncoder and self.source is MarketSource and PUBLISHED in os.environ
+        usual = (
+            type(self.encoder) is CountingEncoder and self.source is MarketSource and PUBLISHED in os.environ
+        )
         untouched = self._files() == self._left if self._nights else not self.root.files("raw")
         if not (usual and untouched and self.root.uri == str(self.root.folder)):
             return self._publish(nodes)
         files = sorted(f for f in self.market.rglob("*") if f.is_file())
         skills = tuple((f.relative_to(self.market).as_posix(), f.read_bytes()) for f in files)
         self._nights = key = (*self._nights, (nodes, self.policy, self.model, skills))
-        kept = Path(os.environ[PUBLISHED], hashlib.sha256(repr(key).encode()).hexdigest())
-        if kept.exists():
-            built = self._copy(kept)
+        place = Path(os.environ[PUBLISHED], hashlib.sha256(repr(key).encode()).hexdigest())
+        if place.exists():
+            built = self._copy(place)
         else:
             before = len(self.encoder.encoded)
             built = self._publish(nodes)
             _SEEN[key] += 1
             if len(key) == 1 or _SEEN[key] == 2:  # most later nights are those of one test alone
-                self._keep(kept, built, self.encoder.encoded[before:])
+                self._keep(place, built, self.encoder.encoded[before:])
         self._left = self._files()
         return built
 
-    def _keep(self, kept: Path, built: Built, encoded: list[str]) -> None:
-        new = kept.with_name(uuid.uuid4().hex)
+    def _keep(self, place: Path, built: Built, encoded: list[str]) -> None:
+        new = place.with_name(uuid.uuid4().hex)
         shutil.copytree(self.root.folder, new / "root", ignore=_MODELS)
         (new / "built").write_bytes(pickle.dumps((built, encoded)))
         with contextlib.suppress(OSError):  # the other worker kept it first
-            new.rename(kept)
+            new.rename(place)
 
     def _copy(self, kept: Path) -> Built:
         built: Built

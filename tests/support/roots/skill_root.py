@@ -111,6 +111,16 @@ class SkillRoot:
         self.root.send(self.model)
         self.encoder = CountingEncoder(models / export.name)
 
+    def copied(self, folder: Path) -> SkillRoot:
+        """Return a copy of this root and its folder of skills below a folder, for one test to change."""
+        copy = object.__new__(SkillRoot)
+        copy.__dict__.update(self.__dict__)
+        copy.market, copy.root = folder / "market", Root(folder / "root")
+        shutil.copytree(self.market, copy.market)
+        shutil.copytree(self.root.folder, copy.root.folder, symlinks=True)
+        copy.encoder = CountingEncoder(copy.root.folder / self.model)
+        return copy
+
     def use_model(self, name: str, revision: str) -> None:
         """Go over to an encoder with the same weights under another name and revision."""
         old, new = Path(self.root.at(self.model)), Path(self.root.at(f"models/{revision}"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +17,7 @@ from filelock import FileLock
 
 from tasks.models.encoder import OnnxEncoder
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import MINILM, Export, SkillRoot
+from tests.support.roots.skill_root import MINILM, PUBLISHED, Export, SkillRoot
 from tests.support.roots.storied import tell
 from tests.support.s3_server import BUCKET, s3_server
 
@@ -22,6 +25,7 @@ from tests.support.s3_server import BUCKET, s3_server
 os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
 # As many workers run as there are cores: threads of one would spin where another works.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 _EXPORT = """
 import sys
 from pathlib import Path
@@ -29,6 +33,21 @@ from tasks.models.onnx_export import exported_encoder
 folder = exported_encoder(Path(sys.argv[1]), sys.argv[2])
 sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transformers') if m in sys.modules)}")
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let temporary files of a run, its workers and their processes lie in one folder, removed at its end.
+
+    What pytest itself makes stays where it was, to be looked at.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="skillery-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    os.environ[PUBLISHED] = f"{folder}/published"
+    Path(folder, "published").mkdir()
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook

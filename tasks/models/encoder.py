@@ -81,12 +81,8 @@ class OnnxEncoder:
 
     @functools.cached_property
     def _session(self) -> onnxruntime.InferenceSession:
-        options = onnxruntime.SessionOptions()
-        # Threads that share one small inference spend much of it waiting for each other.
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 3
-        model = str(self._folder / "model.onnx")
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        model = (self._folder / "model.onnx").resolve()
+        return _session_of(str(model), model.stat().st_mtime_ns)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
@@ -206,6 +202,16 @@ class OnnxEncoder:
         full = self._tokenizer.encode("a", add_special_tokens=True).ids
         at = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
         return full[:at], full[at + len(bare) :]
+
+
+@functools.lru_cache(maxsize=2)
+def _session_of(model: str, _changed: int) -> onnxruntime.InferenceSession:
+    """Return the session of a model's file, loaded once a process for all its encoders."""
+    options = onnxruntime.SessionOptions()
+    # Threads that share one small inference spend much of it waiting for each other.
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def token_batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:

@@ -11,9 +11,13 @@ from tokenizers import Tokenizer
 
 def whole_tokenizer(folder: Path) -> Tokenizer:
     """Return the tokenizer of a model's folder; it is shared, so nobody may set it otherwise."""
-    said = json.loads((folder / "tokenizer.json").read_bytes())
+    return _of_file((folder / "tokenizer.json").read_bytes())
+
+
+@functools.lru_cache(maxsize=4)
+def _of_file(data: bytes) -> Tokenizer:
     # An export writes these in its own way, and neither is wanted.
-    said |= {"truncation": None, "padding": None}
+    said = json.loads(data) | {"truncation": None, "padding": None}
     return _of_content(json.dumps(said, sort_keys=True, ensure_ascii=False))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from flows.cli.main import main
 from tasks.induce.trajectories.record import Trajectory
 from tests.support.chromium_there import require_chromium
 from tests.support.command import Ask
@@ -21,11 +24,24 @@ def written(path: Path, *runs: Trajectory) -> str:
     return str(runs_written(path, runs))
 
 
-@pytest.fixture
-def learned(root: str, tmp_path: Path, ask: Ask) -> str:
-    done = ask("induce", written(tmp_path / "runs.jsonl", *RUNS), "--root", root)
-    assert done.code == 0, done.stderr
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> str:
+    """A root that has learned the runs of `runs.jsonl` beside it; tests only ask it, or copy it."""
+    folder = tmp_path_factory.mktemp("learned")
+    root = with_encoder(folder / "root", minilm_export)
+    runs = written(folder / "runs.jsonl", *RUNS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["skillery", "induce", runs, "--root", root])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 0
     return root
+
+
+def with_encoder(root: Path, export: Export) -> str:
+    (root / "models").mkdir(parents=True)
+    (root / "models" / export.folder.name).symlink_to(export.folder)
+    return str(root)
 
 
 def state(tmp_path: Path, **fields: object) -> str:
@@ -83,19 +99,14 @@ def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> 
     assert "does not answer POST /.skillery/reset" in refused.stderr
 
 
-def test_parts_in_any_order_give_the_same_files(
-    root: str, learned: str, tmp_path: Path, ask: Ask, minilm_export: Export
-) -> None:
-    other = tmp_path / "other"
-    (other / "models").mkdir(parents=True)
-    (other / "models" / minilm_export.folder.name).symlink_to(minilm_export.folder)
+def test_parts_in_any_order_give_the_same_files(root: str, learned: str, tmp_path: Path, ask: Ask) -> None:
     for n, run in enumerate(reversed(RUNS)):
-        assert ask("induce", written(tmp_path / f"p{n}.jsonl", run), "--root", str(other)).code == 0
+        assert ask("induce", written(tmp_path / f"p{n}.jsonl", run), "--root", root).code == 0
 
     files = sorted(file.relative_to(learned) for file in Path(learned, "induced").rglob("*.parquet"))
-    assert files == sorted(file.relative_to(other) for file in (other / "induced").rglob("*.parquet"))
-    assert [Path(root, file).read_bytes() for file in files] == [
-        (other / file).read_bytes() for file in files
+    assert files == sorted(file.relative_to(root) for file in Path(root, "induced").rglob("*.parquet"))
+    assert [Path(learned, file).read_bytes() for file in files] == [
+        Path(root, file).read_bytes() for file in files
     ]
 
 
@@ -126,10 +137,11 @@ def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
 def test_a_library_of_another_granularity_is_built_and_asked_as_such(
     learned: str, tmp_path: Path, ask: Ask, granularity: str, length: int
 ) -> None:
-    path, more = str(tmp_path / "runs.jsonl"), ["--root", learned, "--granularity", granularity, "--json"]
-    built = json.loads(ask("induce", path, *more).stdout)
-    again = json.loads(ask("induce", path, *more).stdout)
-    given = ["--root", learned, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
+    root = str(shutil.copytree(learned, tmp_path / "copy", symlinks=True))
+    path, more = str(Path(learned).with_name("runs.jsonl")), ["--root", root, "--granularity", granularity]
+    built = json.loads(ask("induce", path, *more, "--json").stdout)
+    again = json.loads(ask("induce", path, *more, "--json").stdout)
+    given = ["--root", root, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
     found = json.loads(ask("suggest", *given, "--state", state(tmp_path, observation=HOME), "--json").stdout)
 
     assert (built["skills"]["retired"] > 0, built["windows"] > 0) == (True, True)

@@ -225,11 +225,11 @@ def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
 
 @pytest.mark.prefect
 def test_run_exits_1_with_the_record_when_no_source_can_be_read(
-    prefect_server: str, root: str, tmp_path: Path
+    prefect_server: str, root: str, tmp_path: Path, ask: Ask
 ) -> None:
     source = f"parquet:{tmp_path / 'nowhere.parquet'}"
-    done = skillery("run", "--source", source, "--root", root, "--json", PREFECT_API_URL=prefect_server)
-    assert done.returncode == 1
+    done = ask("run", "--source", source, "--root", root, "--json")
+    assert done.code == 1
     record = json.loads(done.stdout)
     assert record["state"] == "failed"
     assert "nowhere.parquet" in record["message"]
@@ -237,7 +237,7 @@ def test_run_exits_1_with_the_record_when_no_source_can_be_read(
 
 @pytest.mark.prefect
 def test_ctrl_c_ends_the_command_and_its_server_in_seconds_with_one_line_and_a_later_run_picks_up(
-    prefect_server: str, root: str, skills: Path
+    prefect_server: str, root: str, skills: Path, ask: Ask
 ) -> None:
     command = [*MAIN, "run", "--source", f"dir:{skills}", "--root", root]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
@@ -257,7 +257,7 @@ def test_ctrl_c_ends_the_command_and_its_server_in_seconds_with_one_line_and_a_l
     assert code == 130, rest
     assert [line for line in rest.splitlines() if "interrupted" in line] == rest.splitlines()[-1:], rest
     assert not Path(f"/proc/{server}").exists()
-    record = _json(skillery("run", "--root", root, "--json", PREFECT_API_URL=prefect_server))
+    record = json.loads(ask("run", "--root", root, "--json").stdout)
     assert (record["state"], record["documents"], record["published"]) == ("complete", 2, True)
 
 

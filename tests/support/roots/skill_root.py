@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import os
+import pickle
 import shutil
-import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -39,8 +43,8 @@ from tasks.retrieve.versions.publish import publish
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 SPEC = "dir:market"
 _KNOWN: dict[str, tuple[Vectors, bytes]] = {}
-_PUBLISHED: dict[Hashable, tuple[Path, Built, list[str]]] = {}
 _SEEN: Counter[Hashable] = Counter()
+PUBLISHED = "ROOTS_PUBLISHED_BY_TESTS"  # names the folder of published roots that all workers of a run copy
 _MODELS = shutil.ignore_patterns("models")
 _FIRST_NIGHT = datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
 
@@ -106,6 +110,16 @@ class SkillRoot:
         self.model = f"models/{export.name}"
         self.root.send(self.model)
         self.encoder = CountingEncoder(models / export.name)
+
+    def copied(self, folder: Path) -> SkillRoot:
+        """Return a copy of this root and its folder of skills below a folder, for one test to change."""
+        copy = object.__new__(SkillRoot)
+        copy.__dict__.update(self.__dict__)
+        copy.market, copy.root = folder / "market", Root(folder / "root")
+        shutil.copytree(self.market, copy.market)
+        shutil.copytree(self.root.folder, copy.root.folder, symlinks=True)
+        copy.encoder = CountingEncoder(copy.root.folder / self.model)
+        return copy
 
     def use_model(self, name: str, revision: str) -> None:
         """Go over to an encoder with the same weights under another name and revision."""
@@ -182,31 +196,41 @@ class SkillRoot:
 
         A root to which nothing was done but this is copied from an earlier one with the same nights.
         """
-        usual = type(self.encoder) is CountingEncoder and self.source is MarketSource
+        usual = (
+            type(self.encoder) is CountingEncoder and self.source is MarketSource and PUBLISHED in os.environ
+        )
         untouched = self._files() == self._left if self._nights else not self.root.files("raw")
         if not (usual and untouched and self.root.uri == str(self.root.folder)):
             return self._publish(nodes)
         files = sorted(f for f in self.market.rglob("*") if f.is_file())
         skills = tuple((f.relative_to(self.market).as_posix(), f.read_bytes()) for f in files)
         self._nights = key = (*self._nights, (nodes, self.policy, self.model, skills))
-        if key in _PUBLISHED:
-            built = self._copy(*_PUBLISHED[key])
+        place = Path(os.environ[PUBLISHED], hashlib.sha256(repr(key).encode()).hexdigest())
+        if place.exists():
+            built = self._copy(place)
         else:
             before = len(self.encoder.encoded)
             built = self._publish(nodes)
             _SEEN[key] += 1
             if len(key) == 1 or _SEEN[key] == 2:  # most later nights are those of one test alone
-                kept = Path(tempfile.mkdtemp(prefix="skillery-published-"))
-                shutil.copytree(self.root.folder, kept, ignore=_MODELS, dirs_exist_ok=True)
-                _PUBLISHED[key] = (kept, built, self.encoder.encoded[before:])
+                self._keep(place, built, self.encoder.encoded[before:])
         self._left = self._files()
         return built
 
-    def _copy(self, kept: Path, built: Built, encoded: list[str]) -> Built:
+    def _keep(self, place: Path, built: Built, encoded: list[str]) -> None:
+        new = place.with_name(uuid.uuid4().hex)
+        shutil.copytree(self.root.folder, new / "root", ignore=_MODELS)
+        (new / "built").write_bytes(pickle.dumps((built, encoded)))
+        with contextlib.suppress(OSError):  # the other worker kept it first
+            new.rename(place)
+
+    def _copy(self, kept: Path) -> Built:
+        built: Built
+        built, encoded = pickle.loads((kept / "built").read_bytes())  # noqa: S301 - this run wrote it
         for child in self.root.folder.iterdir():
             if child.name != "models":
                 shutil.rmtree(child) if child.is_dir() else child.unlink()
-        shutil.copytree(kept, self.root.folder, dirs_exist_ok=True)
+        shutil.copytree(kept / "root", self.root.folder, dirs_exist_ok=True)
         self.encoder.encoded.extend(encoded)
         self.night += 1
         return built

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +36,19 @@ def test_vectors_are_of_unit_length_and_in_the_order_of_the_texts(minilm: OnnxEn
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(vectors)), abs=1e-5)
     assert vectors[0] == pytest.approx(vectors[5], abs=1e-6)
     assert minilm.encode(["Knead dough, then bake it"])[0] @ vectors[0] > 0.6 > vectors[2] @ vectors[0]
+
+
+def test_encoders_of_one_file_share_its_session_and_a_file_that_changed_has_another(
+    minilm_export: Export, tmp_path: Path
+) -> None:
+    for name in ("encoder.json", "tokenizer.json", "model.onnx"):
+        shutil.copy(minilm_export.folder / name, tmp_path)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    first = OnnxEncoder(tmp_path)._session
+
+    assert OnnxEncoder(tmp_path / "linked", threads=1)._session is first
+    os.utime(tmp_path / "model.onnx", ns=(1, 1))
+    assert OnnxEncoder(tmp_path)._session is not first
 
 
 def test_a_text_has_the_same_vector_alone_as_in_a_batch(minilm: OnnxEncoder) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -202,7 +203,7 @@ def second_night(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int | No
     world.crawl(TWO_NIGHTS[1])
 
     def refined(dies_at: int | None) -> tuple[Nights, bool]:
-        again = World(str(shutil.copytree(folder / "crawled", folder / str(dies_at))))
+        again = World(str(shutil.copytree(folder / "crawled", folder / uuid4().hex)))
         again.nights.night = world.nights.night
         through = again.refine(dies_at) is not None
         again.refine()
@@ -211,8 +212,9 @@ def second_night(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int | No
     return refined
 
 
+@pytest.mark.parametrize("step", slow_but({4}, [1, 4]))
 def test_a_run_killed_at_any_write_is_made_good_by_the_next(
-    second_night: Callable[[int | None], tuple[Nights, bool]],
+    second_night: Callable[[int | None], tuple[Nights, bool]], step: int
 ) -> None:
     whole, _ = second_night(None)
     number, through, order = 0, False, ["doc_id", "reason"]
@@ -221,7 +223,7 @@ def test_a_run_killed_at_any_write_is_made_good_by_the_next(
         assert corpus(mended) == corpus(whole)
         assert (mended.aliases(), mended.outcomes()) == (whole.aliases(), whole.outcomes())
         assert mended.dropped().sort(order).equals(whole.dropped().sort(order))
-        number += 1
+        number += step
     assert number > 12
 
 

@@ -1,10 +1,12 @@
-"""A root that one skill has left its text all over, filled once a test session."""
+"""Roots that are filled once a test session: one skill has left its text all over, or runs were learned."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.support.induce.learned_root import learned_root
 from tests.support.roots.forgetting import fill
+from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import Export, SkillRoot
 
 
@@ -15,3 +17,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> S
     root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
     fill(root)
     return root
+
+
+@pytest.fixture(scope="session")
+def learned_from(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """A root that serves skills of a folder and what runs taught; tests copy it."""
+    folder = tmp_path_factory.mktemp("learned")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    for name, text in SKILLS.items():
+        root.write(name, text)
+    return learned_root(root, folder)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,9 +11,8 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.paging.terms import WordVectors
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import MINILM, SkillRoot
+from tests.support.roots.skill_root import MINILM, Export, SkillRoot
 
-Make = Callable[[dict[str, str]], SkillRoot]
 BEES = "local/market/bees"
 
 
@@ -28,11 +25,18 @@ def long_text() -> str:
     return SKILLS["bees"] + "".join(rows)
 
 
-@pytest.fixture
-def root(skill_root: Make) -> SkillRoot:
-    made = skill_root({"bees": long_text()})
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    folder = tmp_path_factory.mktemp("long")
+    made = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    made.write("bees", long_text())
     made.publish(nodes=False)
     return made
+
+
+@pytest.fixture(scope="module")
+def unlimited(root: SkillRoot) -> ServedIndex:
+    return index(root, None)
 
 
 def index(root: SkillRoot, seconds: float | None) -> ServedIndex:
@@ -98,8 +102,8 @@ def test_texts_that_share_words_are_nearer_than_those_that_share_none() -> None:
     ],
 )
 def test_a_page_says_when_no_word_of_the_request_stands_in_the_skill(
-    root: SkillRoot, query: str, unmatched: bool
+    unlimited: ServedIndex, query: str, unmatched: bool
 ) -> None:
-    assert (
-        index(root, None).page(BEES, query, budget=60, method="chunks").get("unmatched", False) is unmatched
-    )
+    found = unlimited.page(BEES, query, budget=60, method="chunks")
+
+    assert found.get("unmatched", False) is unmatched

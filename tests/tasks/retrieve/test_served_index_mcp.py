@@ -36,10 +36,13 @@ def list_servers(root: SkillRoot, text: str = SERVERS) -> None:
     collect(source, root.root, run_id=f"{root.run_id}-servers", now=root.now)
 
 
-@pytest.fixture
-def both(skill_root: Make) -> SkillRoot:
-    """A root that serves skills and servers."""
-    root = skill_root(SKILLS)
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """A root that serves skills and servers; only the last test changes it."""
+    folder = tmp_path_factory.mktemp("skills-and-servers")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    for name, text in SKILLS.items():
+        root.write(name, text)
     list_servers(root)
     root.publish()
     return root

@@ -5,6 +5,7 @@ import socket
 import statistics
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -16,6 +17,14 @@ from tests.support.serving import Answer, Serving, ask_http, modern_call, servin
 
 TOKEN = "a-secret-of-some-length"  # noqa: S105 (of these tests)
 SEARCH = "/api/search?q=look+after+a+hive"
+
+
+@pytest.fixture(scope="module")
+def limited(storied: SkillRoot) -> Iterator[Serving]:
+    """A server with limits that a test reaches: of a body's bytes, a client's connections, and waiting."""
+    limits = {"BODY_BYTES": "1000", "CLIENT_CONNECTIONS": "3", "READ_SECONDS": "0.5"}
+    with serving(storied.root.uri, **{f"SKILLERY_SERVE_{name}": v for name, v in limits.items()}) as started:
+        yield started
 
 
 def raw(server: Serving, content: bytes, *, seconds: float = 10) -> bytes:
@@ -47,30 +56,28 @@ def test_a_rebound_name_and_a_strange_origin_are_refused(server: Serving) -> Non
     assert ask_http(server, "/mcp", body, **headers).status == 200
 
 
-def test_a_body_that_is_too_large_is_refused_with_the_limit(storied: SkillRoot) -> None:
-    with serving(storied.root.uri, SKILLERY_SERVE_BODY_BYTES="1000") as server:
-        tool = "/api/tools/search_skills"
-        assert ask_http(server, tool, {"task": "hive"}).status == 200
-        refused = ask_http(server, tool, {"task": "h" * 2000})
-        assert (refused.status, "1,000 bytes" in refused.json()["error"]) == (413, True)
-        chunk = b"fa0\r\n" + b"x" * 4000 + b"\r\n"
-        head = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-        assert raw(server, head + chunk + b"0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
-        assert raw(
-            server, b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n\r\n"
-        ).startswith(b"HTTP/1.1 413 ")
+def test_a_body_that_is_too_large_is_refused_with_the_limit(limited: Serving) -> None:
+    tool = "/api/tools/search_skills"
+    assert ask_http(limited, tool, {"task": "hive"}).status == 200
+    refused = ask_http(limited, tool, {"task": "h" * 2000})
+    assert (refused.status, "1,000 bytes" in refused.json()["error"]) == (413, True)
+    chunk = b"fa0\r\n" + b"x" * 4000 + b"\r\n"
+    head = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert raw(limited, head + chunk + b"0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
+    assert raw(
+        limited, b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n\r\n"
+    ).startswith(b"HTTP/1.1 413 ")
 
 
-def test_half_a_request_is_not_waited_for(storied: SkillRoot) -> None:
-    with serving(storied.root.uri, SKILLERY_SERVE_READ_SECONDS="0.5") as server:
-        for half in (b"", b"GET /api", b"GET / HTTP/1.1\r\nhost: localhost\r\n"):
-            began = time.monotonic()
-            assert raw(server, half) == b""
-            assert time.monotonic() - began < 5
-        body = raw(server, b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
-        assert body.startswith(b"HTTP/1.1 408 ")
-        assert trickle(server, seconds=6) < 5
-        assert ask_http(server, "/healthz").status == 200
+def test_half_a_request_is_not_waited_for(limited: Serving) -> None:
+    for half in (b"", b"GET /api", b"GET / HTTP/1.1\r\nhost: localhost\r\n"):
+        began = time.monotonic()
+        assert raw(limited, half) == b""
+        assert time.monotonic() - began < 5
+    body = raw(limited, b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+    assert body.startswith(b"HTTP/1.1 408 ")
+    assert trickle(limited, seconds=6) < 5
+    assert ask_http(limited, "/healthz").status == 200
 
 
 def trickle(server: Serving, *, seconds: float) -> float:
@@ -104,15 +111,14 @@ def test_more_requests_at_once_than_allowed_are_told_to_wait(
         assert ask_http(server, SEARCH).status == 200
 
 
-def test_more_connections_than_allowed_are_turned_away(storied: SkillRoot) -> None:
-    with serving(storied.root.uri, SKILLERY_SERVE_CLIENT_CONNECTIONS="3") as server:
-        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
-        time.sleep(0.2)
-        assert raw(server, b"").startswith(b"HTTP/1.1 429 ")
-        for connection in held:
-            connection.close()
-        time.sleep(0.2)
-        assert ask_http(server, "/healthz").status == 200
+def test_more_connections_than_allowed_are_turned_away(limited: Serving) -> None:
+    held = [socket.create_connection(("127.0.0.1", limited.port)) for _ in range(3)]
+    time.sleep(0.2)
+    assert raw(limited, b"").startswith(b"HTTP/1.1 429 ")
+    for connection in held:
+        connection.close()
+    time.sleep(0.2)
+    assert ask_http(limited, "/healthz").status == 200
 
 
 def test_an_answer_that_takes_too_long_is_given_up(storied: SkillRoot) -> None:

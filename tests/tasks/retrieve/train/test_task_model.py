@@ -20,7 +20,7 @@ from tests.support.paths import PROJECT
 
 @pytest.fixture(scope="module")
 def known() -> list[WrittenRequest]:
-    return [request for request in read_written() if request.servers is not None][:24]
+    return [request for request in read_written() if request.servers is not None][:12]
 
 
 @pytest.fixture(scope="module")

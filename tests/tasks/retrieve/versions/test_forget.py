@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import pytest
 from storage.answers import FILE, Answers
 from storage.errors import Locked, NotPublished, StorageError, UnknownDocument
 from storage.lance import NODES, SKILLS, connect, open_at, table_names, tagged
-from storage.root import Root
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.evaluate.health.report import REPORT, write_report
@@ -38,13 +36,7 @@ NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 @pytest.fixture
 def root(filled: SkillRoot, tmp_path: Path) -> SkillRoot:
     """A copy of the filled root, for one test to change."""
-    copied = object.__new__(SkillRoot)
-    copied.__dict__.update(filled.__dict__)
-    copied.market = tmp_path / "market"
-    copied.root = Root(tmp_path / "root")
-    shutil.copytree(filled.market, copied.market)
-    shutil.copytree(filled.root.folder, copied.root.folder, symlinks=True)
-    return copied
+    return filled.copied(tmp_path)
 
 
 def forgotten(root: SkillRoot, target: str, run_id: str = "gone") -> ForgetReport:

@@ -18,10 +18,9 @@ from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.forget_learned import forget_learned
 from tasks.retrieve.versions.publish import roll_back
-from tests.support.induce.learned_root import FLAG, HARBOUR, ids, induced, learned_root
+from tests.support.induce.learned_root import FLAG, HARBOUR, ids, induced
 from tests.support.induce.learning import RUNS, learned
 from tests.support.induce.runs import mooring, tool_run
-from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -29,8 +28,8 @@ NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
 @pytest.fixture
-def root(skill_root: Make, tmp_path: Path) -> SkillRoot:
-    return learned_root(skill_root(SKILLS), tmp_path)
+def root(learned_from: SkillRoot, tmp_path: Path) -> SkillRoot:
+    return learned_from.copied(tmp_path)
 
 
 def holding(root: SkillRoot, words: str) -> set[str]:

@@ -15,7 +15,7 @@ from tasks.retrieve.suggest.served import ServedSkills
 from tasks.retrieve.versions.compact import check_compacted, compact_tables
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import publish, roll_back
-from tests.support.induce.learned_root import FLAG, ids, induced, learned_root
+from tests.support.induce.learned_root import FLAG, ids, induced
 from tests.support.induce.learning import RUNS, learned
 from tests.support.induce.runs import mooring, tool_run
 from tests.support.roots.hand_written import SKILLS
@@ -26,8 +26,8 @@ NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
 @pytest.fixture
-def root(skill_root: Make, tmp_path: Path) -> SkillRoot:
-    return learned_root(skill_root(SKILLS), tmp_path)
+def root(learned_from: SkillRoot, tmp_path: Path) -> SkillRoot:
+    return learned_from.copied(tmp_path)
 
 
 def data_files(root: SkillRoot) -> list[Path]:

@@ -1,0 +1,71 @@
+"""Faults: why a text is no request that a person would make, or one that no skill could be told by."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from tasks.retrieve.routing.terms import function_terms, term_sequence
+
+Fault = Literal[
+    "too_short", "too_long", "not_english", "placeholder", "code", "third_person", "about_the_skill",
+    "broken", "too_general",
+]  # fmt: skip
+WORDS = 3, 60
+
+"""The least and the most words of a request."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_OTHER_TONGUE = re.compile(
+    r"(?i)\b(?:que|para|una|como|und|der|mit|für|eine?|pour|les|des|avec|cho|của|não|uma|il|della|het|een)\b"
+)
+_PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|\$[A-Z{]|\.\.\.|…|\b[A-Z]{2,}_[A-Z_]+\b|\bXXX?\b|\bfoo\b")
+_CODE = re.compile(
+    r"https?://|[{}<>|=\\;]|(?:^|\s)--?\w|(?:^|\s)[/~.]+\w|\w\(\)|\w+\.\w+\(|(?:[\w.-]+/){2,}[\w.-]+|\w::\w|^[$@#!]"
+)
+_THIRD = re.compile(r"(?i)\b(?:(?:the|a)\s+users?|users?\s+(?:says?|asks?|wants?|mentions?)|they|them|he|she)\b")
+_SKILL = re.compile(
+    r"(?i)\b(?:this|the|other|another) (?:skill|agent|command|tool|workflow|guide)s?\b|\bskill\.md\b"
+    r"|\bsubagents?\b|\bwhen (?:to )?use\b|\btrigger(?:s|ed)? (?:on|when|by)\b|\bsee (?:also|references?)\b"
+)
+_BROKEN_END = re.compile(r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as)$")
+_GENERAL = """
+help thing something anything task work project stuff please want need get give make do does use start begin new issue
+problem question way it that this code file app application system user show tell know see look let go run check case
+best good better right proper various multiple complex simple specific general other another existing current related
+feature change implement implementation create build write add set update review fix improve practice pattern step
+data example request information tool process support handle manage work development develop software design test
+"""
+
+
+def fault_of(query: str) -> Fault | None:
+    """Return the first fault of a request, None if it has none.
+
+    A request is too general if, beside function words and words of any task, it has fewer than two words.
+    """
+    words = _WORD.findall(query)
+    if len(words) < WORDS[0]:
+        return "too_short"
+    if len(words) > WORDS[1]:
+        return "too_long"
+    for fault, found in (
+        ("not_english", _foreign(query)),
+        ("placeholder", _PLACEHOLDER.search(query)),
+        ("code", _CODE.search(query)),
+        ("third_person", _THIRD.search(query)),
+        ("about_the_skill", _SKILL.search(query)),
+        ("broken", _BROKEN_END.search(query) or query.count("(") != query.count(")")),
+        ("too_general", len(_telling(query)) < 2),
+    ):
+        if found:
+            return fault  # type: ignore[return-value]
+    return None
+
+
+def _foreign(query: str) -> bool:
+    letters = [c for c in query if c.isalpha()]
+    return sum(c.isascii() for c in letters) < 0.98 * len(letters) or bool(_OTHER_TONGUE.search(query))
+
+
+def _telling(query: str) -> set[int]:
+    return set(term_sequence(query)) - function_terms() - frozenset(term_sequence(_GENERAL))

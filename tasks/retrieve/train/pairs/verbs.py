@@ -1,0 +1,31 @@
+"""Verbs that begin requests, and their infinitives by the forms in which authors tell of users' wishes."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+_FILE = Path(__file__).parents[2] / "data" / "request_verbs.txt"
+_SHORT_END = re.compile(r"[^aeiou][aeiou][bdgklmnprt]$")
+
+
+@cache
+def base_verbs() -> frozenset[str]:
+    """Return the infinitives that begin a request."""
+    return frozenset(_FILE.read_text("utf-8").split())
+
+
+@cache
+def base_of_gerunds() -> dict[str, str]:
+    """Return the infinitive of each gerund of these verbs."""
+    return {form: verb for verb in sorted(base_verbs()) for form in _gerunds(verb)}
+
+
+def _gerunds(verb: str) -> list[str]:
+    """Return the gerund, with and without a doubled consonant: a form that is misspelled occurs nowhere."""
+    stem = verb[:-1] if verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")) else verb
+    forms = [f"{stem}ing"]
+    if _SHORT_END.search(verb):
+        forms.append(f"{verb}{verb[-1]}ing")
+    return forms

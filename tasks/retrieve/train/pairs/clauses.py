@@ -22,12 +22,16 @@ _TRIGGERS = re.compile(
     r"(?: (?:on|for|with|when|include|are|phrases?|keywords?|words?|like|such as|requests?|user|says|the))*"
     r"\s*[:\s]\s*(.+)$"
 )
-_SAYS = re.compile(r"(?i)\b(?:trigger|when|says?|said|asks?|mentions?|phrases?|requests?|like|prompts?|querie?s)")
+_SAYS = re.compile(
+    r"(?i)\b(?:trigger|when|says?|said|asks?|mentions?|phrases?|requests?|like|prompts?|querie?s)"
+)
 _PARTS = re.compile(
     r"(?i)\s*[,;]\s*(?:and\s+|or\s+)*(?=(?:when(?:ever)?|if)\s|(?:the\s+)?users?\s|you\s|(?:when\s+)?asked\s)"
     r"|\s+or\s+(?=when(?:ever)?\s|if\s|(?:the\s+)?users?\s)|\s*,?\s*(?:and\s+|or\s+)?\(?\b[1-9]\)\s*|\s*;\s*"
 )
-_DANGLING = re.compile(r"(?i)[\s,;:(—–-]*(?:\b(?:or|and|when|the|users?|says?|asks?|mentions?|for|to|like)\b[\s,]*)*$")
+_DANGLING = re.compile(
+    r"(?i)[\s,;:(—–-]*(?:\b(?:or|and|when|the|users?|says?|asks?|mentions?|for|to|like)\b[\s,]*)*$"
+)
 _LISTED = re.compile(r"\s*[,;|、]\s*(?:or\s+|and\s+)?")
 
 

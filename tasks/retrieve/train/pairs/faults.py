@@ -19,16 +19,23 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _OTHER_TONGUE = re.compile(
     r"(?i)\b(?:que|para|una|como|und|der|mit|für|eine?|pour|les|des|avec|cho|của|não|uma|il|della|het|een)\b"
 )
-_PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|\$[A-Z{]|\.\.\.|…|\b[A-Z]{2,}_[A-Z_]+\b|\bXXX?\b|\bfoo\b")
-_CODE = re.compile(
-    r"https?://|[{}<>|=\\;]|(?:^|\s)--?\w|(?:^|\s)[/~.]+\w|\w\(\)|\w+\.\w+\(|(?:[\w.-]+/){2,}[\w.-]+|\w::\w|^[$@#!]"
+_PLACEHOLDER = re.compile(
+    r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|\$\w|\$\{|\.\.\.|…|\b[A-Z]{2,}_[A-Z_]+\b|(?<!\w)(?:XX*|Y|N)(?![\w-])|\bfoo\b"
 )
-_THIRD = re.compile(r"(?i)\b(?:(?:the|a)\s+users?|users?\s+(?:says?|asks?|wants?|mentions?)|they|them|he|she)\b")
+_CODE = re.compile(
+    r"https?://|[{}<>|=\\;]|(?:^|\s)--?\w|(?:^|\s)[/~.]+\w|\w\(\)|\w+\.\w+\(|(?:[\w.-]+/){2,}[\w.-]+|\w::\w|\?\.\w|^[$@#!]"
+    r"|\w/[\w.-]+\.(?:md|py|json|ya?ml|sh|[jt]sx?)\b"
+)
+_THIRD = re.compile(
+    r"(?i)\b(?:(?:the|a)\s+users?|users?\s+(?:says?|asks?|wants?|mentions?)|they|them|he|she)\b"
+)
 _SKILL = re.compile(
-    r"(?i)\b(?:this|the|other|another) (?:skill|agent|command|tool|workflow|guide)s?\b|\bskill\.md\b"
+    r"(?i)\b(?:this|the|other|another) (?:skill|agent|command|tool|workflow|guide)s?\b|\bskill\.md\b|\bskills? covering\b"
     r"|\bsubagents?\b|\bwhen (?:to )?use\b|\btrigger(?:s|ed)? (?:on|when|by)\b|\bsee (?:also|references?)\b"
 )
-_BROKEN_END = re.compile(r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as)$")
+_BROKEN_END = re.compile(
+    r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as)$"
+)
 _GENERAL = """
 help thing something anything task work project stuff please want need get give make do does use start begin new issue
 problem question way it that this code file app application system user show tell know see look let go run check case

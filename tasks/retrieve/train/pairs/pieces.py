@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 
 Origin = Literal[
     "description_clause", "description_quote", "description_trigger",
-    "body_list", "body_quote", "body_example", "user_turn", "question_heading", "evals",
+    "body_list", "body_quote", "user_turn", "question_heading", "evals",
 ]  # fmt: skip
 ORIGINS: tuple[Origin, ...] = Origin.__args__  # type: ignore[attr-defined]
-SPOKEN = frozenset(ORIGINS) - {"description_clause", "body_list"}
+SPOKEN = frozenset(ORIGINS) - {"description_clause", "description_trigger", "body_list", "body_example"}
 
 """Origins whose pieces are a user's own words; the others are spoken of a user."""
 

@@ -25,15 +25,14 @@ _OCCASIONS = re.compile(
 _EXAMPLES = re.compile(
     r"(?i)\b(?:examples?|sample|suggested|common|typical)(?: of)? (?:user |usage |natural language )?"
     r"(?:prompts?|requests?|quer(?:y|ies)|questions?|phrases|asks?)\b"
-    r"|\btrigger (?:phrases|prompts|examples)\b|\busers? (?:says?|asks?|might (?:say|ask)|may (?:say|ask))\b"
+    r"|\btrigger (?:phrases|prompts|examples)\b|\busers? (?:says?|asks?|might (?:say|ask)|may (?:say|ask))$"
     r"|\b(?:you can|try) (?:ask|say)(?:ing)?\b|\bprompt examples?\b"
 )
 _ASKED = re.compile(
     r"(?i)^(?:\d+[.):]\s*|q\d*\s*[:.]\s*)?(?P<text>(?:how (?:do|can|should|would|to|does one)|can i|may i|"
     r"should i|do i|what if (?:i|my)|why (?:is|does|do|are|can['’]t) (?:my|i)|where (?:do|can|is) (?:i|my)|"
-    r"which \w+ should i|what \w+ should i|what should i)\b.+)$"
+    r"which \w+ should i|what \w+ should i|what should i)\b.+\?)$"
 )
-_QUOTED_WHOLE = re.compile(r"[\"“'‘].*[\"”'’][.,;]?$")
 
 
 class _Line(NamedTuple):
@@ -88,7 +87,8 @@ def _opened(text: str) -> tuple[str, bool] | None:
 
 def _of_line(line: _Line, kind: Kind | None) -> Iterator[tuple[Origin, str]]:
     if turn := _TURN.match(line.text):
-        yield "user_turn", turn["text"].strip(" *_\"“”'‘’")
+        text = turn["text"].strip(" *_")
+        yield "user_turn", next(iter(quotes(text)), text) if text[0] in "\"“'‘" else text
         return
     if line.code:
         return
@@ -106,5 +106,5 @@ def _listed(text: str, kind: Kind) -> Iterator[tuple[Origin, str]]:
     if spoken and (item or "|" in text):
         for one in spoken:
             yield "body_quote", one
-    elif item and not _QUOTED_WHOLE.match(bare):
-        yield ("body_list" if kind == "occasions" else "body_example"), bare
+    elif item and kind == "occasions":
+        yield "body_list", bare

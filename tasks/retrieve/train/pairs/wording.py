@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from tasks.retrieve.train.pairs.verbs import base_of_gerunds, base_verbs
 
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_SIGNS = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|<!--.*?-->|[✅✓✔❌➡→←⚡🔥📌🎯•]|[\U0001F300-\U0001FAFF]")
+_SIGNS = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|<!--.*?-->|[✅✓✔❌⚡•]|[\U0001F300-\U0001FAFF]")
 _MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)]|\(\d\))\s+)+(?:\[[ xX]\]\s+)?")
 _OPENER = re.compile(
     r"(?i)^(?:(?:also|or|and|only|e\.g\.,?)\s+)*(?:(?:use|invoke|activate|apply)\s+(?:this|the|it)?\s*"
-    r"(?:skill|agent|tool|command)?\s*)?(?P<how>when(?:ever)?|if|for|to|on|while)\s+(?:any\s+time\s+)?"
+    r"(?:skill|agent|tool|command)?\s*)?(?:(?P<how>when(?:ever)?|if|for|to|on|while)\s+)+"
 )
 _LABEL = re.compile(r"^[^:(]{2,50}:\s+(?=\S+\s+\S+\s+\S+)")
-_EXPLAINED = re.compile(r"\s+(?:[-–—]+|->|=>)\s+")
+_EXPLAINED = re.compile(r"\s+(?:[-–—]+|->|=>)\s+|\s*[→➡⇒]")
 _USER = (
     r"(?:(?:the|a|an|your)\s+)?(?:users?|you|someone|people|developers?|clients?|team|customers?)"
     r"(?:\s+(?:explicitly|specifically|also|may|might|just|directly|would|often))*"
@@ -58,8 +58,8 @@ def plain(piece: str) -> str:
 def _by_verb(told: str, how: str) -> list[str]:
     if _is_gerund(told):
         return list(_imperatives(told))
-    # After "for" and "when" the first word is a noun, however much it looks like a verb.
-    if how in ("", "to") and _word(told).lower() in base_verbs() and (how or told[:1].isupper()):
+    # After "for" and "when" a first word in lower case is a noun, however much it looks like a verb.
+    if _word(told).lower() in base_verbs() and (how == "to" or told[:1].isupper()):
         return list(_infinitives(told))
     return []
 
@@ -167,7 +167,10 @@ def _forms() -> list[tuple[re.Pattern[str], Maker]]:
          _asked_how),
         (rf"{who}(?:{asks}|{about})\s+(?:about|on|regarding)\s+(?P<rest>.+)",
          lambda m: [f"Tell me about {m['rest']}"]),
-        (rf"{who}(?:{asks}\s+for|{wants}(?:\s+for)?)\s+(?P<rest>.+)", _needed),
+        (rf"{who}(?:{asks}\s+for|requests?|{wants}(?:\s+for)?)\s+(?P<rest>.+)", _needed),
+        (r"(?:(?:the|a|any|your|you)\s+)?(?:tasks?|work|projects?|requests?|questions?|issues?)\s+"
+         r"(?:(?:that\s+)?(?:involv|requir|need)(?:es?|ing|s)?|(?:is|are)\s+about|about)\s+(?P<rest>.+)",
+         _helped),
         (rf"{_USER}\s+(?:has|have)\s+(?P<rest>.+)", lambda m: [f"I have {m['rest']}"]),
         (rf"{who}(?P<rest>(?:{_STATES}|working|dealing|interacting)\s.+)", _doing),
         (rf"(?P<who>{_USER}\s+(?:is|are)\s+)(?P<rest>[a-z]+ing\s.+)", _doing),

@@ -20,10 +20,12 @@ _OTHER_TONGUE = re.compile(
     r"(?i)\b(?:que|para|una|como|und|der|mit|für|eine?|pour|les|des|avec|cho|của|não|uma|il|della|het|een)\b"
 )
 _PLACEHOLDER = re.compile(
-    r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|\$\w|\$\{|\.\.\.|…|\b[A-Z]{2,}_[A-Z_]+\b|(?<!\w)(?:XX*|Y|N)(?![\w-])|\bfoo\b"
+    r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|\$\w|\$\{"
+    r"|\.\.\.|…|\b[A-Z]{2,}_[A-Z_]+\b|(?<!\w)(?:XX*|Y|N)(?![\w-])|\bfoo\b"
 )
 _CODE = re.compile(
-    r"https?://|[{}<>|=\\;]|(?:^|\s)--?\w|(?:^|\s)[/~.]+\w|\w\(\)|\w+\.\w+\(|(?:[\w.-]+/){2,}[\w.-]+|\w::\w|\?\.\w|^[$@#!]"
+    r"https?://|[{}<>|=\\;]|(?:^|\s)--?\w|(?:^|\s)[/~.]+\w|\w\(\)|\w+\.\w+\(|\w::\w|\?\.\w|^[$@#!]"
+    r"|(?:[\w.-]+/){2,}[\w.-]+"
     r"|\w/[\w.-]+\.(?:md|py|json|ya?ml|sh|[jt]sx?)\b"
 )
 _THIRD = re.compile(
@@ -37,11 +39,12 @@ _BROKEN_END = re.compile(
     r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as)$"
 )
 _GENERAL = """
-help thing something anything task work project stuff please want need get give make do does use start begin new issue
-problem question way it that this code file app application system user show tell know see look let go run check case
-best good better right proper various multiple complex simple specific general other another existing current related
-feature change implement implementation create build write add set update review fix improve practice pattern step
-data example request information tool process support handle manage work development develop software design test
+help thing something anything task work project stuff please want need get give make do does use start begin
+new issue problem question way it that this code file app application system user show tell know see look
+let go run check case best good better right proper various multiple complex simple specific general other
+another existing current related feature change implement implementation create build write add set update
+review fix improve practice pattern step data example request information tool process support handle manage
+work development develop software design test
 """
 
 

@@ -16,7 +16,7 @@ from tasks.refine.duplicates.shingles import shingle_sets
 
 _TEXTS = ("text", "query", "paraphrase")
 _FRAGMENTS = "gold.jsonl"
-_JACCARD, _CONTAINED, _LEAST = 0.5, 0.8, 8  # of word 5-shingles: as the copies of the benches were found
+_JACCARD, _CONTAINED, _LEAST = 0.5, 0.8, 8  # of word 5-shingles
 _GRAM = 8
 _WORD = re.compile(r"[^\W_]+")
 

@@ -40,13 +40,14 @@ class PairSettings:
     """The limits of pairs.
 
     `nats` is the least information of a request, `clusters` how many clusters of skills may share one,
-    `validation` the share of skills to validate on (0 to 1); `near` says which texts are copies.
+    `validation` the share of skills to validate on (0 to 1); `near`
+    the least similarity of copies (see `NearLimits`).
     """
 
-    nats: float = 8.0
+    nats: float = 7.5
     clusters: int = 2
     validation: float = 0.1
-    near: NearLimits = NearLimits()
+    near: float = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def make_pairs(
     dropped, skills = Counter[str](), Counter(read=len(sources))
     counted = {bench.name: Counter[str]() for bench in benches}
     free = _free_of(sources, benches, gold, counted, skills)
-    clusters = clusters_of([source.skill.body for source in sources], how.near)
+    clusters = clusters_of([source.skill.body for source in sources], NearLimits(how.near))
     rarity = Rarity.of(source.skill for source in sources)
     names = {row: Names([sources[row].skill.name, *sources[row].names]) for row in free}
     found: list[PairRequest] = []

@@ -29,7 +29,7 @@ class Names:
 
     @cached_property
     def _aside(self) -> re.Pattern[str]:
-        """The name where a request stays whole without it: "with NAME" at its end, "use NAME to" before it."""
+        """A name without which a request stays whole: "with NAME" at its end, "use NAME to" before it."""
         name = rf"(?:the\s+)?[/@$]?(?:{self._pattern}){_KIND}" if self._words else r"(?!)"
         return re.compile(
             rf"(?i)^(?:(?:please\s+)?(?:use|run|invoke|ask|have)\s+)?{name}\s*(?:[:,]|\s(?:to|for)\s)\s*"

@@ -87,7 +87,7 @@ def requests_in(
             dropped["no_request_form"] += 1
         for one in worded:
             query = names.out_of_request(one)
-            reason = "names_skill" if query is None else fault_of(query)
+            reason: str | None = "names_skill" if query is None else fault_of(query)
             request = PairRequest(query or one, row, piece)
             if reason is None and rarity.nats(request.query) < least:
                 reason = "too_general"

@@ -19,7 +19,8 @@ _TURN = re.compile(
 )
 _OCCASIONS = re.compile(
     r"(?i)\bwhen (?:to|should (?:i|you)) (?:use|apply|invoke|activate|trigger|load|call)\b"
-    r"|\b(?:use|apply|invoke|activate|trigger|load|call)s? (?:this|it|the)?\s*(?:skill |agent |command )?when\b"
+    r"|\b(?:use|apply|invoke|activate|trigger|load|call)s? "
+    r"(?:this|it|the)?\s*(?:skill |agent |command )?when\b"
     r"|\buse cases?\b|\btriggers?\b|\bactivat(?:ion|e|es)\b|\buse (?:this|it)(?: skill)? (?:for|to)\b"
 )
 _EXAMPLES = re.compile(
@@ -59,7 +60,7 @@ def section_pieces(body: str) -> Iterator[Piece]:
 
 
 def kind_of(title: str) -> Kind | None:
-    """Return what a heading or lead-in announces, None if it is neither occasions nor examples of requests."""
+    """Return what a heading or lead-in announces: occasions, examples of requests, None for neither."""
     if NEGATIVE.search(title):
         return None
     if _EXAMPLES.search(title):

@@ -1,4 +1,4 @@
-"""Texts of a skill for a request: description, head of the body, best window of the body; without the clause."""
+"""Texts of a skill for a request, without its clause: description, head of the body, best window of it."""
 
 from __future__ import annotations
 

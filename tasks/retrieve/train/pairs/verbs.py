@@ -22,6 +22,12 @@ def base_of_gerunds() -> dict[str, str]:
     return {form: verb for verb in sorted(base_verbs()) for form in _gerunds(verb)}
 
 
+@cache
+def base_of_thirds() -> dict[str, str]:
+    """Return the infinitive of each third person of these verbs."""
+    return {_third(verb): verb for verb in base_verbs()}
+
+
 def _gerunds(verb: str) -> list[str]:
     """Return the gerund, with and without a doubled consonant: a form that is misspelled occurs nowhere."""
     stem = verb[:-1] if verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")) else verb
@@ -29,3 +35,9 @@ def _gerunds(verb: str) -> list[str]:
     if _SHORT_END.search(verb):
         forms.append(f"{verb}{verb[-1]}ing")
     return forms
+
+
+def _third(verb: str) -> str:
+    if verb.endswith(("s", "x", "z", "ch", "sh", "o")):
+        return f"{verb}es"
+    return f"{verb[:-1]}ies" if verb.endswith("y") and verb[-2] not in "aeiou" else f"{verb}s"

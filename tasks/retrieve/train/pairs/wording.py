@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from tasks.retrieve.train.pairs.verbs import base_of_gerunds, base_verbs
+from tasks.retrieve.train.pairs.verbs import base_of_gerunds, base_of_thirds, base_verbs
 
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SIGNS = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|<!--.*?-->|[✅✓✔❌⚡•]|[\U0001F300-\U0001FAFF]")
@@ -61,7 +61,8 @@ def _by_verb(told: str, how: str) -> list[str]:
     # After "for" and "when" a first word in lower case is a noun, however much it looks like a verb.
     if _word(told).lower() in base_verbs() and (how == "to" or told[:1].isupper()):
         return list(_infinitives(told))
-    return []
+    verb = base_of_thirds().get(_word(told).lower()) if told[:1].isupper() else None
+    return [f"{verb}{told[len(_word(told)) :]}"] if verb else []
 
 
 def _imperatives(told: str) -> Iterator[str]:
@@ -144,6 +145,11 @@ def _needed(found: re.Match[str]) -> list[str]:
     return list(_imperatives(rest)) if _is_gerund(rest) else [f"I need {rest}"]
 
 
+def _told(found: re.Match[str]) -> list[str]:
+    rest = found["rest"]
+    return list(_imperatives(rest)) if _is_gerund(rest) else [f"Tell me about {rest}"]
+
+
 def _doing(found: re.Match[str]) -> list[str]:
     rest = found["rest"]
     if state := re.match(rf"(?i)(?:{_STATES})\b.*", rest):
@@ -156,24 +162,27 @@ def _doing(found: re.Match[str]) -> list[str]:
 def _forms() -> list[tuple[re.Pattern[str], Maker]]:
     """Return the forms in which a wish is told, with what makes requests of each; the first that fits."""
     asks = r"(?:asks?|asked|asking|requests?|requested|inquires?|told|tells?|instructed)"
-    wants = r"(?:wants?|wanting|needs?|needing|wish(?:es)?|likes?|tr(?:y|ies)|trying|intends?|looking|plans?)"
+    wants = (
+        r"(?:wants?|wanting|needs?|needing|wish(?:es)?|likes?|tr(?:y|ies)|trying|intends?|plans?"
+        r"|looking(?=\s(?:for|to)\b))"
+    )
     who = rf"(?P<who>{_USER}\s+(?:is\s+|are\s+|has\s+|have\s+)?|)"
     about = r"(?:has|have|having)\s+(?:a\s+)?questions?"
     help_ = r"(?:help|assistance|guidance|advice|support)\s+(?:with|on|for|in|about)"
+    tasks = r"(?:tasks?|work|projects?|requests?|questions?|issues?)"
+    involve = r"(?:(?:that\s+)?(?:involv|requir|need)(?:es?|ing|s)?|(?:is|are)\s+about|about)"
     forms: list[tuple[str, Maker]] = [
         (rf"{who}(?:{asks}|{wants}){_FOR_HELP}\s+to\s+(?P<rest>.+)", _wished),
         (rf"{who}(?:{asks}|{wants})\s+(?:for\s+)?{help_}\s+(?P<rest>.+)", _helped),
         (rf"{who}(?:{asks}|{wants})(?:\s+to\s+know)?(?:\s+about)?\s+(?P<rest>(?:how|what|why|where|which)\s.+)",
          _asked_how),
         (rf"{who}(?:{asks}|{about})\s+(?:about|on|regarding)\s+(?P<rest>.+)",
-         lambda m: [f"Tell me about {m['rest']}"]),
+         _told),
         (rf"{who}(?:{asks}\s+for|requests?|{wants}(?:\s+for)?)\s+(?P<rest>.+)", _needed),
-        (r"(?:(?:the|a|any|your|you)\s+)?(?:tasks?|work|projects?|requests?|questions?|issues?)\s+"
-         r"(?:(?:that\s+)?(?:involv|requir|need)(?:es?|ing|s)?|(?:is|are)\s+about|about)\s+(?P<rest>.+)",
-         _helped),
+        (rf"(?:(?:the|a|any|your|you)\s+)?{tasks}\s+{involve}\s+(?P<rest>.+)", _helped),
         (rf"{_USER}\s+(?:has|have)\s+(?P<rest>.+)", lambda m: [f"I have {m['rest']}"]),
         (rf"{who}(?P<rest>(?:{_STATES}|working|dealing|interacting)\s.+)", _doing),
-        (rf"(?P<who>{_USER}\s+(?:is|are)\s+)(?P<rest>[a-z]+ing\s.+)", _doing),
+        (rf"(?P<who>{_USER}(?:\s+(?:is|are)|['’]re)\s+)(?P<rest>[a-z]+ing\s.+)", _doing),
     ]  # fmt: skip
     return [(re.compile(f"(?i){pattern}$"), make) for pattern, make in forms]
 

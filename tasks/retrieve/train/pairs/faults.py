@@ -1,15 +1,13 @@
-"""Faults: why a text is no request that a person would make, or one that no skill could be told by."""
+"""Faults: why a text is no request that a person would make."""
 
 from __future__ import annotations
 
 import re
 from typing import Literal
 
-from tasks.retrieve.routing.terms import function_terms, term_sequence
-
 Fault = Literal[
     "too_short", "too_long", "not_english", "placeholder", "code", "third_person", "about_the_skill",
-    "broken", "too_general",
+    "broken",
 ]  # fmt: skip
 WORDS = 3, 60
 
@@ -32,27 +30,17 @@ _THIRD = re.compile(
     r"(?i)\b(?:(?:the|a)\s+users?|users?\s+(?:says?|asks?|wants?|mentions?)|they|them|he|she)\b"
 )
 _SKILL = re.compile(
-    r"(?i)\b(?:this|the|other|another) (?:skill|agent|command|tool|workflow|guide)s?\b|\bskill\.md\b|\bskills? covering\b"
+    r"(?i)\b(?:this|the|other|another) (?:skill|agent|command|tool|workflow|guide)s?\b"
+    r"|\bskill\.md\b|\bskills? covering\b"
     r"|\bsubagents?\b|\bwhen (?:to )?use\b|\btrigger(?:s|ed)? (?:on|when|by)\b|\bsee (?:also|references?)\b"
 )
 _BROKEN_END = re.compile(
     r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as)$"
 )
-_GENERAL = """
-help thing something anything task work project stuff please want need get give make do does use start begin
-new issue problem question way it that this code file app application system user show tell know see look
-let go run check case best good better right proper various multiple complex simple specific general other
-another existing current related feature change implement implementation create build write add set update
-review fix improve practice pattern step data example request information tool process support handle manage
-work development develop software design test
-"""
 
 
 def fault_of(query: str) -> Fault | None:
-    """Return the first fault of a request, None if it has none.
-
-    A request is too general if, beside function words and words of any task, it has fewer than two words.
-    """
+    """Return the first fault of a request, None if it has none."""
     words = _WORD.findall(query)
     if len(words) < WORDS[0]:
         return "too_short"
@@ -65,7 +53,6 @@ def fault_of(query: str) -> Fault | None:
         ("third_person", _THIRD.search(query)),
         ("about_the_skill", _SKILL.search(query)),
         ("broken", _BROKEN_END.search(query) or query.count("(") != query.count(")")),
-        ("too_general", len(_telling(query)) < 2),
     ):
         if found:
             return fault  # type: ignore[return-value]
@@ -75,7 +62,3 @@ def fault_of(query: str) -> Fault | None:
 def _foreign(query: str) -> bool:
     letters = [c for c in query if c.isalpha()]
     return sum(c.isascii() for c in letters) < 0.98 * len(letters) or bool(_OTHER_TONGUE.search(query))
-
-
-def _telling(query: str) -> set[int]:
-    return set(term_sequence(query)) - function_terms() - frozenset(term_sequence(_GENERAL))

@@ -33,8 +33,8 @@ class Bench:
 def read_benches(path: Path) -> list[Bench]:
     """Return the benches below a folder: each folder in it that holds JSON lines.
 
-    A line with `query_id` holds a request (`text`, `query`, `paraphrase`) or names a relevant skill
-    (`doc_id`, unless its `relevance` is 0 or less); one with `copy_id` names a copy; each line of `gold.jsonl`
+    A line with `query_id` holds a request (`text`, `query`, `paraphrase`), or names a relevant skill
+    (`doc_id`, unless its `relevance` is 0 or less); one with `copy_id` names a copy; each of `gold.jsonl`
     names a skill. Other lines hold neither.
 
     Raises:

@@ -76,13 +76,14 @@ def _infinitives(told: str) -> Iterator[str]:
 
 
 def _listed(told: str, begins: Callable[[str], bool]) -> list[str]:
-    """Cut a list where a part begins so and has two words more; single words stay with their neighbours."""
+    """Cut a list where a part begins so and says more than that; single words stay with their neighbours."""
     parts, start, whole = [], 0, re.sub(r"\(.*?\)|\".*?\"", lambda m: "x" * len(m[0]), told)
     cuts = [*_SEPARATOR.finditer(whole)]
     for at, cut in enumerate(cuts):
         end = cuts[at + 1].start() if at + 1 < len(cuts) else len(told)
         heavy = len(told[cut.end() : end].split()) > 1
-        if begins(told[cut.end() :]) and heavy and len(told[start : cut.start()].split()) > 1:
+        said = any(not begins(word) for word in _SEPARATOR.sub(" ", told[start : cut.start()]).split())
+        if begins(told[cut.end() :]) and heavy and said:
             parts.append(told[start : cut.start()])
             start = cut.end()
     return [*parts, told[start:]]

@@ -14,8 +14,6 @@ from tasks.refine.duplicates.near import Index, NearLimits, near_folds
 from tasks.refine.duplicates.shingles import shingle_sets
 from tasks.retrieve.train.split import Rows
 
-_LARGE = 0.02  # of all rows: a larger component is trained with, or it would be most of the validation
-
 
 def clusters_of(bodies: Sequence[str], limits: NearLimits) -> Rows:
     """Return the cluster of each body, shape `(n,)`: equal and near ones, also through a chain of others."""
@@ -32,9 +30,10 @@ def clusters_of(bodies: Sequence[str], limits: NearLimits) -> Rows:
 
 
 def validation_rows(repos: Sequence[str], clusters: Rows, share: float, seed: int) -> set[int]:
-    """Return the rows of about that share (0 to 1) which are validated on, drawn by seed.
+    """Return the rows of at most that share (0 to 1) which are validated on, drawn by seed.
 
-    Rows with the same repository or cluster are on one side, also through a chain of further rows.
+    Rows with the same repository or cluster are on one side, also through a chain of further rows; such a
+    component that is larger than the share that is still wanted is trained with.
     """
     keys: dict[Hashable, int] = {}
     pairs = [
@@ -45,7 +44,7 @@ def validation_rows(repos: Sequence[str], clusters: Rows, share: float, seed: in
     of = _components(np.array(pairs, np.int64).reshape(-1, 2), len(repos) + len(keys))[: len(repos)]
     sizes, chosen, taken = Counter(of.tolist()), set[int](), 0
     for component in np.random.default_rng(seed).permutation(np.unique(of)).tolist():
-        if taken < share * len(repos) and sizes[component] <= max(_LARGE * len(repos), 1):
+        if taken + sizes[component] <= share * len(repos):
             chosen.add(component)
             taken += sizes[component]
     return {row for row, component in enumerate(of.tolist()) if component in chosen}

@@ -10,7 +10,9 @@ from tasks.retrieve.train.pairs.sections import section_pieces
 from tasks.retrieve.train.pairs.texts import CHARACTERS, GRAM, SkillTexts, grams_of, without_grams
 
 NONE = Names([])
-WORDS = st.lists(st.sampled_from("dough oven crust starter flour water salt rye".split()), max_size=40)
+WORDS = st.lists(
+    st.sampled_from(["dough", "oven", "crust", "starter", "flour", "water", "salt", "rye"]), max_size=40
+)
 SEPARATOR = st.sampled_from([" ", "\n", ", ", ". "])
 
 

@@ -26,8 +26,9 @@ _SAYS = re.compile(
     r"(?i)\b(?:trigger|when|says?|said|asks?|mentions?|phrases?|requests?|like|prompts?|querie?s)"
 )
 _PARTS = re.compile(
-    r"(?i)\s*[,;]\s*(?:and\s+|or\s+)*(?=(?:when(?:ever)?|if)\s|(?:the\s+)?users?\s|you\s|(?:when\s+)?asked\s)"
-    r"|\s+or\s+(?=when(?:ever)?\s|if\s|(?:the\s+)?users?\s)|\s*,?\s*(?:and\s+|or\s+)?\(?\b[1-9]\)\s*|\s*;\s*"
+    r"(?i)\s*[,;]\s*(?:and\s+|or\s+)*(?=(?:when(?:ever)?|if)\s|(?:the\s+)?users?\s|you\s|(?:when\s+)?asked\s"
+    r"|(?:wants?|needs?|asks?|seeks?|mentions?|requests?|says?)\s)"
+    r"|\s+or\s+(?=when(?:ever)?\s|if\s|(?:the\s+)?users?\s|(?:wants|needs|asks|mentions|requests)\s)|\s*,?\s*(?:and\s+|or\s+)?\(?\b[1-9]\)\s*|\s*;\s*"
 )
 _DANGLING = re.compile(
     r"(?i)[\s,;:(—–-]*(?:\b(?:or|and|when|the|users?|says?|asks?|mentions?|for|to|like)\b[\s,]*)*$"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from tasks.retrieve.train.pairs.verbs import base_verbs
+
 Fault = Literal[
     "too_short", "too_long", "not_english", "placeholder", "code", "third_person", "about_the_skill",
-    "broken",
+    "broken", "keywords",
 ]  # fmt: skip
 WORDS = 3, 60
 
@@ -53,6 +55,7 @@ def fault_of(query: str) -> Fault | None:
         ("third_person", _THIRD.search(query)),
         ("about_the_skill", _SKILL.search(query)),
         ("broken", _BROKEN_END.search(query) or query.count("(") != query.count(")")),
+        ("keywords", _lists_keywords(query)),
     ):
         if found:
             return fault  # type: ignore[return-value]
@@ -62,3 +65,8 @@ def fault_of(query: str) -> Fault | None:
 def _foreign(query: str) -> bool:
     letters = [c for c in query if c.isalpha()]
     return sum(c.isascii() for c in letters) < 0.98 * len(letters) or bool(_OTHER_TONGUE.search(query))
+
+
+def _lists_keywords(query: str) -> bool:
+    parts, first = query.split(","), query.split()[0].lower()
+    return len(parts) > 2 and first not in base_verbs() and max(len(part.split()) for part in parts) <= 3

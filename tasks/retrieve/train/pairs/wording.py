@@ -164,7 +164,7 @@ def _forms() -> list[tuple[re.Pattern[str], Maker]]:
     """Return the forms in which a wish is told, with what makes requests of each; the first that fits."""
     asks = r"(?:asks?|asked|asking|requests?|requested|inquires?|told|tells?|instructed)"
     wants = (
-        r"(?:wants?|wanting|needs?|needing|wish(?:es)?|likes?|tr(?:y|ies)|trying|intends?|plans?"
+        r"(?:wants?|wanting|needs?|needing|wish(?:es)?|likes?|tr(?:y|ies)|trying|intends?|plans?|seeks?"
         r"|looking(?=\s(?:for|to)\b))"
     )
     who = rf"(?P<who>{_USER}\s+(?:is\s+|are\s+|has\s+|have\s+)?|)"

@@ -35,6 +35,14 @@ def found(description: str) -> list[tuple[str, str]]:
                 ("description_clause", "when the user wants to score its crust."),
             ],
         ),
+        (
+            "Use when the user wants a schedule, asks for a recipe, or needs to feed a starter.",
+            [
+                ("description_clause", "when the user wants a schedule"),
+                ("description_clause", "when asks for a recipe"),
+                ("description_clause", "when needs to feed a starter."),
+            ],
+        ),
     ],
 )
 def test_clauses_triggers_and_quoted_requests_are_found(

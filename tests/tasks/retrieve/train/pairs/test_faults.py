@@ -23,6 +23,8 @@ from tasks.retrieve.train.pairs.faults import WORDS, fault_of
         ("Tell me what this skill bakes", "about_the_skill"),
         ("Bake a loaf with", "broken"),
         ("Bake a loaf (dark", "broken"),
+        ("bread, dark rye, stone oven", "keywords"),
+        ("Build ovens, chimneys, tiled stoves", None),
     ],
 )
 def test_a_text_that_no_person_asks_has_a_fault(query: str, fault: str | None) -> None:

@@ -141,7 +141,7 @@ def train_pairs(
 ) -> None:
     """Make pairs of request and skill out of what authors wrote, without an LLM."""
     from flows.cli.printing.measures import print_pairs  # noqa: PLC0415
-    from flows.commands.training_pairs import PairWishes, train_pairs  # noqa: PLC0415
+    from flows.commands.pairs.make import PairWishes, train_pairs  # noqa: PLC0415
 
     found = train_pairs(PairWishes(corpus, bench or [], out, seed))
     print_json(found) if as_json else print_pairs(found)

@@ -1,4 +1,4 @@
-"""What benches hold, which no pair may: their relevant skills with their copies, and their requests."""
+"""Held out: what benches hold, and no pair may: relevant skills with their copies, and requests."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ PAIRS = pl.Schema({
 _SURE = 0.8  # confidence of another language than English
 
 
-class Source(NamedTuple):
+class PairSource(NamedTuple):
     """A skill with what its pairs need beside its text: repository, other names, its file of evals."""
 
     skill: Skill
@@ -82,7 +82,7 @@ class PairSet:
 
 
 def make_pairs(
-    sources: Sequence[Source],
+    sources: Sequence[PairSource],
     benches: Sequence[Bench],
     gold: Mapping[str, str],
     how: PairSettings,
@@ -124,7 +124,7 @@ def make_pairs(
 
 
 def _free_of(
-    sources: Sequence[Source],
+    sources: Sequence[PairSource],
     benches: Sequence[Bench],
     gold: Mapping[str, str],
     counted: Mapping[str, Counter[str]],
@@ -173,7 +173,7 @@ def _without_asked(
 
 
 def _rows(
-    sources: Sequence[Source],
+    sources: Sequence[PairSource],
     names: Mapping[int, Names],
     requests: Sequence[PairRequest],
     dropped: Counter[str],

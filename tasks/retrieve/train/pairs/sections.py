@@ -1,4 +1,4 @@
-"""Requests in bodies: lists of occasions and of examples, users' turns, headings that are questions."""
+"""Sections of bodies with requests: lists of occasions and examples, users' turns, headings that are questions."""
 
 from __future__ import annotations
 

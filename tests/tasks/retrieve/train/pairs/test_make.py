@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from storage.parquet import sealed_parquet
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.pairs.held_out import Bench, words_of
-from tasks.retrieve.train.pairs.make import PAIRS, PairSet, PairSettings, Source, make_pairs
+from tasks.retrieve.train.pairs.make import PAIRS, PairSet, PairSettings, PairSource, make_pairs
 from tasks.retrieve.train.pairs.names import Names
 from tasks.retrieve.train.pairs.texts import grams_of
 from tests.support.models.training_material import trades
@@ -33,11 +33,13 @@ def described(skill: Skill) -> Skill:
 SKILLS = [described(skill) for skill in trades()]
 
 
-def sources(skills: Sequence[Skill] = SKILLS, repos: int = 6) -> list[Source]:
-    return [Source(skill, f"guild/{n % repos}", (f"{skill.name}-skill",)) for n, skill in enumerate(skills)]
+def sources(skills: Sequence[Skill] = SKILLS, repos: int = 6) -> list[PairSource]:
+    return [
+        PairSource(skill, f"guild/{n % repos}", (f"{skill.name}-skill",)) for n, skill in enumerate(skills)
+    ]
 
 
-def made(given_sources: Sequence[Source], benches: Sequence[Bench] = (), seed: int = 0) -> PairSet:
+def made(given_sources: Sequence[PairSource], benches: Sequence[Bench] = (), seed: int = 0) -> PairSet:
     return make_pairs(given_sources, benches, {}, LOOSE, seed)
 
 
@@ -83,7 +85,7 @@ def test_splits_share_no_repository_no_cluster_and_no_request(
     drawn: list[tuple[int, int]], seed: int
 ) -> None:
     given_sources = [
-        Source(SKILLS[number]._replace(doc_id=f"id {n}"), f"repo {repo}")
+        PairSource(SKILLS[number]._replace(doc_id=f"id {n}"), f"repo {repo}")
         for n, (number, repo) in enumerate(drawn)
     ]
 
@@ -107,7 +109,7 @@ def test_what_a_bench_holds_its_copies_and_its_requests_are_kept_out_and_counted
     copy = SKILLS[0]._replace(doc_id="else/baker", body=f"{SKILLS[0].body}\nOnce more.\n")
     bench = Bench("trades", {"guild/baker"}, ["Please repair a broken anvil before noon"])
 
-    found = made([*sources(), Source(copy, "else")], [bench])
+    found = made([*sources(), PairSource(copy, "else")], [bench])
 
     assert not {"guild/baker", "else/baker"} & set(found.pairs["doc_id"])
     assert "Repair a broken anvil" not in set(found.pairs["query"])
@@ -118,7 +120,7 @@ def test_what_a_bench_holds_its_copies_and_its_requests_are_kept_out_and_counted
 def test_copies_ask_once_and_what_many_skills_share_is_dropped() -> None:
     shared = '\n## Example prompts\n\n- "Show me where the old guild hall stands"\n'
     skills = [skill._replace(body=skill.body + shared) for skill in SKILLS[:3]]
-    copy = Source(SKILLS[5]._replace(doc_id="else/copy"), "else")
+    copy = PairSource(SKILLS[5]._replace(doc_id="else/copy"), "else")
 
     found = made([*sources(skills), *sources(SKILLS[3:]), copy])
 
@@ -135,7 +137,7 @@ def test_skills_in_another_language_are_counted_and_evals_are_requests() -> None
     evals = b'{"evals": [{"prompt": "My loaf came out flat, help me save the next one"}]}'
     first = sources()[0]._replace(evals=evals)
 
-    found = made([first, *sources()[1:], Source(german, "de/brot")])
+    found = made([first, *sources()[1:], PairSource(german, "de/brot")])
 
     assert found.skills["not_english"] == 1
     asked = found.pairs.filter(pl.col("origin") == "evals")

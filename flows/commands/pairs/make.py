@@ -21,7 +21,7 @@ from tasks.refine.frontmatter.name import folder_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.pairs.evals import FILE
 from tasks.retrieve.train.pairs.held_out import read_benches
-from tasks.retrieve.train.pairs.make import PairSettings, Source, make_pairs
+from tasks.retrieve.train.pairs.make import PairSettings, PairSource, make_pairs
 
 _PAIRS, _COUNTS = "pairs.parquet", "pairs.json"
 
@@ -57,7 +57,7 @@ def train_pairs(wishes: PairWishes) -> dict[str, Any]:
     return counts
 
 
-def _sources(corpora: Sequence[Path]) -> list[Source]:
+def _sources(corpora: Sequence[Path]) -> list[PairSource]:
     with progress("skills read") as report:
         skills = [Skill(*row) for row in read_skills(corpora, report).sort("doc_id").iter_rows()]
     places, evals = _places(corpora), _evals(corpora)
@@ -66,7 +66,7 @@ def _sources(corpora: Sequence[Path]) -> list[Source]:
         repo, path = places.get(skill.doc_id, (None, None))
         names = {_folder(skill.doc_id, None), _folder(skill.doc_id, path)}
         known = repo or _repo_in(skill.doc_id)
-        sources.append(Source(skill, known, tuple(sorted(names)), evals.get(skill.doc_id)))
+        sources.append(PairSource(skill, known, tuple(sorted(names)), evals.get(skill.doc_id)))
     return sources
 
 

@@ -1,4 +1,4 @@
-"""Sections of bodies with requests: lists of occasions and examples, users' turns, headings that are questions."""
+"""Sections of bodies with requests: lists of occasions, examples, users' turns, questions as headings."""
 
 from __future__ import annotations
 

@@ -33,11 +33,18 @@ _THIRD = re.compile(
 )
 _SKILL = re.compile(
     r"(?i)\b(?:this|the|other|another) (?:skill|agent|command|tool|workflow|guide)s?\b"
-    r"|\bskill\.md\b|\bskills? covering\b"
+    r"|\bskill\.md\b|\bskills? covering\b|\btasks or workflows\b"
     r"|\bsubagents?\b|\bwhen (?:to )?use\b|\btrigger(?:s|ed)? (?:on|when|by)\b|\bsee (?:also|references?)\b"
 )
 _BROKEN_END = re.compile(
-    r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as)$"
+    r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as"
+    r"|especially|including|using|via|without|between|into|new|significant)$"
+)
+
+# A list that goes on with a gerund, after an imperative.
+_MIXED = re.compile(
+    r", (?:and |or )?(?!including|using|excluding|involving|avoiding|ensuring|according|following|during|spring"
+    r"|string|missing|existing|billing|pricing|landing|loading|streaming|training|testing)[a-z]+ing (?!or |and )"
 )
 
 
@@ -54,7 +61,7 @@ def fault_of(query: str) -> Fault | None:
         ("code", _CODE.search(query)),
         ("third_person", _THIRD.search(query)),
         ("about_the_skill", _SKILL.search(query)),
-        ("broken", _BROKEN_END.search(query) or query.count("(") != query.count(")")),
+        ("broken", _BROKEN_END.search(query) or _MIXED.search(query) or query.count("(") != query.count(")")),
         ("keywords", _lists_keywords(query)),
     ):
         if found:

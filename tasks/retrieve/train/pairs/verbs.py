@@ -10,22 +10,31 @@ _FILE = Path(__file__).parents[2] / "data" / "request_verbs.txt"
 _SHORT_END = re.compile(r"[^aeiou][aeiou][bdgklmnprt]$")
 
 
+_GERUND_ALONE = "~"  # after a verb that is more often a noun, or tells what an agent does
+
+
 @cache
 def base_verbs() -> frozenset[str]:
     """Return the infinitives that begin a request."""
-    return frozenset(_FILE.read_text("utf-8").split())
+    return frozenset(verb for verb in _verbs() if not verb.endswith(_GERUND_ALONE))
 
 
 @cache
 def base_of_gerunds() -> dict[str, str]:
     """Return the infinitive of each gerund of these verbs."""
-    return {form: verb for verb in sorted(base_verbs()) for form in _gerunds(verb)}
+    return {
+        form: verb for verb in sorted(v.rstrip(_GERUND_ALONE) for v in _verbs()) for form in _gerunds(verb)
+    }
 
 
 @cache
 def base_of_thirds() -> dict[str, str]:
     """Return the infinitive of each third person of these verbs."""
     return {_third(verb): verb for verb in base_verbs()}
+
+
+def _verbs() -> list[str]:
+    return _FILE.read_text("utf-8").split()
 
 
 def _gerunds(verb: str) -> list[str]:

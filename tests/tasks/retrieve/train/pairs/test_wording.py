@@ -32,6 +32,8 @@ from tasks.retrieve.train.pairs.wording import plain, requests_of
         ("when the oven smokes", []),
         ("when the user mentions rye", []),
         ("Wet doughs and old ovens", []),
+        ("tagging every loaf of a batch", ["Tag every loaf of a batch"]),
+        ("Tag lines on paper bags", []),
     ],
 )  # fmt: skip
 def test_what_is_told_of_a_user_becomes_what_a_user_asks(piece: str, requests: list[str]) -> None:

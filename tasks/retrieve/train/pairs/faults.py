@@ -43,8 +43,9 @@ _BROKEN_END = re.compile(
 
 # A list that goes on with a gerund, after an imperative.
 _MIXED = re.compile(
-    r", (?:and |or )?(?!including|using|excluding|involving|avoiding|ensuring|according|following|during|spring"
-    r"|string|missing|existing|billing|pricing|landing|loading|streaming|training|testing)[a-z]+ing (?!or |and )"
+    r", (?:and |or )?(?!including|using|excluding|involving|avoiding|ensuring|according|following|during"
+    r"|spring|string|missing|existing|billing|pricing|landing|loading|streaming|training|testing)"
+    r"[a-z]+ing (?!or |and )"
 )
 
 

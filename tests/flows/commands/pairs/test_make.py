@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from storage.blobs.store import BlobStore
+from storage.root import Root
+from storage.schemas import DOCUMENTS, SCHEMA_VERSION, RawDocument, to_frame
+from storage.state import documents_table
+from tasks.refine.document import refine_document
 from tasks.retrieve.train.pairs.make import PAIRS
 from tests.support.command import Ask
-from tests.support.roots.hand_written import skill
+from tests.support.roots.hand_written import BREAD, skill
 
 BODY = (
     "# {name}\n\nKeep the {tool} dry, or rust will eat {it} within a single winter in the shed.\n\n"
@@ -63,6 +69,30 @@ def test_pairs_are_written_with_their_counts_and_what_a_bench_holds_stays_out(
     assert (out / "pairs.parquet").read_bytes() == written
     assert "kept out because of bench: gold 1" in shown
     assert "body_list" in shown
+
+
+def test_evals_of_a_bundle_that_a_root_keeps_are_requests(ask: Ask, corpus: Path, tmp_path: Path) -> None:
+    root, night = Root(tmp_path / "root"), datetime(2026, 3, 1, tzinfo=UTC)
+    evals = json.dumps(
+        {"evals": [{"prompt": "My sourdough loaf collapsed while cooling, what now?"}]}
+    ).encode()
+    (digest,) = BlobStore(root).put([evals])
+    raw = RawDocument("market/shop/bread", "by-hand", BREAD.encode(), len(BREAD), "")
+    made = refine_document(raw, fetched_at=night, first_seen_at=night)
+    rows = to_frame([made], DOCUMENTS, run_id="night", schema_version=SCHEMA_VERSION)
+    blob = {"path": "evals/evals.json", "size": len(evals), "sha256": digest}
+    rows = rows.with_columns(pl.Series("blobs", [[blob]], DOCUMENTS["blobs"]))
+    documents_table(root).replace(["market/shop/bread"], rows)
+    out = tmp_path / "pairs"
+
+    code, _, told = ask(
+        "train", "pairs", "--corpus", str(tmp_path / "root"), "--corpus", str(corpus), "--out", str(out)
+    )
+
+    assert code == 0, told
+    asked = pl.read_parquet(out / "pairs.parquet").filter(pl.col("origin") == "evals")
+    assert set(asked["query"]) == {"My sourdough loaf collapsed while cooling, what now?"}
+    assert set(asked["doc_id"]) == {"market/shop/bread"}
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,12 @@ _THIRD = re.compile(
 _SKILL = re.compile(
     r"(?i)\b(?:this|the|other|another) (?:skill|agent|command|tool|workflow|guide)s?\b"
     r"|\bskill\.md\b|\bskills? covering\b|\btasks or workflows\b"
+    r"|\bthe plugin\b"
     r"|\bsubagents?\b|\bwhen (?:to )?use\b|\btrigger(?:s|ed)? (?:on|when|by)\b|\bsee (?:also|references?)\b"
 )
 _BROKEN_END = re.compile(
     r"(?i)\b(?:and|or|the|a|an|to|for|with|of|in|on|by|from|when|if|etc|e\.?g|i\.?e|like|as"
+    r"|(?:is|are) (?:required|needed|necessary)\b.*"
     r"|especially|including|using|via|without|between|into|new|significant)$"
 )
 

@@ -44,7 +44,7 @@ class PairSettings:
     the least similarity of copies (see `NearLimits`).
     """
 
-    nats: float = 7.5
+    nats: float = 7.0
     clusters: int = 2
     validation: float = 0.1
     near: float = 0.85

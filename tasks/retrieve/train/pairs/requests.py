@@ -55,8 +55,7 @@ class Rarity:
 
         A term that no skill holds counts as one that one skill holds.
         """
-        terms = set(term_sequence(query)) - function_terms()
-        return sum(math.log(max(self.skills, 1) / max(self.held.get(term, 1), 1)) for term in terms)
+        return sum(math.log(max(self.skills, 1) / max(self.held.get(term, 1), 1)) for term in _terms(query))
 
 
 def requests_in(
@@ -70,6 +69,8 @@ def requests_in(
 ) -> Iterator[PairRequest]:
     """Yield the requests in a skill, each once; count what is dropped, by reason.
 
+    An occasion listed in the body shares a word with name or description: it leaves out what the skill is of.
+
     Args:
         row: The skill's.
         skill: Its texts.
@@ -79,7 +80,7 @@ def requests_in(
         least: The information that a request must hold, in nats; one with less would fit many skills.
         dropped: Is added to.
     """
-    seen: set[str] = set()
+    seen, topic = set[str](), _terms(skill.head)
     pieces = [*clause_pieces(skill.description), *section_pieces(skill.body), *eval_pieces(evals or b"")]
     for piece in pieces:
         worded = requests_of(piece.text, spoken=piece.origin in SPOKEN)
@@ -91,6 +92,9 @@ def requests_in(
             request = PairRequest(query or one, row, piece)
             if reason is None and rarity.nats(request.query) < least:
                 reason = "too_general"
+            # What a list takes for granted, a person would have to say.
+            if reason is None and piece.origin == "body_list" and not _terms(query or "") & topic:
+                reason = "off_topic"
             if reason is None and request.key in seen:
                 reason = "repeated_in_skill"
             if reason is not None:
@@ -114,3 +118,7 @@ def told_apart(
     kept = {key for key, of_key in by_key.items() if len(of_key) <= most}
     dropped["many_skills"] += sum(len(of_key) for key, of_key in by_key.items() if key not in kept)
     return sorted((r for key in kept for r in by_key[key].values()), key=lambda r: (r.row, r.key))
+
+
+def _terms(text: str) -> set[int]:
+    return set(term_sequence(text)) - function_terms()

@@ -24,7 +24,14 @@ _FOR_HELP = (
     r"(?:\s+(?:you|claude|codex|for|help|the agent|an agent|assistance|guidance|agent|me|copilot|gemini))*"
 )
 _SEPARATOR = re.compile(r"\s*,\s*(?:and/or|and|or)?\s+|\s+(?:and/or|and|or|&)\s+|\s*,\s*")
-_STATES = r"encountering|experiencing|facing|seeing|hitting|struggling"
+_STATES = (
+    r"encountering|experiencing|facing|seeing|hitting|struggling"
+    r"|getting(?=\s.*\b(?:errors?|failures?|warnings?|exceptions?)\b)"
+)
+# "Funding rates" and "testing strategies" are things, however much they begin as a wish.
+_THING = re.compile(
+    r"(?i)[a-z]+ing (?:rates?|strateg\w+|patterns?|mechanics|(?:best )?practices|rules|data|environments?)\b"
+)
 Maker = Callable[[re.Match[str]], list[str]]
 
 
@@ -93,17 +100,17 @@ def _chain(part: str) -> Iterator[str]:
     """Yield the words of a part; the gerunds it begins with are infinitives."""
     words, begun = part.split(), True
     for place, word in enumerate(words):
-        bare = word.strip(",/").lower()
-        if begun and bare in base_of_gerunds():
-            yield word.lower().replace(bare, base_of_gerunds()[bare])
+        parts = [part.lower() for part in word.strip(",").split("/")]
+        if begun and all(part in base_of_gerunds() for part in parts):
+            yield "/".join(base_of_gerunds()[part] for part in parts) + "," * word.endswith(",")
             begun = word.endswith(",") or (place + 1 < len(words) and words[place + 1] in ("and", "or", "&"))
         else:
-            begun &= bare in ("and", "or", "&")
+            begun &= word in ("and", "or", "&")
             yield word
 
 
 def _is_gerund(text: str) -> bool:
-    return _word(text).lower() in base_of_gerunds()
+    return _word(text).lower() in base_of_gerunds() and not _THING.match(text)
 
 
 def _word(text: str) -> str:
@@ -113,6 +120,7 @@ def _word(text: str) -> str:
 
 def _first_person(text: str, who: str) -> str:
     text = re.sub(r"(?i)\b(?:the\s+user['’]s|users?['’]s?|your)\b(?=\s)", "my", text)
+    text = re.sub(r"(?i)^(help|assist|guide|teach) (?:(?:the|a) )?users?\b", r"\1 me", text)
     if who and "you" not in who.lower():
         text = re.sub(r"(?i)\btheir\b", "my", text)
     return text
@@ -154,7 +162,7 @@ def _told(found: re.Match[str]) -> list[str]:
 def _doing(found: re.Match[str]) -> list[str]:
     rest = found["rest"]
     if state := re.match(rf"(?i)(?:{_STATES})\b.*", rest):
-        return [f"I am {state[0]}"]
+        return [f"I am {state[0][:1].lower()}{state[0][1:]}"]
     if work := re.match(r"(?i)(?:working|dealing|interacting) (?:with|on|in)\s+(.*)", rest):
         return [f"Help me with {work[1]}"]
     return list(_imperatives(rest)) if _is_gerund(rest) else []

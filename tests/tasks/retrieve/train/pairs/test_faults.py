@@ -24,6 +24,7 @@ from tasks.retrieve.train.pairs.faults import WORDS, fault_of
         ("Bake a loaf with", "broken"),
         ("Bake a loaf (dark", "broken"),
         ("Bake a dark loaf, whittling spoons of oak", "broken"),
+        ("Bake a loaf is required for the feast", "broken"),
         ("Bake a dark loaf, including its crust", None),
         ("Help me with bread baking tasks or workflows", "about_the_skill"),
         ("bread, dark rye, stone oven", "keywords"),

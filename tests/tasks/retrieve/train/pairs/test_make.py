@@ -144,6 +144,17 @@ def test_skills_in_another_language_are_counted_and_evals_are_requests() -> None
     assert set(asked["query"]) == {"My loaf came out flat, help me save the next one"}
 
 
+def test_a_listed_occasion_that_shares_no_word_with_name_and_description_is_dropped() -> None:
+    far = SKILLS[0]._replace(
+        body=f"{SKILLS[0].body}\n## Use cases\n\n- Comparing ripe pumpkins with marrows\n"
+    )
+
+    found = made([*sources([far]), *sources(SKILLS[1:])])
+
+    assert found.dropped["off_topic"] == 1
+    assert not [query for query in found.pairs["query"] if "pumpkins" in query]
+
+
 def test_counts_add_up(whole: PairSet) -> None:
     counts = whole.counts()
 

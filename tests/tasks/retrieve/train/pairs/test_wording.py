@@ -34,6 +34,10 @@ from tasks.retrieve.train.pairs.wording import plain, requests_of
         ("Wet doughs and old ovens", []),
         ("tagging every loaf of a batch", ["Tag every loaf of a batch"]),
         ("Tag lines on paper bags", []),
+        ("Testing strategies for old ovens", []),
+        ("Cleaning/repairing the oven door", ["Clean/repair the oven door"]),
+        ("Getting odd errors from the oven", ["I am getting odd errors from the oven"]),
+        ("Helping users plan a bake", ["Help me plan a bake"]),
     ],
 )  # fmt: skip
 def test_what_is_told_of_a_user_becomes_what_a_user_asks(piece: str, requests: list[str]) -> None:

@@ -79,4 +79,5 @@ def _foreign(query: str) -> bool:
 
 def _lists_keywords(query: str) -> bool:
     parts, first = query.split(","), query.split(maxsplit=1)[0].lower()
-    return len(parts) > 2 and first not in base_verbs() and max(len(part.split()) for part in parts) <= 3
+    least = 6 if first in base_verbs() else 3
+    return len(parts) >= least and max(len(part.split()) for part in parts) <= 3

@@ -69,7 +69,7 @@ def requests_in(
 ) -> Iterator[PairRequest]:
     """Yield the requests in a skill, each once; count what is dropped, by reason.
 
-    An occasion listed in the body shares a word with name or description: it leaves out what the skill is of.
+    A request in the body shares a word with name or description: others leave out what the skill is about.
 
     Args:
         row: The skill's.
@@ -92,8 +92,9 @@ def requests_in(
             request = PairRequest(query or one, row, piece)
             if reason is None and rarity.nats(request.query) < least:
                 reason = "too_general"
-            # What a list takes for granted, a person would have to say.
-            if reason is None and piece.origin == "body_list" and not _terms(query or "") & topic:
+            # What a body takes for granted, a person would have to say.
+            in_body = piece.field == "body" and piece.origin != "evals"
+            if reason is None and in_body and not _terms(request.query) & topic:
                 reason = "off_topic"
             if reason is None and request.key in seen:
                 reason = "repeated_in_skill"

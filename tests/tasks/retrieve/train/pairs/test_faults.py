@@ -29,6 +29,7 @@ from tasks.retrieve.train.pairs.faults import WORDS, fault_of
         ("Help me with bread baking tasks or workflows", "about_the_skill"),
         ("bread, dark rye, stone oven", "keywords"),
         ("Build ovens, chimneys, tiled stoves", None),
+        ("Build ovens, rye, stove, crumb, baking, flour", "keywords"),
     ],
 )
 def test_a_text_that_no_person_asks_has_a_fault(query: str, fault: str | None) -> None:

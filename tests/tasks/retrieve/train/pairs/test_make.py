@@ -118,13 +118,13 @@ def test_what_a_bench_holds_its_copies_and_its_requests_are_kept_out_and_counted
 
 
 def test_copies_ask_once_and_what_many_skills_share_is_dropped() -> None:
-    shared = '\n## Example prompts\n\n- "Show me where the old guild hall stands"\n'
+    shared = '\n## Example prompts\n\n- "Show me a daily plan of the old guild hall"\n'
     skills = [skill._replace(body=skill.body + shared) for skill in SKILLS[:3]]
     copy = PairSource(SKILLS[5]._replace(doc_id="else/copy"), "else")
 
     found = made([*sources(skills), *sources(SKILLS[3:]), copy])
 
-    assert "Show me where the old guild hall stands" not in set(found.pairs["query"])
+    assert "Show me a daily plan of the old guild hall" not in set(found.pairs["query"])
     assert found.dropped["many_skills"] == 3
     assert found.dropped["copy"] == 4
     assert "else/copy" not in set(found.pairs["doc_id"]) or "guild/tanner" not in set(found.pairs["doc_id"])
@@ -144,7 +144,7 @@ def test_skills_in_another_language_are_counted_and_evals_are_requests() -> None
     assert set(asked["query"]) == {"My loaf came out flat, help me save the next one"}
 
 
-def test_a_listed_occasion_that_shares_no_word_with_name_and_description_is_dropped() -> None:
+def test_a_request_in_the_body_that_shares_no_word_with_name_and_description_is_dropped() -> None:
     far = SKILLS[0]._replace(
         body=f"{SKILLS[0].body}\n## Use cases\n\n- Comparing ripe pumpkins with marrows\n"
     )

@@ -12,6 +12,7 @@ from tasks.retrieve.train.pairs.faults import WORDS, fault_of
         ("Set up CI/CD for my bakery's site", None),
         ("Don't burn it", None),
         ("Bake bread", "too_short"),
+        ("Bake rye/oat-bread", "too_short"),
         (" ".join(["flour"] * (WORDS[1] + 1)), "too_long"),
         ("Backe mir bitte einen Laib für Sonntag", "not_english"),
         ("请帮我烤面包 for Sunday please", "not_english"),

@@ -29,7 +29,7 @@ def corpus(tmp_path: Path) -> Path:
         {
             "doc_id": f"guild/{tool}-{n}/care",
             "content": skill(
-                f"care-{n}", f"Cares for a {tool} from the market of village {n}.",
+                f"care-{n}", f"Cares for a {tool}{n} from the market of village {n}.",
                 BODY.format(name=f"Care {n}", tool=f"{tool}{n}", it=f"it{n}", stone=f"amber{n}"),
             ),
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,12 @@ import numpy as np
 from storage.errors import WrongInput
 from storage.jsonl import read_lines
 from tasks.refine.duplicates.shingles import shingle_sets
+from tasks.retrieve.train.pairs.pieces import words_of
 
 _TEXTS = ("text", "query", "paraphrase")
 _FRAGMENTS = "gold.jsonl"
 _JACCARD, _CONTAINED, _LEAST = 0.5, 0.8, 8  # of word 5-shingles
 _GRAM = 8
-_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,3 @@ class AskedTexts:
         words = words_of(query)
         n = min(_GRAM, len(words))
         return any(tuple(words[i : i + n]) in self._runs for i in range(len(words) - n + 1))
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case."""
-    return [word.casefold() for word in _WORD.findall(text)]

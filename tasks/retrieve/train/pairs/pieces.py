@@ -14,7 +14,12 @@ SPOKEN = frozenset(ORIGINS) - {"description_clause", "description_trigger", "bod
 
 """Origins whose pieces are a user's own words; the others are spoken of a user."""
 
+READ = 20_000
+
+"""The characters of a body that are read; what follows seldom says what a skill is for."""
+
 Field = Literal["description", "body"]
+_WORD = re.compile(r"[^\W_]+")
 QUOTED = re.compile(r'["“]([^"“”\n]{4,400})["”]|(?<![\w‘])[\'‘]([^\'‘’\n]{8,400})[\'’](?!\w)')
 NEGATIVE = re.compile(
     r"(?i)\b(?:not|never|avoid|skip|instead|except|unless|exclud\w+|anti|wrong|bad)\b|n['’]t\b"
@@ -37,3 +42,8 @@ class Piece(NamedTuple):
 def quotes(text: str) -> list[str]:
     """Return what stands in quotation marks, in order."""
     return [(one or other).strip() for one, other in QUOTED.findall(text)]
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return [word.casefold() for word in _WORD.findall(text)]

@@ -13,13 +13,10 @@ from tasks.retrieve.routing.terms import function_terms, term_sequence
 from tasks.retrieve.train.pairs.clauses import clause_pieces
 from tasks.retrieve.train.pairs.evals import eval_pieces
 from tasks.retrieve.train.pairs.faults import fault_of
-from tasks.retrieve.train.pairs.held_out import words_of
 from tasks.retrieve.train.pairs.names import Names
-from tasks.retrieve.train.pairs.pieces import SPOKEN, Piece
+from tasks.retrieve.train.pairs.pieces import READ, SPOKEN, Piece, words_of
 from tasks.retrieve.train.pairs.sections import section_pieces
 from tasks.retrieve.train.pairs.wording import requests_of
-
-_READ = 20_000  # characters of a body
 
 
 class PairRequest(NamedTuple):
@@ -47,7 +44,7 @@ class Rarity:
         """Count in how many skills each term stands."""
         held, count = Counter[int](), 0
         for count, skill in enumerate(skills, start=1):  # noqa: B007
-            held.update(set(term_sequence(f"{skill.head}\n{skill.body[:_READ]}")))
+            held.update(set(term_sequence(f"{skill.head}\n{skill.body[:READ]}")))
         return cls(count, held)
 
     def nats(self, query: str) -> float:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from tasks.retrieve.train.pairs.pieces import NEGATIVE, Origin, Piece, quotes
+from tasks.retrieve.train.pairs.pieces import NEGATIVE, READ, Origin, Piece, quotes
 
-_READ = 20_000  # characters of a body
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _HEADING = re.compile(r"#{1,6}\s+(?P<title>.+?)\s*#*$")
 _LEAD_IN = re.compile(r"(?P<title>[^|`]{3,120}):[*_]*$")
@@ -49,7 +48,7 @@ Kind = Literal["occasions", "examples"]
 def section_pieces(body: str) -> Iterator[Piece]:
     """Yield the requests in the first 20,000 characters of a body; each cuts the line that it stands in."""
     kind: Kind | None = None
-    for line in _lines(body[:_READ]):
+    for line in _lines(body[:READ]):
         opened = None if line.code else _opened(line.text)
         if opened is not None:
             title, heading = opened

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tasks.retrieve.routing.terms import function_terms, term_sequence
 from tasks.retrieve.train.pairs.names import Names
-from tasks.retrieve.train.pairs.pieces import Piece
+from tasks.retrieve.train.pairs.pieces import READ, Piece, words_of
 
 TextField = Literal["description", "head", "window"]
 GRAM = 5
@@ -20,7 +20,6 @@ GRAM = 5
 
 CHARACTERS = 1_000  # of a head or a window: about the 256 tokens that the default encoder reads
 LEAST_WORDS = 8  # of a text: fewer say nothing of a skill
-_READ = 20_000
 _RESCORED = 3  # windows that are cut and scored again
 _WORD = re.compile(r"[^\W_]+")
 
@@ -39,7 +38,7 @@ class SkillTexts:
     @classmethod
     def of(cls, description: str, body: str, names: Names) -> SkillTexts:
         """Cut the first 20,000 characters of a body into a head and windows, at the ends of lines."""
-        head, *windows = _spans(body[:_READ]) or [(0, 0)]
+        head, *windows = _spans(body[:READ]) or [(0, 0)]
         return cls(
             description, body, names, head, windows, [set(term_sequence(body[a:b])) for a, b in windows]
         )
@@ -87,7 +86,7 @@ class SkillTexts:
 
 def grams_of(text: str) -> frozenset[tuple[str, ...]]:
     """Return the runs of `GRAM` words of a text in lower case, or the whole of a shorter one."""
-    words = _words(text)
+    words = words_of(text)
     n = min(GRAM, len(words))
     return frozenset(tuple(words[i : i + n]) for i in range(len(words) - n + 1)) if words else frozenset()
 
@@ -117,10 +116,6 @@ def _covered(text: str, grams: frozenset[tuple[str, ...]]) -> list[tuple[int, in
         else:
             merged.append((first, last))
     return [(words[first].start(), words[last - 1].end()) for first, last in merged]
-
-
-def _words(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)]
 
 
 def _spans(body: str) -> list[tuple[int, int]]:

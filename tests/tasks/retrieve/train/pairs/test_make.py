@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from storage.parquet import sealed_parquet
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.train.pairs.held_out import Bench, words_of
+from tasks.retrieve.train.pairs.held_out import Bench
 from tasks.retrieve.train.pairs.make import PAIRS, PairSet, PairSettings, PairSource, make_pairs
 from tasks.retrieve.train.pairs.names import Names
+from tasks.retrieve.train.pairs.pieces import words_of
 from tasks.retrieve.train.pairs.texts import grams_of
 from tests.support.models.training_material import trades
 

@@ -10,7 +10,7 @@ Origin = Literal[
     "body_list", "body_quote", "user_turn", "question_heading", "evals",
 ]  # fmt: skip
 ORIGINS: tuple[Origin, ...] = Origin.__args__  # type: ignore[attr-defined]
-SPOKEN = frozenset(ORIGINS) - {"description_clause", "description_trigger", "body_list", "body_example"}
+SPOKEN = frozenset(ORIGINS) - {"description_clause", "description_trigger", "body_list"}
 
 """Origins whose pieces are a user's own words; the others are spoken of a user."""
 

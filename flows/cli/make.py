@@ -119,3 +119,29 @@ def train_routing(
     settings = load_settings()
     found = train_routing(root_of(settings, root), settings, Wishes(corpus, out, pairs, reranker, seed))
     print_json(found) if as_json else print_training(found)
+
+
+@train_app.command("pairs")
+def train_pairs(
+    corpus: Annotated[
+        list[Path],
+        typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="A folder for pairs.parquet and pairs.json.")],
+    bench: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--bench",
+            metavar="FOLDER",
+            help="Its skills, their copies and its requests stay out; repeatable.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draws what is validated on.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Make pairs of request and skill out of what authors wrote, without an LLM."""
+    from flows.cli.printing.measures import print_pairs  # noqa: PLC0415
+    from flows.commands.pairs.make import PairWishes, train_pairs  # noqa: PLC0415
+
+    found = train_pairs(PairWishes(corpus, bench or [], out, seed))
+    print_json(found) if as_json else print_pairs(found)

@@ -43,7 +43,7 @@ def scan_corpus(
             file name a skill by doc_id or id.
         texts: Alternative columns for the text. The first that the corpus, or the JSON object, has in full is
             read; the others are null.
-        optional: `files`, `category`, `kind` or `path`; null where they are not known.
+        optional: `files`, `category`, `kind`, `path`, `repo` or `owner`; null where they are not known.
         may_lack_text: Whether a JSON object may have null for a text, as an export's may.
         form: The JSON object that is wanted, as shown in errors.
 

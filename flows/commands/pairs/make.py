@@ -1,0 +1,108 @@
+"""Makes pairs of request and skill for the command: reads corpora and benches, writes Parquet and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.commands.console import folder_at, progress
+from storage.blobs.named import blobs_named
+from storage.blobs.store import BlobStore
+from storage.parquet import sealed_parquet
+from storage.root import Root
+from storage.schemas import RawDocument
+from tasks.evaluate.corpus.read import scan_corpus
+from tasks.evaluate.routing.data import read_skills
+from tasks.refine.frontmatter.name import folder_of
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.train.pairs.evals import FILE
+from tasks.retrieve.train.pairs.held_out import read_benches
+from tasks.retrieve.train.pairs.make import PairSettings, PairSource, make_pairs
+
+_PAIRS, _COUNTS = "pairs.parquet", "pairs.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PairWishes:
+    """The options of the command: corpora, benches whose skills and requests stay out, a folder, the seed."""
+
+    corpora: Sequence[Path]
+    benches: Sequence[Path]
+    out: Path
+    seed: int = 0
+
+
+def train_pairs(wishes: PairWishes) -> dict[str, Any]:
+    """Write `pairs.parquet` and, last, `pairs.json` into a folder; both are replaced where they are there.
+
+    Returns:
+        `out` and the counts of `PairSet.counts`, as `pairs.json` has them.
+
+    Raises:
+        WrongInput: A corpus or a bench cannot be read, or the folder cannot be made.
+    """
+    sources = _sources(wishes.corpora)
+    benches = [bench for path in wishes.benches for bench in read_benches(path)]
+    gold = _gold(wishes.benches)
+    folder = folder_at(wishes.out)
+    with progress("skills searched for requests") as report:
+        found = make_pairs(sources, benches, gold, PairSettings(), wishes.seed, report)
+    folder.write(_PAIRS, sealed_parquet(found.pairs.to_arrow()))
+    counts = {"out": str(wishes.out), "seed": wishes.seed, **found.counts()}
+    folder.write_json(_COUNTS, counts)
+    return counts
+
+
+def _sources(corpora: Sequence[Path]) -> list[PairSource]:
+    with progress("skills read") as report:
+        skills = [Skill(*row) for row in read_skills(corpora, report).sort("doc_id").iter_rows()]
+    places, evals = _places(corpora), _evals(corpora)
+    sources = []
+    for skill in skills:
+        repo, path = places.get(skill.doc_id, (None, None))
+        names = {_folder(skill.doc_id, None), _folder(skill.doc_id, path)}
+        known = repo or _repo_in(skill.doc_id)
+        sources.append(PairSource(skill, known, tuple(sorted(names)), evals.get(skill.doc_id)))
+    return sources
+
+
+def _places(corpora: Iterable[Path]) -> dict[str, tuple[str | None, str | None]]:
+    """Return the repository and the path of each skill, by doc_id; the first corpus wins."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    repo = pl.when(pl.col("owner").is_null()).then("repo").otherwise(pl.format("{}/{}", "owner", "repo"))
+    for path in corpora:
+        for frame in scan_corpus(path, [()], optional=("owner", "repo", "path")):
+            for doc_id, *place in frame.select("doc_id", repo.alias("repo"), "path").collect().iter_rows():
+                found.setdefault(doc_id, (place[0], place[1]))
+    return found
+
+
+def _evals(corpora: Iterable[Path]) -> dict[str, bytes]:
+    """Return the content of each file of evals that a root keeps, by doc_id."""
+    found: dict[str, bytes] = {}
+    for path in corpora:
+        if path.is_dir():
+            root = Root(path)
+            blobs = blobs_named(root).filter(pl.col("path") == FILE)
+            for doc_id, digest in blobs.select("doc_id", "sha256").iter_rows():
+                found.setdefault(doc_id, BlobStore(root).read(digest))
+    return found
+
+
+def _gold(benches: Iterable[Path]) -> dict[str, str]:
+    files = [file for path in benches for file in sorted(path.rglob("documents.*"))]
+    return dict(read_skills(files).select("doc_id", "body").iter_rows()) if files else {}
+
+
+def _folder(doc_id: str, path: str | None) -> str:
+    return folder_of(RawDocument(doc_id, "", None, 0, "", path=path))
+
+
+def _repo_in(doc_id: str) -> str:
+    """Return owner and repository of an id, or what stands in their place."""
+    joint = "/" if "/" in doc_id else "--"
+    return joint.join(doc_id.split(joint)[:2])

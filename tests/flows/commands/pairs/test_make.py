@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from storage.blobs.store import BlobStore
+from storage.root import Root
+from storage.schemas import DOCUMENTS, SCHEMA_VERSION, RawDocument, to_frame
+from storage.state import documents_table
+from tasks.refine.document import refine_document
+from tasks.retrieve.train.pairs.make import PAIRS
+from tests.support.command import Ask
+from tests.support.roots.hand_written import BREAD, skill
+
+BODY = (
+    "# {name}\n\nKeep the {tool} dry, or rust will eat {it} within a single winter in the shed.\n\n"
+    "## When to use\n\n- Cleaning a {tool} with an {stone} whetstone\n"
+)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    tools = ["scythe", "chisel", "drawknife", "sickle", "gouge", "adze", "billhook", "spokeshave"] * 40
+    records = [
+        {
+            "doc_id": f"guild/{tool}-{n}/care",
+            "content": skill(
+                f"care-{n}", f"Cares for a {tool}{n} from the market of village {n}.",
+                BODY.format(name=f"Care {n}", tool=f"{tool}{n}", it=f"it{n}", stone=f"amber{n}"),
+            ),
+        }
+        for n, tool in enumerate(tools)
+    ]  # fmt: skip
+    path = tmp_path / "tools.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path
+
+
+def test_pairs_are_written_with_their_counts_and_what_a_bench_holds_stays_out(
+    ask: Ask, corpus: Path, tmp_path: Path
+) -> None:
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    (bench / "qrels.jsonl").write_text('{"query_id": "q", "doc_id": "guild/scythe-0/care", "relevance": 1}\n')
+    out = tmp_path / "pairs"
+    command = ["train", "pairs", "--corpus", str(corpus), "--bench", str(bench), "--out", str(out)]
+
+    code, printed, told = ask(*command, "--json")
+
+    assert code == 0, told
+    found = json.loads(printed)
+    assert json.loads((out / "pairs.json").read_text("utf-8")) == found
+    pairs = pl.read_parquet(out / "pairs.parquet")
+    assert pairs.schema == PAIRS
+    assert pairs.height == found["pairs"] > 300
+    assert "Clean a chisel1 with an amber1 whetstone" in set(pairs["query"])
+    assert dict(pairs.select("doc_id", "repo").iter_rows())["guild/chisel-1/care"] == "guild/chisel-1"
+    assert "guild/scythe-0/care" not in set(pairs["doc_id"])
+    assert found["benches"]["bench"]["gold"] == 1
+    written = (out / "pairs.parquet").read_bytes()
+
+    code, shown, _ = ask(*command)
+
+    assert code == 0
+    assert (out / "pairs.parquet").read_bytes() == written
+    assert "kept out because of bench: gold 1" in shown
+    assert "body_list" in shown
+
+
+def test_evals_of_a_bundle_that_a_root_keeps_are_requests(ask: Ask, corpus: Path, tmp_path: Path) -> None:
+    root, night = Root(tmp_path / "root"), datetime(2026, 3, 1, tzinfo=UTC)
+    evals = json.dumps(
+        {"evals": [{"prompt": "My sourdough loaf collapsed while cooling, what now?"}]}
+    ).encode()
+    (digest,) = BlobStore(root).put([evals])
+    raw = RawDocument("market/shop/bread", "by-hand", BREAD.encode(), len(BREAD), "")
+    made = refine_document(raw, fetched_at=night, first_seen_at=night)
+    rows = to_frame([made], DOCUMENTS, run_id="night", schema_version=SCHEMA_VERSION)
+    blob = {"path": "evals/evals.json", "size": len(evals), "sha256": digest}
+    rows = rows.with_columns(pl.Series("blobs", [[blob]], DOCUMENTS["blobs"]))
+    documents_table(root).replace(["market/shop/bread"], rows)
+    out = tmp_path / "pairs"
+
+    code, _, told = ask(
+        "train", "pairs", "--corpus", str(tmp_path / "root"), "--corpus", str(corpus), "--out", str(out)
+    )
+
+    assert code == 0, told
+    asked = pl.read_parquet(out / "pairs.parquet").filter(pl.col("origin") == "evals")
+    assert set(asked["query"]) == {"My sourdough loaf collapsed while cooling, what now?"}
+    assert set(asked["doc_id"]) == {"market/shop/bread"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--corpus", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"), (["--bench", "nowhere"], "no bench")],
+)
+def test_what_cannot_be_read_is_said_and_nothing_is_left(
+    options: list[str], said: str, ask: Ask, corpus: Path, tmp_path: Path
+) -> None:
+    code, _, told = ask("train", "pairs", "--corpus", str(corpus), "--out", str(tmp_path / "out"), *options)
+
+    assert (code, said in told) == (2, True), told
+    assert not (tmp_path / "out").exists()

@@ -191,6 +191,8 @@ def _print_induced(found: dict[str, Any]) -> None:
         say(f"secrets were replaced in {read['redacted']} of them")
     if read["failed"]:
         say(f"not read: {counts(read['failed'])}", style="red")
+        for row in read["unread"]:
+            say(f"{row['place']}: {row['reason']}: {row['detail']}", indent=2)
     say(f"{found['windows']} windows; skills: {counts(skills)}")
     if found["llm"]:
         llm = found["llm"]

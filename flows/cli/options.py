@@ -84,7 +84,7 @@ BatchOption = Annotated[
     typer.Option(
         "--batch",
         metavar="FILE",
-        help="Answer a file of queries: JSON lines {query_id, query}, of page doc_id too.",
+        help="Answer a file of queries, a JSON object a line, as README says of this command.",
     ),
 ]
 AllowErrorsOption = Annotated[

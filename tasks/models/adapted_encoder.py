@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import onnxruntime
 
 from storage.errors import ModelMismatch
 from tasks.models.onnx_export import PACKAGED, resolve
 from tasks.models.protocols import Vectors
+from tasks.models.runtime import onnxruntime
 from tasks.models.tokens import whole_tokenizer
 
 BASE, WEIGHTS = "sentence-transformers/all-MiniLM-L6-v2", "model.safetensors"

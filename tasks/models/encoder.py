@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import EncodingTooLong, ModelMismatch
 from tasks.models.protocols import Vectors
+from tasks.models.runtime import onnxruntime
 from tasks.models.token_states import STATE_MODEL, pack, unit
 from tasks.models.tokens import whole_tokenizer
 

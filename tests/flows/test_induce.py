@@ -47,9 +47,9 @@ def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
     more = induce(root=root, trajectories=str(folder))
 
     assert (first["published"], again["published"], more["published"]) == (True, False, True)
-    assert more["trajectories"] | {"failed": {}} == {
+    assert more["trajectories"] | {"failed": {}, "unread": []} == {
         "read": 7, "new": 1, "judged": 0, "unchanged": 6, "waiting": 0, "redacted": 0,
-        "forgotten": 0, "failed": {},
+        "forgotten": 0, "failed": {}, "unread": [],
     }  # fmt: skip
     assert require_served(Root(root)).version == more["served"]
     assert ServedSkills(Root(root)).domains == ["greenhouse", "harbour"]

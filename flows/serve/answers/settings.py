@@ -25,7 +25,7 @@ class ServeSettings(BaseSettings):
         min(4, 1 + (os.cpu_count() or 1)), ge=1, description="Answers that are worked out at once."
     )
     page_threads: int = Field(
-        1, ge=1, description="Pages and plans worked out at once, beside other answers."
+        2, ge=1, description="Pages and plans worked out at once, beside other answers."
     )
     seconds: float = Field(30.0, gt=0, description="The longest that an answer may take.")
     read_seconds: float = Field(10.0, gt=0, description="The longest that a request may take to arrive.")

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from flows.serve.catalogue.markdown import LinkTo, is_paragraph, render_blocks, render_inline
+from flows.serve.catalogue.markdown import LinkTo, Rendered, plain, render
 from storage.schemas import Node
+from tasks.models.visible import visible
 from tasks.parse.segment.headings import Heading, headings_between
 from tasks.retrieve.paging.context import outline
 
 _DEEPEST = 6  # an item deeper in lists is shown at this depth
+# Characters of a body that are rendered, and what a node counts beside its own: a page takes some seconds.
+_MOST_RENDERED, _OF_A_NODE, _MOST_TITLES = 300_000, 150, 1_000
 _COLUMNS = 2  # by which an item is deeper than the one around it
 
 
@@ -43,40 +46,47 @@ class Block:
 
 
 def blocks_of(body: str, nodes: Sequence[Node], link_to: LinkTo) -> list[Block]:
-    """Return a body in order: every non-blank character of it is in exactly one heading or part."""
+    """Return a body in order: every non-blank character of it is in exactly one heading or part.
+
+    What comes after the first 300,000 characters of a long body, or thousands of nodes, is not rendered.
+    """
     if not nodes:
-        return [Block("block", 0, [NodePart(render_blocks(body, link_to))])] if body.strip() else []
+        return [Block("block", 0, [NodePart(render(body, link_to).html)])] if body.strip() else []
     spans = [(node.start, node.end) for node in nodes]
     headings = headings_between(body, spans)
-    titles = [_title(heading, link_to) for heading in headings]
-    places, blocks = outline(spans, headings), list[Block]()
+    titles = [_title(h, link_to if at < _MOST_TITLES else None) for at, h in enumerate(headings)]
+    places, blocks, left = outline(spans, headings), list[Block](), _MOST_RENDERED
     *between, last = places.before
     for node, before, above in zip(nodes, between, places.above, strict=True):
         blocks += [titles[heading] for heading in before]
         for heading in above:
             titles[heading].inside.add(node.ordinal)
-        _add(blocks, body, node, nodes[node.ordinal - 1].end if node.ordinal else 0, link_to)
+        left -= len(node.text) + _OF_A_NODE
+        column = _column(body, node.start)
+        text = _outdented(node.text, column)
+        rendered = render(text, link_to) if left > 0 else plain(text)
+        goes_on = body[nodes[node.ordinal - 1].end if node.ordinal else 0 : node.start].count("\n") < 2
+        _add(blocks, node, rendered, column, goes_on=goes_on)
     return [*blocks, *(titles[heading] for heading in last)]
 
 
-def _title(heading: Heading, link_to: LinkTo) -> Block:
-    part = NodePart(render_inline(heading.title, link_to))
-    return Block("heading", min(6, heading.level + 2), [part], heading.title)
+def _title(heading: Heading, link_to: LinkTo | None) -> Block:
+    title = None if link_to is None else render(heading.title, link_to)
+    # A title that is like another block, such as `# - one`, is none of it.
+    html = title.html if title and title.inline else Markup.escape(visible(heading.title))
+    return Block("heading", min(6, heading.level + 2), [NodePart(html)], heading.title)
 
 
-def _add(blocks: list[Block], body: str, node: Node, before: int, link_to: LinkTo) -> None:
+def _add(blocks: list[Block], node: Node, rendered: Rendered, column: int, *, goes_on: bool) -> None:
     """Add a node: to the paragraph before it, if it goes on there, else as a block of its own."""
-    if node.block != "prose" or not is_paragraph(node.text):
-        column = _column(body, node.start)
+    part = NodePart(rendered.html, node.ordinal, node.node_type)
+    if node.block != "prose" or not rendered.inline:
         depth = min(_DEEPEST, column // _COLUMNS) if node.block == "list_item" else 0
-        html = render_blocks(_outdented(node.text, column), link_to)
-        blocks.append(Block("block", depth, [NodePart(html, node.ordinal, node.node_type)]))
-        return
-    part = NodePart(render_inline(node.text, link_to), node.ordinal, node.node_type)
-    goes_on = blocks and blocks[-1].kind == "paragraph" and body[before : node.start].count("\n") < 2
-    if not goes_on:
-        blocks.append(Block("paragraph", 0))
-    blocks[-1].parts.append(part)
+        blocks.append(Block("block", depth, [part]))
+    elif goes_on and blocks and blocks[-1].kind == "paragraph":
+        blocks[-1].parts.append(part)
+    else:
+        blocks.append(Block("paragraph", 0, [part]))
 
 
 def _column(body: str, start: int) -> int:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from flows.commands.skills.reading import file_of
 from flows.serve.answers.service import Service
 from flows.serve.catalogue.rendering import link_to, render
-from storage.errors import EncodingTooLong
+from storage.errors import EncodingTooLong, WrongInput
 from storage.state import read_runs
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.graph.svg import graph_svg
@@ -62,13 +62,36 @@ def graph_page(service: Service, text: str) -> str:
 
 
 def revisions_page(service: Service, text: str, a: str | None, b: str | None) -> str:
-    """Return the page of a document's revisions, newest first, and of what changed between two of them.
+    """Return the page of a document's revisions up to the served one, and of what changed between two.
 
-    `a` and `b` are as `differences` takes them. Raises as `differences` does.
+    Args:
+        service: What is served.
+        text: As `skill_page` takes it.
+        a: The earlier revision, as the page names it; None: the one before `b`.
+        b: The later one; None: the served one.
+
+    Raises:
+        UnknownDocument, Withheld, NotPublished, StorageError: As `file_page`.
+        WrongInput: There is no such revision.
     """
-    found = differences(service.root, text, a, b)
-    revisions = [r.as_dict() for r in reversed(revisions_of(service.root, found["doc_id"]))]
-    return render("revisions.html", doc_id=found["doc_id"], found=found, revisions=revisions)
+    edition, _, version = service.skills.edition(text)
+    edition.require_text()
+    doc_id, until = edition.row["doc_id"], edition.revision.fetched_at
+    found = [r for r in revisions_of(service.root, doc_id, edition.row["source"]) if r.fetched_at <= until]
+    told = [revision.as_dict() for revision in reversed(found)]
+    names = [str(one["revision"]) for one in told]
+    for given in (a, b):
+        if given is not None and given not in names:
+            msg = f"{doc_id} has no revision {given!r}: choose one of its page"
+            raise WrongInput(msg)
+    changes, dropped = None, None
+    try:
+        changes = differences(service.root, doc_id, a, b or names[0])
+    except WrongInput as error:  # one of both was dropped when it was refined
+        dropped = str(error)
+    return render(
+        "revisions.html", doc_id=doc_id, found=changes, dropped=dropped, revisions=told, version=version
+    )
 
 
 def sources_page(service: Service) -> str:

@@ -1,11 +1,14 @@
-"""Markdown of third parties as HTML that runs nothing, loads nothing and keeps to its place."""
+"""Markdown of third parties as HTML that runs nothing, loads nothing and hides no word."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
-from urllib.parse import urlsplit
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import nh3
 from markdown_it import MarkdownIt
@@ -14,61 +17,73 @@ from markupsafe import Markup
 
 from tasks.models.visible import visible
 
-LinkTo = Callable[
-    [str], str | None
-]  # the address of a bundled file by its path, None if there is no such file
+# The address of a bundled file by its path, None if there is none.
+LinkTo = Callable[[str], str | None]
 
 # Rendering takes time that grows faster than a text; what is longer stands as it was written.
-_LONGEST, _MOST_CELLS = 20_000, 4_000
+_LONGEST, _MOST_CELLS = 8_000, 4_000
 _SCHEMES = {"http", "https", "mailto"}
-_BLOCKS = {
-    "p", "ul", "ol", "li", "pre", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td",
-    "h3", "h4", "h5", "h6",
+_TAGS = {
+    "p", "ul", "ol", "li", "pre", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td", "h3", "h4",
+    "h5", "h6", "a", "br", "code", "em", "s", "strong",
 }  # fmt: skip
-_INLINE = {"a", "br", "code", "em", "s", "strong"}
 _ATTRIBUTES = {"a": {"href"}, "ol": {"start"}}
+_WORD = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(r"(?m)^[ \t>*+-]*\d+[.)](?=\s|$)")  # of a list item, which `start` holds
+_TAG, _HREF = re.compile(r"<[^>]*>"), re.compile(r'<a href="([^"]*)"')
 
 
-def render_blocks(text: str, link_to: LinkTo) -> Markup:
+class Rendered(NamedTuple):
+    """A text as HTML; `inline` if it was one paragraph, which then can stand within another."""
+
+    html: Markup
+    inline: bool
+
+
+def render(text: str, link_to: LinkTo) -> Rendered:
     """Return a text rendered as CommonMark with tables; headings in it begin at the third level.
 
-    HTML in it is shown as it was written, comments included: what an agent reads, a person sees. Images are
-    links, and links lead to the web or to bundled files. A text that is too long to render quickly comes as
-    it was written.
+    What an agent reads, a person sees: HTML, comments and character references stand as they were written,
+    and a text of which rendering would drop a word comes as it is. So does one that is too long to render
+    quickly. Images are links, and links lead to the web or to bundled files.
     """
     shown = visible(text, lines=True)
-    if len(shown) > _LONGEST or shown.count("|") > _MOST_CELLS:
-        return Markup("<pre>{}</pre>").format(shown)
-    return _clean(_parser().render(shown), _BLOCKS | _INLINE, link_to)
-
-
-def render_inline(text: str, link_to: LinkTo) -> Markup:
-    """Return a text of one paragraph rendered without a block around it; else as `render_blocks`."""
-    shown = visible(text, lines=True)
-    if len(shown) > _LONGEST:
-        return Markup("{}").format(shown)
-    return _clean(_parser().renderInline(shown), _INLINE, link_to)
-
-
-def is_paragraph(text: str) -> bool:
-    """Tell whether a text is one paragraph, so that it can stand within another."""
-    if len(text) > _LONGEST:
-        return False
-    tokens: list[Token] = []
-    parser = _parser()
-    parser.block.parse(text, parser, {}, tokens)
-    return [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
-
-
-def _clean(html: str, tags: set[str], link_to: LinkTo) -> Markup:
-    def attribute(_: str, name: str, value: str) -> str | None:
-        return _address(value, link_to) if name == "href" else value
-
+    if len(shown) > _LONGEST or _cells(shown) > _MOST_CELLS:
+        return plain(shown)
+    parser, env = _parser(), {"link_to": link_to}
+    tokens = parser.parse(shown, env)
+    inline = [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    made = parser.renderer.render(tokens[1].children or [] if inline else tokens, parser.options, env)
     clean = nh3.clean(
-        html, tags=tags, attributes=_ATTRIBUTES, attribute_filter=attribute, url_schemes=_SCHEMES,
+        made, tags=_TAGS, attributes=_ATTRIBUTES, attribute_filter=_attribute, url_schemes=_SCHEMES,
         link_rel="noopener noreferrer nofollow",
     )  # fmt: skip
-    return Markup(clean)  # noqa: S704 (cleaned)
+    return Rendered(Markup(clean), inline) if _is_whole(shown, clean) else plain(shown)  # noqa: S704 (cleaned)
+
+
+def plain(text: str) -> Rendered:
+    """Return a text as it was written."""
+    return Rendered(Markup("<pre>{}</pre>").format(visible(text, lines=True)), inline=False)
+
+
+def _cells(text: str) -> int:
+    """Return the most cells that a table of these lines would have, which short rows are filled up to."""
+    pipes = [line.count("|") for line in text.split("\n")]
+    return (max(pipes) + 1) * len(pipes) if any(pipes) else 0
+
+
+def _is_whole(text: str, made: str) -> bool:
+    """Tell whether HTML shows every word of a text, as often as it stands there."""
+    addresses = " ".join(unquote(html.unescape(address)) for address in _HREF.findall(made))
+    seen = Counter(_WORD.findall(f"{html.unescape(_TAG.sub(' ', made))} {addresses}"))
+    # An emphasis may end within a word, and an address hold one in another form.
+    missing = Counter(_WORD.findall(_NUMBER.sub("", text))) - seen
+    joined = html.unescape(_TAG.sub("", made))
+    return all(joined.count(word) + addresses.count(word) >= text.count(word) for word in missing)
+
+
+def _attribute(tag: str, name: str, value: str) -> str | None:
+    return value if name in _ATTRIBUTES.get(tag, ()) else None  # by itself, nh3 lets `title` and `lang` pass
 
 
 def _address(href: str, link_to: LinkTo) -> str | None:
@@ -78,24 +93,64 @@ def _address(href: str, link_to: LinkTo) -> str | None:
     except ValueError:
         return None
     if parts.scheme:
-        return href  # of a scheme that is allowed, or else it is gone already
-    return None if parts.netloc or not parts.path else link_to(parts.path)
+        return href if parts.scheme in _SCHEMES else None
+    own = None if parts.netloc or not parts.path else link_to(unquote(parts.path))
+    return f"{own}#{parts.fragment}" if own and parts.fragment else own
 
 
 @functools.cache
 def _parser() -> MarkdownIt:
+    # Definitions, which leave nothing behind, stay paragraphs.
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    parser.add_render_rule("image", _image)
-    parser.add_render_rule("heading_open", _heading)
-    parser.add_render_rule("heading_close", _heading)
+    parser.disable(["entity", "reference"])
+    rules: dict[str, Callable[..., str]] = {
+        "image": _image,
+        "fence": _fence,
+        "link_open": _open,
+        "link_close": _close,
+    }
+    rules |= {"heading_open": _heading, "heading_close": _heading}
+    for name, rule in rules.items():
+        parser.add_render_rule(name, rule)
     return parser
 
 
-def _image(_: Any, tokens: Sequence[Token], place: int, *__: Any) -> str:  # noqa: ANN401 (the library's)
+Env = MutableMapping[str, Any]
+
+
+def _image(_: Any, tokens: Sequence[Token], place: int, __: Any, env: Env) -> str:  # noqa: ANN401 (the library's)
     """Return a link to an image, since a page loads nothing from elsewhere."""
     token = tokens[place]
-    said = f"image: {token.content or 'without a text'}"
-    return str(Markup('<a href="{}">[{}]</a>').format(token.attrs.get("src", ""), said))
+    begin, end = _ends(token, "src", env["link_to"])
+    return f"{begin}{Markup.escape(f'[image: {token.content}]')}{end}"
+
+
+def _open(_: Any, tokens: Sequence[Token], place: int, __: Any, env: Env) -> str:  # noqa: ANN401 (the library's)
+    token = tokens[place]
+    begin, env["closing"] = _ends(token, "href", env["link_to"])  # no link lies within another
+    says_nothing = tokens[place + 1].type == "link_close" and begin
+    return begin + (Markup.escape(token.attrs["href"]) if says_nothing else "")
+
+
+def _ends(token: Token, name: str, link_to: LinkTo) -> tuple[str, str]:
+    """Return what stands before and after a link's text: its address, where it leads nowhere; its title."""
+    href, title = str(token.attrs.get(name, "")), token.attrs.get("title")
+    address = _address(href, link_to)
+    said = Markup(' "{}"').format(title) if title else ""
+    if address is None:
+        return "", f"{Markup.escape(f' ({unquote(href)})') if href else ''}{said}"
+    return str(Markup('<a href="{}">').format(address)), f"</a>{said}"
+
+
+def _close(_: Any, __: Any, ___: Any, ____: Any, env: Env) -> str:  # noqa: ANN401 (the library's)
+    return str(env.pop("closing"))
+
+
+def _fence(_: Any, tokens: Sequence[Token], place: int, *__: Any) -> str:  # noqa: ANN401 (the library's)
+    """Return a code block below what its author wrote beside the fence."""
+    token = tokens[place]
+    said = Markup("<p><em>{}</em></p>").format(token.info.strip()) if token.info.strip() else ""
+    return str(said + Markup("<pre><code>{}</code></pre>").format(token.content))
 
 
 def _heading(_: Any, tokens: Sequence[Token], place: int, *__: Any) -> str:  # noqa: ANN401 (the library's)

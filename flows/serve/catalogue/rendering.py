@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
 
+from storage.errors import TransientError
 from tasks.models.visible import visible
 
 DATA = Path(__file__).parent / "data"
@@ -18,6 +20,7 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_TRIES = 3
 _STATIC = {"catalogue.css": "text/css", "catalogue.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -49,6 +52,19 @@ def static_answer(name: str) -> Response | None:
         return None
     # It changes with the program, and a browser should not show new pages in an old style.
     return Response((DATA / name).read_bytes(), 200, {"cache-control": "no-cache"}, _STATIC[name])
+
+
+def of_one_version(make: Callable[[], str | None]) -> str:
+    """Return a page whose parts are of one version; `make` returns None if one was published between them.
+
+    Raises:
+        TransientError: Versions are published faster than the page is made.
+    """
+    for _ in range(_TRIES):
+        if (page := make()) is not None:
+            return page
+    msg = "versions are published faster than this page is made: ask again in a second"
+    raise TransientError(msg)
 
 
 def link_to(page: str, /, **query: object) -> str:

@@ -26,11 +26,12 @@ from flows.serve.catalogue.skill_page import skill_page
 PATHS = ("/skill", "/file", "/graph", "/revisions", "/sources", "/report", "/evaluation", "/static")
 """The paths of pages, beside `/`."""
 
+_PROGRAMS = ("/api", "/mcp", "/healthz", "/metrics", "/openapi.json")
 _MOST_PAGES = 100_000
 # The report of an evaluation is one file: its style and its pictures lie in it.
 _EVALUATION = {
     "content-security-policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-    "frame-ancestors 'none'"
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; sandbox"
 }
 Text = Annotated[str, Query(max_length=LONGEST_TEXT)]
 Id = Annotated[str, Query(min_length=1, max_length=LONGEST_ID)]
@@ -106,8 +107,8 @@ def _add_state(router: APIRouter, service: Service) -> None:
 
 def wants_page(request: Request) -> bool:
     """Tell whether a browser asked for a page, so that an error is one too."""
-    path = request.url.path
-    return (path == "/" or path.startswith(PATHS)) and "text/html" in request.headers.get("accept", "")
+    is_page = not request.url.path.startswith(_PROGRAMS)
+    return is_page and "text/html" in request.headers.get("accept", "")
 
 
 def error_page(status: int, message: str, headers: dict[str, str]) -> Response:

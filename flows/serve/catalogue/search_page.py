@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,12 @@ from markupsafe import Markup
 
 from flows.commands.queries import search_filters
 from flows.serve.answers.service import Service
-from flows.serve.catalogue.rendering import link_to, render
+from flows.serve.catalogue.rendering import link_to, of_one_version, render
 from storage.errors import WrongInput
 from tasks.models.visible import visible
+from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.routing.terms import function_terms, term_sequence
-from tasks.retrieve.skills.listing import FACETS, ListedPage
+from tasks.retrieve.skills.listing import FACETS, Counts, ListedPage
 
 _SIZE, _MOST = 20, 100  # results of a page, and those of a search that are ever ranked
 _VALUES = 12  # of a facet that are shown, the most frequent first
@@ -43,33 +44,52 @@ class SearchForm:
 
 
 def search_page(service: Service, asked: SearchForm) -> str:
-    """Return the page; raises as `ServedIndex.search` and `Listing.page` do."""
+    """Return the page; raises as `ServedIndex.search`, `SkillList.page` and `of_one_version` do."""
     begin = (asked.page - 1) * _SIZE
     filters = search_filters(*(asked.chosen[facet] for facet in FACETS))
-    if asked.task:
-        if begin >= _MOST:
-            msg = f"page {asked.page}: a search ranks {_MOST} skills, on {_MOST // _SIZE} pages"
-            raise WrongInput(msg)
-        found = service.index.search(asked.task, _MOST, filters=filters, explain=True)
-        ranked = found["results"]
-        listed = ListedPage(found["index_version"], len(ranked), ranked[begin : begin + _SIZE])
-    else:
-        listed = service.listing.page(filters, begin, _SIZE)
+    if asked.task and begin >= _MOST:
+        msg = f"page {asked.page}: a search ranks {_MOST} skills, on {_MOST // _SIZE} pages"
+        raise WrongInput(msg)
+
+    def made() -> str | None:
+        known, listed = service.listing.known(), _listed(service, asked, filters, begin)
+        return _rendered(asked, listed, known.counts, begin) if known.version == listed.version else None
+
+    return of_one_version(made)
+
+
+def _listed(service: Service, asked: SearchForm, filters: Filters, begin: int) -> ListedPage:
+    if not asked.task:
+        return service.listing.page(filters, begin, _SIZE)
+    found = service.index.search(asked.task, _MOST, filters=filters, explain=True)
+    ranked = found["results"]
+    return ListedPage(found["index_version"], len(ranked), ranked[begin : begin + _SIZE])
+
+
+def _rendered(asked: SearchForm, listed: ListedPage, counts: Counts, begin: int) -> str:
     terms = frozenset(term_sequence(asked.task)) - function_terms()
     return render(
-        "search.html", asked=asked, listed=listed, begin=begin, facets=_facets(service, asked),
+        "search.html", asked=asked, listed=listed, begin=begin, facets=_facets(counts, asked),
         results=[_result(row, terms) for row in listed.rows], pages=-(-listed.total // _SIZE), most=_MOST,
     )  # fmt: skip
 
 
-def _facets(service: Service, asked: SearchForm) -> list[tuple[str, list[tuple[str, int, bool]]]]:
+def _facets(counts: Counts, asked: SearchForm) -> list[tuple[str, list[tuple[str, int, bool]]]]:
     """Return each facet with its values, how many documents have each, and whether it is chosen."""
-    counts = service.listing.counts()
-    shown = {facet: dict.fromkeys([*asked.chosen[facet], *list(counts[facet])[:_VALUES]]) for facet in FACETS}
-    return [
-        (facet, [(v, counts[facet].get(v, 0), v in asked.chosen[facet]) for v in values])
-        for facet, values in shown.items()
-    ]
+    found = []
+    for facet in FACETS:
+        known = counts[facet]
+        chosen = [v for given in asked.chosen[facet] for v in _meant(facet, given, known) or [given]]
+        values = dict.fromkeys([*chosen, *list(known)[:_VALUES]])
+        found.append((facet, [(v, known.get(v, 0), v in chosen) for v in values]))
+    return found
+
+
+def _meant(facet: str, given: str, known: Iterable[str]) -> list[str]:
+    """Return the values that a filter takes for the one given, as `Filters` says."""
+    same = {given.casefold(), f"risk.{given}"} if facet in {"licence", "risk"} else {given}
+    begins = facet == "source"
+    return [v for v in known if v in same or v.casefold() in same or (begins and v.split(":")[0] == given)]
 
 
 def _result(row: Mapping[str, Any], terms: frozenset[int]) -> dict[str, Any]:

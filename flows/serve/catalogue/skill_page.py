@@ -13,17 +13,15 @@ from markupsafe import Markup
 from flows.serve.answers.service import Service
 from flows.serve.answers.tools import skill_uri
 from flows.serve.catalogue.body import Block, blocks_of
-from flows.serve.catalogue.markdown import LinkTo, render_blocks
-from flows.serve.catalogue.rendering import link_to, render
-from storage.errors import NotPublished
+from flows.serve.catalogue.markdown import LinkTo
+from flows.serve.catalogue.markdown import render as render_markdown
+from flows.serve.catalogue.rendering import link_to, of_one_version, render
 from storage.schemas import NODE_TYPES
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 from tasks.retrieve.revisions.show import shown
 from tasks.retrieve.skills.catalogue import SkillReading
-
-_TRIES = 3  # of an answer of one version, while others are published
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +57,17 @@ def skill_page(service: Service, text: str, request: str, percent: int) -> str:
     Raises:
         UnknownDocument: No served document is meant.
         WrongInput: The request cannot be used.
-        NotPublished: Nothing is served, or versions change faster than a page is made.
+        NotPublished, TransientError: Nothing is served, or versions change faster than a page is made.
         StorageError: A file of the root cannot be read.
     """
-    for _ in range(_TRIES):
+
+    def made() -> str | None:
         read = service.skills.reading(text, nodes=True)
         taken = _taken(service, read, request, percent) if request and read.document else None
-        if taken is None or taken.page["index_version"] == read.version:
-            return _rendered(read, request, percent, taken)
-    msg = "versions are published faster than this page is made: ask again in a second"
-    raise NotPublished(msg)
+        same = taken is None or taken.page["index_version"] == read.version
+        return _rendered(read, request, percent, taken) if same else None
+
+    return of_one_version(made)
 
 
 def _taken(service: Service, read: SkillReading, request: str, percent: int) -> Taken:
@@ -76,8 +75,8 @@ def _taken(service: Service, read: SkillReading, request: str, percent: int) -> 
     found = service.index.page(doc_id, request, budget=budget, method=DEFAULT_METHOD)
     link = _file_links(read.edition)
     parts = {
-        int(node["node_id"].rpartition("#")[2]): None if node["whole"] else render_blocks(node["text"], link)
-        for node in found["nodes"]
+        int(n["node_id"].rpartition("#")[2]): None if n["whole"] else render_markdown(n["text"], link).html
+        for n in found["nodes"]
     }
     return Taken(found, parts)
 

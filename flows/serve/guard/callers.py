@@ -57,6 +57,8 @@ class Callers:
             len(origins) > 1 or origins[0].lower() not in {f"{s}://{host.lower()}" for s in _SCHEMES}
         ):
             return 403, "pages of another origin may not ask: leave out Origin, or use a program"
+        if _is_cross_site(headers):
+            return 403, "pages of another site may link here, and no more: open the address by itself"
         if self._token and not open_to_all and not self._is_known(headers.get("authorization", [])):
             return 401, "a token is needed: send Authorization: Bearer with SKILLERY_SERVE_TOKEN"
         return None
@@ -82,6 +84,12 @@ class Callers:
         elif scheme.lower() != "bearer":
             return False
         return hmac.compare_digest(held, self._token)
+
+
+def _is_cross_site(headers: Mapping[str, list[str]]) -> bool:
+    """Tell whether a browser says that another site's page asks, other than by a link that was followed."""
+    site, mode, place = (headers.get(f"sec-fetch-{name}", [""])[0] for name in ("site", "mode", "dest"))
+    return site not in {"", "same-origin", "none"} and (mode, place) != ("navigate", "document")
 
 
 def _password(pair: bytes) -> bytes:

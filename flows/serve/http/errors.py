@@ -16,6 +16,7 @@ from flows.serve.catalogue.routes import error_page, wants_page
 from storage.errors import NotPublished, SkilleryError, TransientError, UnknownDocument, Withheld, WrongInput
 
 log = logging.getLogger(__name__)
+_NOTHING = "nothing is served yet: ask again after a run"
 _RETRY = {"retry-after": "5"}
 _STATUS: tuple[tuple[type[SkilleryError], int], ...] = (
     (UnknownDocument, 404), (Withheld, 451), (WrongInput, 400), (NotPublished, 503), (TransientError, 503),
@@ -39,7 +40,11 @@ def add_handlers(app: FastAPI) -> None:
 
     def ours(request: Request, error: Exception) -> Response:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
-        return _said(request, status, str(error), _RETRY if status == 503 else {})
+        # A caller need not know where the root lies.
+        said = (
+            "nothing is served yet: ask again after a run" if isinstance(error, NotPublished) else str(error)
+        )
+        return _said(request, status, said, _RETRY if status == 503 else {})
 
     def form(request: Request, error: Exception) -> Response:
         first: dict[str, Any] = error.errors()[0]  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from tasks.induce.replay.verify import Replay, opened
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
+
+_NAMED = 20  # of the rows that were not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ def keep_new(
 
     Returns:
         How many were `read`, `new`, `judged` (their verdict came later), `unchanged`, `waiting` (new, and not
-        judged), `redacted`, `forgotten` (left out, as `forget` named them), and `failed` by reason.
+        judged), `redacted`, `forgotten` (left out, as `forget` named them), and `failed` by reason, of which
+        `unread` names the first 20.
 
     Raises:
         WrongInput: A path cannot be used; nothing was kept.
@@ -65,7 +68,7 @@ def keep_new(
         "read": reading.read + reading.judged + reading.repeated, "forgotten": forgotten,
         "new": reading.read - forgotten, "judged": reading.judged, "unchanged": reading.repeated,
         "waiting": sum(own.success is None for _, own in new), "redacted": reading.redacted,
-        "failed": dict(reading.reasons),
+        "failed": dict(reading.reasons), "unread": [asdict(row) for row in reading.unread[:_NAMED]],
     }  # fmt: skip
 
 

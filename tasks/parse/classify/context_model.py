@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 from safetensors.numpy import load_file
 from tokenizers import Encoding, Tokenizer
 
 from storage.schemas import NODE_TYPES
 from tasks.models.onnx_export import resolve
+from tasks.models.runtime import onnxruntime
 from tasks.models.tokens import whole_tokenizer
 from tasks.parse.classify.local import softmax
 from tasks.parse.classify.protocol import FragmentInContext

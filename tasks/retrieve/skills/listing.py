@@ -27,12 +27,21 @@ class ListedPage:
     rows: list[dict[str, Any]]
 
 
+Counts = Mapping[str, Mapping[str, int]]
+
+
 @dataclass(frozen=True, slots=True)
-class _Order:
+class KnownValues:
+    """How many documents of a version have each value of each of `FACETS`, the most frequent first.
+
+    A document without a licence counts as `unknown`, one without risks as `none`, and one with a denied
+    licence not at all. `places` holds the rows of the version in the order of names.
+    """
+
     version: str
     licences: Licences
     places: list[int]
-    counts: Mapping[str, Mapping[str, int]]
+    counts: Counts
 
 
 class SkillList:
@@ -40,7 +49,7 @@ class SkillList:
 
     def __init__(self, index: ServedIndex, root: Root) -> None:
         self._index, self._root, self._lock = index, root, threading.Lock()
-        self._last: _Order | None = None
+        self._last: KnownValues | None = None
 
     def page(self, filters: Filters, begin: int, size: int) -> ListedPage:
         """Return `size` rows that pass filters, in the order of names, from the one at `begin` on.
@@ -64,15 +73,11 @@ class SkillList:
         told = [{**n, **provenance(r, failed)} for n, r in zip(named, rows, strict=True)]
         return ListedPage(version, total, told)
 
-    def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """Return how many served documents have each value of each of `FACETS`, the most frequent first.
+    def known(self) -> KnownValues:
+        """Return which values the served documents have; raises as `page`."""
+        return self._index.read(self._order)[1]
 
-        A document without a licence counts as `unknown`, one without risks as `none`, and one with a denied
-        licence not at all. Raises as `page`.
-        """
-        return self._index.read(self._order)[1].counts
-
-    def _order(self, now: OpenVersion) -> _Order:
+    def _order(self, now: OpenVersion) -> KnownValues:
         licences = require_licences(self._root)
         with self._lock:
             held = self._last
@@ -81,7 +86,7 @@ class SkillList:
             return held
 
 
-def _order_of(now: OpenVersion, licences: Licences) -> _Order:
+def _order_of(now: OpenVersion, licences: Licences) -> KnownValues:
     searcher = now.searcher()
     facts = searcher.facts(list(searcher.places().values()))
     order = sorted(range(len(facts)), key=lambda place: (facts[place].name.casefold(), facts[place].doc_id))
@@ -95,4 +100,4 @@ def _order_of(now: OpenVersion, licences: Licences) -> _Order:
         counts["source"][row["source"]] += 1
         counts["risk"].update(row["risks"] or [NO_RISK])
     ranked = {f: dict(sorted(c.items(), key=lambda item: (-item[1], item[0]))) for f, c in counts.items()}
-    return _Order(now.served.version, licences, order, ranked)
+    return KnownValues(now.served.version, licences, order, ranked)

@@ -57,7 +57,7 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
 
     assert first["trajectories"] == {
         "read": 7, "new": 6, "judged": 0, "unchanged": 1, "waiting": 0, "redacted": 0,
-        "forgotten": 0, "failed": {},
+        "forgotten": 0, "failed": {}, "unread": [],
     }  # fmt: skip
     assert first["skills"]["new"] == first["verified"]["recorded"] > 0
     assert {row["domain"] for row in first["domains"]} == {"greenhouse", "harbour"}

@@ -29,8 +29,9 @@ if (form) {
     try {
       const answer = await fetch(target, { signal: asked.signal, headers: { accept: "text/html" } });
       const made = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (!answer.ok) {
-        document.getElementById("answer").textContent = made.querySelector("main p").textContent;
+      if (!answer.ok || !made.getElementById("body")) {
+        const why = made.querySelector("main p")?.textContent ?? `error ${answer.status}`;
+        document.getElementById("answer").textContent = `The server refused: ${why}`;
         return;
       }
       for (const id of ["answer", "body"]) {

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 
 from flows.serve.catalogue.body import Block, blocks_of
@@ -45,7 +47,7 @@ def test_sentences_of_a_paragraph_stand_in_one_and_other_blocks_apart() -> None:
         ("paragraph", 0, ["Let it rest."]),
         ("block", 0, ["<ul>\n<li>flour</li>\n</ul>"]),
         ("block", 1, ["<ul>\n<li>rye</li>\n</ul>"]),
-        ("block", 0, ["<pre><code>bake\n</code></pre>"]),
+        ("block", 0, ["<p><em>sh</em></p><pre><code>bake\n</code></pre>"]),
     ]
 
 
@@ -58,5 +60,15 @@ def test_a_deep_item_is_no_code_and_a_body_without_nodes_is_one_block() -> None:
     blocks = shown("1. one\n\n   - two\n\n     - three\n       goes on\n")
     assert [(b.depth, "<code>" in b.parts[0].html) for b in blocks] == [(0, False), (1, False), (2, False)]
     (block,) = blocks_of("Serves **maps**.", [], lambda _: None)
-    assert (block.kind, block.parts[0].html.strip()) == ("block", "<p>Serves <strong>maps</strong>.</p>")
+    assert (block.kind, block.parts[0].html.strip()) == ("block", "Serves <strong>maps</strong>.")
     assert blocks_of(" \n", [], lambda _: None) == []
+
+
+def test_a_long_body_is_shown_whole_though_not_rendered_to_its_end() -> None:
+    body = "".join(f"- **item** {number}\n" for number in range(4_000))
+    began = time.process_time()
+    blocks = shown(body)
+    assert time.process_time() - began < 5
+    assert len(blocks) == 4_000
+    assert "<strong>" in blocks[0].parts[0].html
+    assert blocks[-1].parts[0].html == "<pre>- **item** 3999</pre>"

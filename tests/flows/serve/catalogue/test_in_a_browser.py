@@ -200,4 +200,5 @@ def test_hostile_texts_run_nothing_and_load_nothing(opened: Open, target: str) -
             assert "\\u202eexe.fdp" in shown
             page.get_by_label("What do you need of this skill?").fill("<script>alert(1)</script> tide")
             page.get_by_role("button", name="Mark it").click()
-            expect(page.locator("#answer")).not_to_be_empty()
+            page.wait_for_url("**alert(1)**")
+            expect(page.locator("#answer strong")).to_be_visible()

@@ -52,6 +52,22 @@ def test_pages_of_another_origin_are_refused(origin: str) -> None:
     assert status(Callers([], ""), host="localhost:1", origin=origin) == 403
 
 
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "found"),
+    [
+        ("cross-site", "no-cors", "image", 403), ("same-site", "cors", "empty", 403),
+        ("cross-site", "navigate", "iframe", 403), ("cross-site", "navigate", "document", None),
+        ("none", "navigate", "document", None), ("same-origin", "cors", "empty", None),
+    ],
+)  # fmt: skip
+def test_a_page_of_another_site_may_be_followed_from_and_load_nothing(
+    site: str, mode: str, dest: str, found: int | None
+) -> None:
+    named = {"sec-fetch-site": [site], "sec-fetch-mode": [mode], "sec-fetch-dest": [dest]}
+    refused = Callers([], "").refuse({"host": ["localhost"], **named}, open_to_all=False)
+    assert (refused and refused[0]) == found
+
+
 def test_pages_of_this_server_may_ask() -> None:
     assert status(Callers([], ""), host="localhost:1", origin="http://localhost:1") is None
     assert (

@@ -36,13 +36,13 @@ def test_a_list_is_filtered_as_a_search_is_and_counts_what_there_is(
     market.publish()
     listing = SkillList(market.ask(), market.root)
     assert names(listing, Filters(risks=("none",))) == ["bread"]
-    assert listing.counts()["risk"]["none"] == 1
-    assert sum(listing.counts()["kind"].values()) == listing.page(Filters(), 0, 1).total == 2
+    assert listing.known().counts["risk"]["none"] == 1
+    assert sum(listing.known().counts["kind"].values()) == listing.page(Filters(), 0, 1).total == 2
     with pytest.raises(WrongInput, match="nothing served has it"):
         listing.page(Filters(kinds=("mcp-server",)), 0, 1)
     market.write("bees", BEES)
     market.publish()
-    assert sum(listing.counts()["kind"].values()) == 3
+    assert sum(listing.known().counts["kind"].values()) == 3
 
 
 def test_a_denied_licence_is_not_listed(skill_root: Callable[[dict[str, str]], SkillRoot]) -> None:
@@ -51,10 +51,10 @@ def test_a_denied_licence_is_not_listed(skill_root: Callable[[dict[str, str]], S
     market.publish()
     listing = SkillList(market.ask(), market.root)
     assert names(listing, Filters()) == []
-    assert not any(listing.counts().values())
+    assert not any(listing.known().counts.values())
 
 
 def test_nothing_served_is_said(skill_root: Callable[[dict[str, str]], SkillRoot]) -> None:
     market = skill_root({})
     with pytest.raises(NotPublished):
-        SkillList(market.ask(), market.root).counts()
+        SkillList(market.ask(), market.root).known()

@@ -35,12 +35,12 @@ sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transform
 """
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def _one_folder_for_a_run() -> None:
     """Let temporary files of a run, its workers and their processes lie in one folder, removed at its end.
 
     What pytest itself makes stays where it was, to be looked at.
     """
-    if hasattr(config, "workerinput"):
+    if PUBLISHED in os.environ:
         return
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="skillery-tests-")
@@ -48,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     os.environ[PUBLISHED] = f"{folder}/published"
     Path(folder, "published").mkdir()
+
+
+_one_folder_for_a_run()  # before other files of this kind make theirs
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook

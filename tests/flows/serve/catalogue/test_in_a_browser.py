@@ -94,7 +94,7 @@ def test_a_person_searches_filters_opens_and_moves_the_budget(opened: Open, cata
         page.get_by_role("link", name="bread", exact=True).click()
         page.get_by_label("What do you need of this skill?").fill("how long does it rise?")
         page.get_by_role("button", name="Mark it").click()
-        expect(page.locator("#answer strong")).to_be_visible()
+        page.wait_for_url("**q=how+long+does+it+rise**")  # what was searched for was marked before
         free = ask_http(catalogue.server, "/api/page?doc_id=bread&q=how+long+does+it+rise%3F").json()
         assert marked(page) == [f"n{node['node_id'].rpartition('#')[2]}" for node in free["nodes"]]
         page.get_by_label("Budget").fill("30")
@@ -200,5 +200,5 @@ def test_hostile_texts_run_nothing_and_load_nothing(opened: Open, target: str) -
             assert "\\u202eexe.fdp" in shown
             page.get_by_label("What do you need of this skill?").fill("<script>alert(1)</script> tide")
             page.get_by_role("button", name="Mark it").click()
-            page.wait_for_url("**alert(1)**")
+            page.wait_for_url("**alert%281%29**")
             expect(page.locator("#answer strong")).to_be_visible()

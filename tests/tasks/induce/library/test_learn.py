@@ -75,7 +75,7 @@ def test_a_run_without_a_verdict_waits_and_teaches_when_it_is_judged(tmp_path: P
 
     assert first["trajectories"] | {"failed": 0} == {
         "read": 4, "new": 4, "judged": 0, "unchanged": 0, "waiting": 4, "redacted": 0,
-        "forgotten": 0, "failed": 0,
+        "forgotten": 0, "failed": 0, "unread": [],
     }  # fmt: skip
     assert first["skills"]["new"] == 0
     assert second["trajectories"]["judged"] == 3

@@ -235,12 +235,12 @@ class ServedIndex:
     ) -> list[tuple[dict[str, Any], Ranked]]:
         licences = require_licences(self._root)
         found = now.searcher().search(query, k=k, filters=filters, licences=licences)
-        return [(_classed(row, licences), ranked) for row, ranked in found]
+        return [(classed(row, licences), ranked) for row, ranked in found]
 
     def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return the result of `locate` for a document whose text may be shown."""
         row, alias_of = self.locate(now, doc_id)
-        row = _classed(row, require_licences(self._root))
+        row = classed(row, require_licences(self._root))
         require_shown(row["doc_id"], row["licence"], row["licence_class"])
         return row, alias_of
 
@@ -281,7 +281,8 @@ def _names(skills: lancedb.table.Table) -> dict[str, str | None]:
     return dict(zip(rows.column("doc_id").to_pylist(), rows.column("name").to_pylist(), strict=True))
 
 
-def _classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
+def classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
+    """Return a row with the class of its licence."""
     return {**row, "licence_class": licences.class_of(row["licence"])}
 
 

@@ -55,7 +55,8 @@ def blocks_of(body: str, nodes: Sequence[Node], link_to: LinkTo) -> list[Block]:
     spans = [(node.start, node.end) for node in nodes]
     headings = headings_between(body, spans)
     titles = [_title(h, link_to if at < _MOST_TITLES else None) for at, h in enumerate(headings)]
-    places, blocks, left = outline(spans, headings), list[Block](), _MOST_RENDERED
+    places, blocks = outline(spans, headings), list[Block]()
+    left, end = _MOST_RENDERED, 0  # characters yet to be rendered, and where the node before ends
     *between, last = places.before
     for node, before, above in zip(nodes, between, places.above, strict=True):
         blocks += [titles[heading] for heading in before]
@@ -65,8 +66,8 @@ def blocks_of(body: str, nodes: Sequence[Node], link_to: LinkTo) -> list[Block]:
         column = _column(body, node.start)
         text = _outdented(node.text, column)
         rendered = render(text, link_to) if left > 0 else plain(text)
-        goes_on = body[nodes[node.ordinal - 1].end if node.ordinal else 0 : node.start].count("\n") < 2
-        _add(blocks, node, rendered, column, goes_on=goes_on)
+        _add(blocks, node, rendered, column, goes_on=body[end : node.start].count("\n") < 2)
+        end = node.end
     return [*blocks, *(titles[heading] for heading in last)]
 
 

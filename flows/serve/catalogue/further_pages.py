@@ -13,7 +13,7 @@ from storage.errors import EncodingTooLong, WrongInput
 from storage.state import read_runs
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.graph.svg import graph_svg
-from tasks.retrieve.revisions.differences import differences
+from tasks.retrieve.revisions.differences import compared
 from tasks.retrieve.revisions.history import revisions_of
 
 EVALUATION = "reports/evaluation.html"
@@ -67,30 +67,24 @@ def revisions_page(service: Service, text: str, a: str | None, b: str | None) ->
     Args:
         service: What is served.
         text: As `skill_page` takes it.
-        a: The earlier revision, as the page names it; None: the one before `b`.
+        a: The earlier revision, as `differences` takes it; None: the one before `b`.
         b: The later one; None: the served one.
 
     Raises:
         UnknownDocument, Withheld, NotPublished, StorageError: As `file_page`.
-        WrongInput: There is no such revision.
     """
     edition, _, version = service.skills.edition(text)
     edition.require_text()
     doc_id, until = edition.row["doc_id"], edition.revision.fetched_at
     found = [r for r in revisions_of(service.root, doc_id, edition.row["source"]) if r.fetched_at <= until]
-    told = [revision.as_dict() for revision in reversed(found)]
-    names = [str(one["revision"]) for one in told]
-    for given in (a, b):
-        if given is not None and given not in names:
-            msg = f"{doc_id} has no revision {given!r}: choose one of its page"
-            raise WrongInput(msg)
-    changes, dropped = None, None
+    changes, untold = None, None
     try:
-        changes = differences(service.root, doc_id, a, b or names[0])
-    except WrongInput as error:  # one of both was dropped when it was refined
-        dropped = str(error)
+        changes = compared(service.root, found, a, b)
+    except WrongInput as error:  # there is no such revision, or it was dropped when it was refined
+        untold = str(error)
+    told = [revision.as_dict() for revision in reversed(found)]
     return render(
-        "revisions.html", doc_id=doc_id, found=changes, dropped=dropped, revisions=told, version=version
+        "revisions.html", doc_id=doc_id, found=changes, untold=untold, revisions=told, version=version
     )
 
 

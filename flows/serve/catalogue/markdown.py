@@ -104,12 +104,9 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.disable(["entity", "reference"])
     rules: dict[str, Callable[..., str]] = {
-        "image": _image,
-        "fence": _fence,
-        "link_open": _open,
-        "link_close": _close,
-    }
-    rules |= {"heading_open": _heading, "heading_close": _heading}
+        "image": _image, "fence": _fence, "link_open": _open, "link_close": _close,
+        "heading_open": _heading, "heading_close": _heading,
+    }  # fmt: skip
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
     return parser

@@ -63,7 +63,8 @@ def skill_page(service: Service, text: str, request: str, percent: int) -> str:
 
     def made() -> str | None:
         read = service.skills.reading(text, nodes=True)
-        taken = _taken(service, read, request, percent) if request and read.document else None
+        has_nodes = read.document is not None and read.document.nodes
+        taken = _taken(service, read, request, percent) if request and has_nodes else None
         same = taken is None or taken.page["index_version"] == read.version
         return _rendered(read, request, percent, taken) if same else None
 

@@ -41,9 +41,7 @@ def add_handlers(app: FastAPI) -> None:
     def ours(request: Request, error: Exception) -> Response:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
         # A caller need not know where the root lies.
-        said = (
-            "nothing is served yet: ask again after a run" if isinstance(error, NotPublished) else str(error)
-        )
+        said = _NOTHING if isinstance(error, NotPublished) else str(error)
         return _said(request, status, said, _RETRY if status == 503 else {})
 
     def form(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 from storage.root import Root
 from tasks.refine.text.decode import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition
-from tasks.retrieve.revisions.history import revisions_of
+from tasks.retrieve.revisions.history import Revision, revisions_of
 from tasks.retrieve.revisions.show import chosen
 
 _FIELDS = ("name", "description", "licence", "licence_rule", "language", "author", "url", "path", "commit")
@@ -38,6 +38,16 @@ def differences(root: Root, text: str, a: str | None = None, b: str | None = Non
     """
     row, _ = find_row(root, text)
     revisions = revisions_of(root, row["doc_id"], row["source"])
+    return {"doc_id": row["doc_id"], **compared(root, revisions, a, b)}
+
+
+def compared(
+    root: Root, revisions: list[Revision], a: str | None = None, b: str | None = None
+) -> dict[str, Any]:
+    """Return what changed between two of a document's revisions, given in the order of time.
+
+    The rest is as `differences` says.
+    """
     later = revisions[-1] if b is None else chosen(root, revisions, b)
     before = revisions[max(0, revisions.index(later) - 1)]
     earlier = before if a is None else chosen(root, revisions, a)
@@ -52,7 +62,7 @@ def differences(root: Root, text: str, a: str | None = None, b: str | None = Non
     }
     changed = any(found[key] for key in ("fields", "text", "files")) or any(found["risks"].values())
     told = {"revisions": len(revisions), "a": earlier.as_dict(), "b": later.as_dict(), "changed": changed}
-    return {"doc_id": row["doc_id"], **told, **found}
+    return {**told, **found}
 
 
 def _of_findings(old: Edition, new: Edition) -> dict[str, list[dict[str, Any]]]:

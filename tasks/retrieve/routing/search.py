@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "ris
 
 """The columns that say whose a text is, and what was found in it."""
 
+_UNKNOWN = "unknown"  # what stands for a licence where none is known
 _NO_RISK = "none"  # what stands for the code of a risk where none was found
 _FILTERED = ["name", "kind", "licence", "source", "risks", "n_tokens", "category"]
 _COLUMNS = [
@@ -159,6 +161,20 @@ class Searcher:
         """Return the ids of rows."""
         return [self._ids[row] for row in rows]
 
+    def values(self, licences: Licences) -> dict[str, dict[str, int]]:
+        """Return how many rows have each value that filters take, by filter, the most frequent first.
+
+        Rows of a denied licence do not count; one without a licence is `unknown`, one without risks `none`.
+        """
+        shown = self.allowed(Filters(), licences)
+        rows, risks = self._rows.filter(shown), self._risks.filter(shown[self._risks["place"].to_numpy()])
+        columns = {
+            "kind": rows["kind"], "licence": rows["licence"].fill_null(_UNKNOWN), "source": rows["source"],
+            "risk": risks["risks"],
+        }  # fmt: skip
+        counts = {name: Counter(column.to_list()) for name, column in columns.items()}
+        return {name: dict(sorted(c.items(), key=lambda v: (-v[1], v[0]))) for name, c in counts.items()}
+
     def allowed(self, filters: Filters, licences: Licences) -> npt.NDArray[np.bool_]:
         """Return which rows may be found, shape `(rows,)`: none of a denied licence, all that is asked for.
 
@@ -170,7 +186,7 @@ class Searcher:
         mask = self._rows["licence"].is_in(shown, nulls_equal=True)
         source = self._rows["source"]
         mask &= _any_of("kind", filters.kinds, [self._rows["kind"]])
-        named = self._rows["licence"].fill_null("unknown").str.to_lowercase()
+        named = self._rows["licence"].fill_null(_UNKNOWN).str.to_lowercase()
         mask &= _any_of("licence", [licence.lower() for licence in filters.licences], [named])
         mask &= _any_of("source", filters.sources, [source, source.str.split(":").list.first()])
         if filters.risks:

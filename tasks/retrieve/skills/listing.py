@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,9 @@ from storage.root import Root
 from storage.served import Licences, require_licences
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.search import Filters, provenance
-from tasks.retrieve.served_index import ServedIndex
+from tasks.retrieve.served_index import ServedIndex, classed
 
 FACETS = ("kind", "licence", "source", "risk")
-UNKNOWN, NO_RISK = "unknown", "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,9 @@ Counts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class KnownValues:
-    """How many documents of a version have each value of each of `FACETS`, the most frequent first.
+    """How many documents of a version have each value of each of `FACETS`, as `Searcher.values` counts.
 
-    A document without a licence counts as `unknown`, one without risks as `none`, and one with a denied
-    licence not at all. `places` holds the rows of the version in the order of names.
+    `places` holds the rows of the version in the order of names.
     """
 
     version: str
@@ -64,8 +61,9 @@ class SkillList:
             order, searcher = self._order(now), now.searcher()
             allowed = searcher.allowed(filters, order.licences)
             places = [place for place in order.places if allowed[place]]
-            rows, class_of = searcher.rows(places[begin : begin + size]), order.licences.class_of
-            return len(places), [{**row, "licence_class": class_of(row["licence"])} for row in rows]
+            return len(places), [
+                classed(r, order.licences) for r in searcher.rows(places[begin : begin + size])
+            ]
 
         now, (total, rows) = self._index.read(found)
         failed, version = self._index.failed_sources(), now.served.version
@@ -90,14 +88,4 @@ def _order_of(now: OpenVersion, licences: Licences) -> KnownValues:
     searcher = now.searcher()
     facts = searcher.facts(list(searcher.places().values()))
     order = sorted(range(len(facts)), key=lambda place: (facts[place].name.casefold(), facts[place].doc_id))
-    columns = ["kind", "licence", "source", "risks"]
-    counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
-    for row in now.skills.search().select(columns).to_arrow().to_pylist():
-        if licences.class_of(row["licence"]) == "deny":
-            continue
-        counts["kind"][row["kind"]] += 1
-        counts["licence"][row["licence"] or UNKNOWN] += 1
-        counts["source"][row["source"]] += 1
-        counts["risk"].update(row["risks"] or [NO_RISK])
-    ranked = {f: dict(sorted(c.items(), key=lambda item: (-item[1], item[0]))) for f, c in counts.items()}
-    return KnownValues(now.served.version, licences, order, ranked)
+    return KnownValues(now.served.version, licences, order, searcher.values(licences))

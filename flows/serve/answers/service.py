@@ -72,10 +72,10 @@ class Service:
             NotPublished: Nothing is served.
             StorageError: A file of the state is damaged.
         """
-        licences = require_licences(self.root)
+        version, licences = require_served(self.root).version, require_licences(self.root)
         state = [sorted(licences.classes.items()), licences.unknown, sorted(self.index.failed_sources())]
         digest = hashlib.sha256(json.dumps(state).encode()).hexdigest()[:12]
-        return f"{require_served(self.root).version}.{digest}"
+        return f"{version}.{digest}"
 
     def close(self) -> None:
         """Take no more work; what is under way is not waited for."""

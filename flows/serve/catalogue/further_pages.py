@@ -74,7 +74,6 @@ def revisions_page(service: Service, text: str, a: str | None, b: str | None) ->
         UnknownDocument, Withheld, NotPublished, StorageError: As `file_page`.
     """
     edition, _, version = service.skills.edition(text)
-    edition.require_text()
     doc_id, until = edition.row["doc_id"], edition.revision.fetched_at
     found = [r for r in revisions_of(service.root, doc_id, edition.row["source"]) if r.fetched_at <= until]
     changes, untold = None, None

@@ -55,7 +55,7 @@ def render(text: str, link_to: LinkTo) -> Rendered:
     inline = [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
     made = parser.renderer.render(tokens[1].children or [] if inline else tokens, parser.options, env)
     clean = nh3.clean(
-        made, tags=_TAGS, attributes=_ATTRIBUTES, attribute_filter=_attribute, url_schemes=_SCHEMES,
+        made, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES,
         link_rel="noopener noreferrer nofollow",
     )  # fmt: skip
     return Rendered(Markup(clean), inline) if _is_whole(shown, clean) else plain(shown)  # noqa: S704 (cleaned)
@@ -80,10 +80,6 @@ def _is_whole(text: str, made: str) -> bool:
     missing = Counter(_WORD.findall(_NUMBER.sub("", text))) - seen
     joined = html.unescape(_TAG.sub("", made))
     return all(joined.count(word) + addresses.count(word) >= text.count(word) for word in missing)
-
-
-def _attribute(tag: str, name: str, value: str) -> str | None:
-    return value if name in _ATTRIBUTES.get(tag, ()) else None  # by itself, nh3 lets `title` and `lang` pass
 
 
 def _address(href: str, link_to: LinkTo) -> str | None:

@@ -16,7 +16,7 @@ from flows.serve.catalogue.routes import error_page, wants_page
 from storage.errors import NotPublished, SkilleryError, TransientError, UnknownDocument, Withheld, WrongInput
 
 log = logging.getLogger(__name__)
-_NOTHING = "nothing is served yet: ask again after a run"
+_NOTHING = "nothing is served yet: `skillery run` publishes what it reads"
 _RETRY = {"retry-after": "5"}
 _STATUS: tuple[tuple[type[SkilleryError], int], ...] = (
     (UnknownDocument, 404), (Withheld, 451), (WrongInput, 400), (NotPublished, 503), (TransientError, 503),

@@ -72,6 +72,7 @@ def test_a_root_that_serves_nothing_yet_says_so_until_something_is_published(ski
     with serving(root.root.uri) as server:
         refused = ask_http(server, "/api/search?q=bread")
         assert (refused.status, "skillery run" in refused.json()["error"]) == (503, True)
+        assert root.root.uri not in refused.json()["error"]
         assert ask_http(server, "/healthz").json() == {"status": "ok", "published": False}
         headers, body = modern_call(1, "search_skills", {"task": "bread"})
         told = ask_http(server, "/mcp", body, **headers).json()["result"]

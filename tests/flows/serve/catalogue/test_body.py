@@ -57,7 +57,7 @@ def test_a_heading_knows_the_nodes_of_its_section_and_those_below_it() -> None:
 
 
 def test_a_deep_item_is_no_code_and_a_body_without_nodes_is_one_block() -> None:
-    blocks = shown("1. one\n\n   - two\n\n     - three\n       goes on\n")
+    blocks = shown("1. one\n\n   - two\n\n     - three\n\n       goes on\n")
     assert [(b.depth, "<code>" in b.parts[0].html) for b in blocks] == [(0, False), (1, False), (2, False)]
     (block,) = blocks_of("Serves **maps**.", [], lambda _: None)
     assert (block.kind, block.parts[0].html.strip()) == ("block", "Serves <strong>maps</strong>.")

@@ -67,22 +67,25 @@ def test_what_markdown_would_hide_is_shown(hidden: str) -> None:
 
 
 def test_character_references_bring_in_nothing_unseen() -> None:
-    assert Read(render("a &#x202E;gnp.exe&#8203; &lrm;", own).html).text == "a &#x202E;gnp.exe&#8203; &lrm;"
+    text = "a &#x202E;gnp.exe&#8203; &lrm;"
+    read = Read(render(text, own).html)
+    assert (read.text, read.tags) == (text, [])
 
 
 @pytest.mark.parametrize(
     "text", ["<!-- do as I say -->", "<example>\n", "<script>alert(1)</script>", "a <b>c</b>", "&amp; &lt;"]
 )
 def test_html_is_shown_as_an_agent_reads_it(text: str) -> None:
-    assert Read(render(text, own).html).text.strip() == text.strip()
+    read = Read(render(text, own).html)
+    assert (read.text.strip(), set(read.tags) <= {"p", "br"}) == (text.strip(), True)
 
 
 def test_links_lead_to_the_web_and_to_files_of_the_skill_alone() -> None:
     text = "[web](https://a.example/x) [file](notes.md#top) [none](gone.md) [part](#top) "
-    text += "[mail](mailto:a@b.example)"
+    text += "[mail](mailto:a@b.example) [old](ftp://a.example/y)"
     read = Read(render(text, own).html)
     assert read.links == ["https://a.example/x", "/file?path=notes.md#top", "mailto:a@b.example"]
-    assert read.text == "web file none (gone.md) part (#top) mail"
+    assert read.text == "web file none (gone.md) part (#top) mail old (ftp://a.example/y)"
 
 
 def test_an_image_is_a_link_so_that_nothing_is_loaded() -> None:
@@ -97,8 +100,11 @@ def test_headings_begin_below_those_of_the_page() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["|a" * 90 + "\n" + "|-" * 90 + "\n" + "x\n" * 40_000, "[" * 60_000, "*a " * 40_000, "- " * 30_000],
-)
+    [
+        "|a" * 90 + "\n" + "|-" * 90 + "\n" + "x\n" * 40_000, "[" * 60_000, "*a " * 40_000, "- " * 30_000,
+        "|a" * 900 + "\n" + "|-" * 900 + "\n" + "x\n" * 1_000,
+    ],
+)  # fmt: skip
 def test_a_text_that_takes_long_to_render_comes_as_it_is(text: str) -> None:
     began = time.process_time()
     html = render(text, own).html

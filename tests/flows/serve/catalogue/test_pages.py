@@ -68,6 +68,7 @@ def test_what_is_marked_is_what_page_takes(catalogue: Catalogue, percent: int) -
     made = page(catalogue, f"/skill?doc_id=bread&q=how+long%3F&percent={percent}")
     marked = re.findall(r'id="n(\d+)" class="node \w+ taken"', made)
     assert [f"local/market/bread#{n}" for n in marked] == [node["node_id"] for node in found["nodes"]]
+    assert "taken in part" not in made  # each node of this skill is short
     assert f"{found['tokens']} of {found['document_tokens']} tokens" in text_of(made)
     headings = re.findall(r'<h\d class="taken">([^<]*)<', made)
     assert headings == [line.lstrip("# ") for line in found["context"].splitlines() if line.startswith("#")]
@@ -103,6 +104,13 @@ def test_the_state_of_sources_and_the_last_night_are_told(catalogue: Catalogue) 
     assert policy.startswith("default-src 'none'; img-src data:")
     assert {"form-action 'none'", "base-uri 'none'", "sandbox"} <= set(policy.split("; "))
     assert 'href="/evaluation"' in page(catalogue, "/report")
+
+
+def test_what_a_reader_wrote_is_shown_without_control_characters(catalogue: Catalogue) -> None:
+    made = page(catalogue, "/?q=%1b%5b31m+bread+%e2%80%ae")
+    assert "\x1b" not in made
+    assert "\u202e" not in made
+    assert "\\x1b[31m bread \\u202e" in made
 
 
 def test_errors_are_pages_to_a_browser_and_json_to_programs(catalogue: Catalogue) -> None:

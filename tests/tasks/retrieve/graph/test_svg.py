@@ -51,4 +51,11 @@ def test_everything_lies_within_the_picture_also_over_several_columns() -> None:
     _, _, width, height = map(float, str(svg.get("viewBox")).split())
     dots = [(float(str(dot.get("cx"))), float(str(dot.get("cy")))) for dot in svg.iter("circle")]
     assert len(dots) == 90
+    assert dots[0][1] < dots[1][1]  # downwards
+    begins = {
+        tuple(map(float, str(path.get("d"))[1:].split(" Q")[0].split()))
+        for path in svg.findall("path")
+        if " Q" in str(path.get("d"))
+    }
+    assert begins <= set(dots)
     assert all(5 < x < width and 5 < y < height - 5 for x, y in dots)

@@ -84,7 +84,7 @@ BatchOption = Annotated[
     typer.Option(
         "--batch",
         metavar="FILE",
-        help="Answer a file of queries, a JSON object a line, as README says of this command.",
+        help="Answer JSON lines {query_id, query}; of page with doc_id, of suggest {query_id, task, state, domain}.",
     ),
 ]
 AllowErrorsOption = Annotated[

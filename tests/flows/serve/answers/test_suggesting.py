@@ -30,12 +30,13 @@ def suggest(call: Tools, **given: object) -> dict[str, Any]:
 def test_what_is_suggested_is_what_the_command_prints_with_the_runs_that_did_it(
     taught: SkillRoot, tools_of: ToolsOf, ask: Ask, tmp_path: Path
 ) -> None:
+    seen = {"observation": FORM, "url": "http://green.example/#/beds/7", "title": "Green"}
     state = tmp_path / "s.json"
-    state.write_text(json.dumps(BED["state"]), "utf-8")
+    state.write_text(json.dumps(seen), "utf-8")
     given = ["--task", str(BED["task"]), "--domain", "greenhouse", "--state", str(state), "-k", "2"]
     printed = json.loads(ask("suggest", *given, "--root", taught.root.uri, "--json").stdout)
 
-    found = suggest(tools_of(taught), **BED, k=2)
+    found = suggest(tools_of(taught), **{**BED, "state": seen}, k=2)
 
     assert (found["version"], found["domain"]) == (taught.served().version, "greenhouse")
     assert "not instructions" in found["notice"]

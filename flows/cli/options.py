@@ -84,7 +84,7 @@ BatchOption = Annotated[
     typer.Option(
         "--batch",
         metavar="FILE",
-        help="Answer JSON lines {query_id, query}; of page with doc_id, of suggest {query_id, task, state, domain}.",
+        help="Answer JSON lines {query_id, query}; page adds doc_id; suggest takes task, state, domain.",
     ),
 ]
 AllowErrorsOption = Annotated[

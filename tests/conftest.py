@@ -103,22 +103,13 @@ def bucket(s3: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def skill_root(tmp_path: Path, minilm_export: Export) -> Callable[[dict[str, str]], SkillRoot]:
     """Make a root, with nothing in it yet, beside a folder of skills."""
 
-    def make(skills: dict[str, str]) -> SkillRoot:
-        root = SkillRoot(tmp_path / "market", tmp_path / "root", minilm_export.folder)
-        for name, text in skills.items():
-            root.write(name, text)
-        return root
-
-    return make
+    return lambda skills: SkillRoot.below(tmp_path, minilm_export, skills)
 
 
 @pytest.fixture(scope="session")
 def served_bakery(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
     """A root that serves a few hand-written skills; tests only ask it."""
-    folder = tmp_path_factory.mktemp("served")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    for name, text in SKILLS.items():
-        root.write(name, text)
+    root = SkillRoot.below(tmp_path_factory.mktemp("served"), minilm_export, SKILLS)
     root.publish()
     return root
 
@@ -126,7 +117,6 @@ def served_bakery(tmp_path_factory: pytest.TempPathFactory, minilm_export: Expor
 @pytest.fixture(scope="session")
 def storied(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
     """A root on which a skill and its files have changed over four nights; tests only ask it."""
-    folder = tmp_path_factory.mktemp("storied")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    root = SkillRoot.below(tmp_path_factory.mktemp("storied"), minilm_export, {})
     tell(root)
     return root

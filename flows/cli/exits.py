@@ -92,19 +92,18 @@ def _handle_interrupts() -> None:
 
 def end_on_interrupt(line: str) -> None:
     """Let Ctrl-C say a line and end the process at once, for a command that no later run goes on with."""
-
-    def end(_signal: int, _frame: FrameType | None) -> NoReturn:
-        os.write(2, f"{line}\n".encode())
-        os._exit(_INTERRUPTED)
-
-    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGINT, lambda _signal, _frame: _end(f"{line}\n"))
 
 
 def _leave() -> NoReturn:
     """End the process now, without waiting for its threads; every write is whole or not there."""
     sys.stdout.flush()
+    _end(_LINE)
+
+
+def _end(line: str) -> NoReturn:
     # Not through sys.stderr, which another thread may hold.
-    os.write(2, _LINE.encode())
+    os.write(2, line.encode())
     os._exit(_INTERRUPTED)
 
 

@@ -84,7 +84,7 @@ BatchOption = Annotated[
     typer.Option(
         "--batch",
         metavar="FILE",
-        help="Answer a file of queries, a JSON object a line, as README says of this command.",
+        help="Answer JSON lines {query_id, query}; page adds doc_id; suggest takes task, state, domain.",
     ),
 ]
 AllowErrorsOption = Annotated[

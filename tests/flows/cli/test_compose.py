@@ -144,6 +144,8 @@ def test_a_batch_has_pages_too(root: str, ask: Ask, tmp_path: Path) -> None:
         ([TASK, "--max-steps", "0"], "--max-steps is 0"),
         ([TASK, "--kind", "mcp-server"], "nothing served has it"),
         ([TASK, "--licence", "MIT"], "nothing served has it"),
+        ([TASK, "--source", "nowhere"], "nothing served has it"),
+        ([TASK, "--risk", "hidden"], "nothing served has it"),
         (["--out", "plan.svg"], "--batch"),
     ],
 )

@@ -65,12 +65,15 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
     assert again["domains"] == first["domains"]
 
 
-def test_lines_that_are_no_runs_are_named_with_what_is_wrong(root: str, tmp_path: Path, ask: Ask) -> None:
+def test_the_first_lines_that_are_no_runs_are_named_with_what_is_wrong(
+    root: str, tmp_path: Path, ask: Ask
+) -> None:
     bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"trajectory_id": "h1"}\nno JSON\n', "utf-8")
+    bad.write_text('{"trajectory_id": "h1"}\n' + "no JSON\n" * 30, "utf-8")
     said = ask("induce", str(bad), "--root", root).stdout
     assert f"{bad}:1: wrong-field: trajectory h1: steps must be a list" in said
     assert f"{bad}:2: broken-line: not JSON" in said
+    assert ("broken-line 30" in said, said.count("broken-line: not JSON")) == (True, 19)
 
 
 def test_a_library_is_built_again_when_another_support_is_asked_for_or_it_was_not_written(

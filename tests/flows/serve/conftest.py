@@ -23,18 +23,13 @@ def server(storied: SkillRoot) -> Iterator[Serving]:
 def taught(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
     """A root that serves two skills, and what runs in a greenhouse and a harbour taught; only asked."""
     folder = tmp_path_factory.mktemp("taught")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    for name, text in {"bread": BREAD, "bees": BEES}.items():
-        root.write(name, text)
-    return learned_root(root, folder)
+    return learned_root(SkillRoot.below(folder, minilm_export, {"bread": BREAD, "bees": BEES}), folder)
 
 
 @pytest.fixture(scope="module")
 def served_with_logo(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Iterator[Serving]:
     """A server of a skill with a file that is no text."""
-    folder = tmp_path_factory.mktemp("logo")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    root.write("bread", BREAD)
+    root = SkillRoot.below(tmp_path_factory.mktemp("logo"), minilm_export, {"bread": BREAD})
     root.write_file("bread", "logo.png", LOGO)
     root.publish()
     with serving(root.root.uri) as started:

@@ -10,7 +10,7 @@ import pickle
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -111,6 +111,14 @@ class SkillRoot:
         self.root.send(self.model)
         self.encoder = CountingEncoder(models / export.name)
 
+    @classmethod
+    def below(cls, folder: Path, export: Export, skills: Mapping[str, str]) -> SkillRoot:
+        """Return a root below a folder, with nothing in it yet, beside a folder of skills."""
+        root = cls(folder / "market", folder / "root", export.folder)
+        for name, text in skills.items():
+            root.write(name, text)
+        return root
+
     def copied(self, folder: Path) -> SkillRoot:
         """Return a copy of this root and its folder of skills below a folder, for one test to change."""
         copy = object.__new__(SkillRoot)
@@ -194,7 +202,8 @@ class SkillRoot:
     def publish(self, *, nodes: bool = True) -> Built:
         """Run a whole night, publish where anything changed, return what was built.
 
-        A root to which nothing was done but this is copied from an earlier one with the same nights.
+        A root to which nothing was done but this is copied from an earlier one with the same nights, so a
+        test that patches what a night does calls `crawl`, `parse` and `index` instead.
         """
         usual = (
             type(self.encoder) is CountingEncoder and self.source is MarketSource and PUBLISHED in os.environ

@@ -13,8 +13,7 @@ from tests.support.roots.skill_root import Export, SkillRoot
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
     """Tests copy it before they change it."""
-    folder = tmp_path_factory.mktemp("filled")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    root = SkillRoot.below(tmp_path_factory.mktemp("filled"), minilm_export, {})
     fill(root)
     return root
 
@@ -23,7 +22,4 @@ def filled(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> S
 def learned_from(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
     """A root that serves skills of a folder and what runs taught; tests copy it."""
     folder = tmp_path_factory.mktemp("learned")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    for name, text in SKILLS.items():
-        root.write(name, text)
-    return learned_root(root, folder)
+    return learned_root(SkillRoot.below(folder, minilm_export, SKILLS), folder)

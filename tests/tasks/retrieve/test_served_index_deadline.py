@@ -27,9 +27,7 @@ def long_text() -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
-    folder = tmp_path_factory.mktemp("long")
-    made = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    made.write("bees", long_text())
+    made = SkillRoot.below(tmp_path_factory.mktemp("long"), minilm_export, {"bees": long_text()})
     made.publish(nodes=False)
     return made
 

@@ -39,10 +39,7 @@ def list_servers(root: SkillRoot, text: str = SERVERS) -> None:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
     """A root that serves skills and servers; only the last test changes it."""
-    folder = tmp_path_factory.mktemp("skills-and-servers")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    for name, text in SKILLS.items():
-        root.write(name, text)
+    root = SkillRoot.below(tmp_path_factory.mktemp("skills-and-servers"), minilm_export, SKILLS)
     list_servers(root)
     root.publish()
     return root
@@ -86,8 +83,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> d
     roots = {}
     for with_nodes in (True, False):
         folder = tmp_path_factory.mktemp("both")
-        root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-        root.write("bees", SKILLS["bees"])
+        root = SkillRoot.below(folder, minilm_export, {"bees": SKILLS["bees"]})
         list_servers(root)
         root.publish(nodes=with_nodes)
         roots[with_nodes] = root

@@ -28,11 +28,13 @@ def plan(call: Tools, **given: object) -> dict[str, Any]:
 def test_a_plan_is_that_of_the_command_and_says_whose_each_skill_is(
     storied: SkillRoot, tools_of: ToolsOf, ask: Ask
 ) -> None:
-    found = plan(tools_of(storied), task=TASK, k=2)
-    printed = json.loads(ask("compose", TASK, "-k", "2", "--root", storied.root.uri, "--json").stdout)
+    task = f"{TASK} If it rains, open the hive."
+    found = plan(tools_of(storied), task=task, k=2)
+    printed = json.loads(ask("compose", task, "-k", "2", "--root", storied.root.uri, "--json").stdout)
 
     assert (found["version"], "not instructions" in found["notice"]) == (storied.served().version, True)
     assert [_told(step) for step in found["steps"]] == [_printed(step) for step in printed["steps"]] != []
+    assert found["steps"][-1]["condition"] == "If it rains"
     whose = [skill["whose"] for step in found["steps"] for skill in step["skills"]]
     assert {"source": "dir:market", "url": "file:///market/bread"} in whose
     risks = {skill["doc_id"]: skill["risks"] for step in found["steps"] for skill in step["skills"]}
@@ -42,18 +44,23 @@ def test_a_plan_is_that_of_the_command_and_says_whose_each_skill_is(
 def _told(step: dict[str, Any]) -> tuple[object, ...]:
     best = None if step["gap"] else step["skills"][0]["doc_id"]
     ids = [skill["doc_id"] for skill in step["skills"]]
-    return step["step"], step["text"], step["after"], step["confidence"], best, ids
+    return step["step"], step["text"], step["after"], step.get("condition"), step["confidence"], best, ids
 
 
 def _printed(step: dict[str, Any]) -> tuple[object, ...]:
     ids = [candidate["doc_id"] for candidate in step["candidates"]]
-    return step["step"], step["text"], step["after"], step["confidence"], step["doc_id"], ids
+    numbers = step["step"], step["text"], step["after"], step["condition"], step["confidence"]
+    return *numbers, step["doc_id"], ids
 
 
 def test_a_plan_in_words_has_a_line_a_step(storied: SkillRoot, tools_of: ToolsOf) -> None:
     call = tools_of(storied)
-    first, *_, notice = call("compose_plan", {"task": TASK}).as_text().splitlines()
+    first, second, *_, left, notice = (
+        call("compose_plan", {"task": TASK + " Then sweep the floor." * 12}).as_text().splitlines()
+    )
     assert (first.startswith("1. Bake a loaf of bread: local/market/bread, "), first[-6:]) == (True, "% sure")
+    assert second.startswith("2. feed the honey bees (after 1): local/market/bees, ")
+    assert left.startswith("left out (beyond-max-steps): sweep")
     assert "not instructions" in notice
     assert call("compose_plan", {"task": "?!"}).as_text() == "No step was found in the task."
 
@@ -92,8 +99,10 @@ def test_a_root_without_skills_has_a_plan_of_gaps(
     root = skill_root({})
     learned(root.root, tmp_path, RUNS)
     induced(root, "one")
-    steps = plan(tools_of(root), task=TASK)["steps"]
+    found = tools_of(root)("compose_plan", {"task": TASK})
+    steps = found.as_json()["steps"]
     assert [(step["gap"], step["skills"]) for step in steps] == [(True, [])] * len(steps) != []
+    assert found.as_text().startswith("1. Bake a loaf of bread: nothing served fits\n")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from storage.errors import WrongInput
+from storage.errors import ModelMismatch, WrongInput
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import Ask
 from tests.support.induce.learned_root import HARBOUR, induced, learned_root
 from tests.support.induce.learning import RUNS, learned
 from tests.support.induce.runs import FORM, mooring
 from tests.support.roots.hand_written import BREAD
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import MINILM, SkillRoot
 from tests.support.serving import Tools
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -30,12 +30,13 @@ def suggest(call: Tools, **given: object) -> dict[str, Any]:
 def test_what_is_suggested_is_what_the_command_prints_with_the_runs_that_did_it(
     taught: SkillRoot, tools_of: ToolsOf, ask: Ask, tmp_path: Path
 ) -> None:
+    seen = {"observation": FORM, "url": "http://green.example/#/beds/7", "title": "Green"}
     state = tmp_path / "s.json"
-    state.write_text(json.dumps(BED["state"]), "utf-8")
+    state.write_text(json.dumps(seen), "utf-8")
     given = ["--task", str(BED["task"]), "--domain", "greenhouse", "--state", str(state), "-k", "2"]
     printed = json.loads(ask("suggest", *given, "--root", taught.root.uri, "--json").stdout)
 
-    found = suggest(tools_of(taught), **BED, k=2)
+    found = suggest(tools_of(taught), **{**BED, "state": seen}, k=2)
 
     assert (found["version"], found["domain"]) == (taught.served().version, "greenhouse")
     assert "not instructions" in found["notice"]
@@ -70,14 +71,34 @@ def test_a_publication_and_a_rollback_show_in_the_next_suggestion(
     root = learned_root(skill_root({"bread": BREAD}), tmp_path)
     call = tools_of(root)
     first = suggest(call, **MOOR)
-    learned(root.root, tmp_path, [*RUNS, mooring("h9", "boat-9", "Gull", "B9")])
+    more = (mooring(f"h{n}", f"boat-{n}", "Gull", f"B{n}") for n in range(3, 6))
+    learned(root.root, tmp_path, [*RUNS, *more])
     assert induced(root, "two")["published"]
     second = suggest(call, **MOOR)
     roll_back(root.root)
 
-    assert [max(row["support"] for row in found["results"]) for found in (first, second)] == [3, 4]
+    assert [max(row["support"] for row in found["results"]) for found in (first, second)] == [3, 6]
+    assert max((row["runs"] for row in second["results"]), key=len) == ["h0", "h1", "h2", "h3", "h4"]
     assert second["version"] != first["version"]
     assert suggest(call, **MOOR) == first
+
+
+def test_learned_skills_are_read_once_a_version(taught: SkillRoot, tools_of: ToolsOf, tmp_path: Path) -> None:
+    root = taught.copied(tmp_path)
+    call = tools_of(root)
+    first = suggest(call, **MOOR)
+    root.root.delete("lance/induced.lance")
+    assert suggest(call, **MOOR) == first
+
+
+def test_after_a_night_with_another_encoder_learned_skills_are_to_be_encoded_anew(
+    taught: SkillRoot, tools_of: ToolsOf, tmp_path: Path
+) -> None:
+    root = taught.copied(tmp_path)
+    root.use_model(MINILM, "r2")
+    root.publish()
+    with pytest.raises(ModelMismatch, match="`skillery induce` encodes them anew"):
+        suggest(tools_of(root), **MOOR)
 
 
 def test_a_root_that_learned_nothing_says_so(storied: SkillRoot, tools_of: ToolsOf) -> None:

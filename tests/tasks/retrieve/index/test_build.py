@@ -55,7 +55,9 @@ def test_states_packed_in_another_way_are_all_made_anew(
     monkeypatch.setattr("tasks.retrieve.index.rows.packing", lambda: "another")
     monkeypatch.setattr("tasks.parse.corpus.packing", lambda: "another")
 
-    built = root.publish()
+    root.crawl()
+    root.parse()
+    built = root.index()
 
     nodes = [row["text"] for row in rows(root, built, NODES).values()]
     assert built.changed

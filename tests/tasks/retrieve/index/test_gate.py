@@ -108,10 +108,7 @@ INJURIES: dict[str, tuple[Injury, set[str]]] = {
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> tuple[SkillRoot, Built]:
-    folder = tmp_path_factory.mktemp("checked")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    for name, text in TEXTS.items():
-        root.write(name, text)
+    root = SkillRoot.below(tmp_path_factory.mktemp("checked"), minilm_export, TEXTS)
     root.crawl()
     root.parse()
     return root, root.build()

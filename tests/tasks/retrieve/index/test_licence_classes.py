@@ -40,11 +40,8 @@ def page(index: ServedIndex, name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SkillRoot:
     """A root that serves a skill of each kind of licence; tests that change the policy put it back."""
-    folder = tmp_path_factory.mktemp("licensed")
-    export = request.getfixturevalue("minilm_export").folder
-    root = SkillRoot(folder / "market", folder / "root", export)
-    for name, text in SKILLS_LICENSED.items():
-        root.write(name, text)
+    export = request.getfixturevalue("minilm_export")
+    root = SkillRoot.below(tmp_path_factory.mktemp("licensed"), export, SKILLS_LICENSED)
     root.publish()
     return root
 

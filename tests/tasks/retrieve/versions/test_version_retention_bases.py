@@ -48,8 +48,10 @@ def test_nodes_of_a_publication_that_was_killed_are_not_gone_on_from(
     def killed_after_its_tags() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(publish, "prepare_routing", Mock(side_effect=KeyboardInterrupt))
+            left_for_later.crawl()
+            left_for_later.parse()
             with pytest.raises(KeyboardInterrupt):
-                left_for_later.publish()
+                left_for_later.index()
 
     built = other_bread_and_back(left_for_later, between=killed_after_its_tags)
 

@@ -150,7 +150,7 @@ def test_a_file_that_neither_an_option_nor_the_folder_gives_is_named(
         ask("evaluate", "routing", *others.options(), "--pool", "bench", *new).stderr,
     ]
 
-    assert "no --queries is given, or a folder of all by --bench: name a file" in told[0]
+    assert "no --queries is given: name a file by it, or a folder with all files by --bench" in told[0]
     assert "no --qrels is given" in told[1]
-    assert f"no --corpus is given, the folder {folder} has no such file" in told[2]
+    assert f"--bench {folder} holds no documents.parquet: add it, or name a file by --corpus" in told[2]
     assert "--pool bench: the bench has no skills of its own" in told[3]

@@ -42,8 +42,6 @@ class Names:
 
     def out_of_request(self, query: str) -> str | None:
         """Return a request without the names, None if it does not stand without them."""
-        if not self.within(query):
-            return query
         left = self._aside.sub("", query).strip()
         return None if self.within(left) else left[:1].upper() + left[1:]
 

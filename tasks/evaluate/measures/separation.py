@@ -87,7 +87,7 @@ def _routed(
     order = np.argsort(-high, kind="stable")
     kept = np.cumsum(times_high[:, order], axis=1)
     # The least number of queries that is the share; a hair less, because products of shares are not exact.
-    needed = np.maximum(np.ceil(recall * kept[:, -1:] - 1e-9), 1)
+    needed = np.ceil(recall * kept[:, -1:] - 1e-9)
     thresholds = high[order][np.argmax(kept >= needed, axis=1)]
     reached = low[None, :] >= thresholds[:, None]
     return thresholds, (reached * times_low).sum(axis=1) / times_low.sum(axis=1)

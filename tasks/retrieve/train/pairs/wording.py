@@ -130,8 +130,7 @@ def _first_person(text: str, who: str) -> str:
 def _finished(text: str) -> str:
     """Return a request with a capital, and without blanks and signs of lists at its ends."""
     bare = text.strip(" \t,;:.…|\"“”'‘’()") if text.count("(") != 1 else text.strip(" \t,;:.…|\"“”'‘’")
-    mark = "?" if text.rstrip(" \"”'’").endswith("?") and not bare.endswith("?") else ""
-    return bare[:1].upper() + bare[1:] + mark
+    return bare[:1].upper() + bare[1:]
 
 
 def _asked_how(found: re.Match[str]) -> list[str]:

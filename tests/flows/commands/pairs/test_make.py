@@ -71,6 +71,33 @@ def test_pairs_are_written_with_their_counts_and_what_a_bench_holds_stays_out(
     assert "body_list" in shown
 
 
+def test_a_copy_of_a_skill_that_a_bench_alone_has_stays_out_be_it_given_whole_or_as_a_body(
+    ask: Ask, corpus: Path, tmp_path: Path
+) -> None:
+    lines = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()[:2]]
+    body = lines[1]["content"].partition("\n---\n")[2]
+    held = {"whole": {"content": lines[0]["content"]}, "body": {"body": body}}
+    for name, text in held.items():
+        (tmp_path / "benches" / name).mkdir(parents=True)
+        document = json.dumps({"doc_id": f"gone/{name}", **text})
+        (tmp_path / "benches" / name / "documents.jsonl").write_text(document, "utf-8")
+        qrel = json.dumps({"query_id": "q", "doc_id": f"gone/{name}"})
+        (tmp_path / "benches" / name / "qrels.jsonl").write_text(qrel, "utf-8")
+    out = tmp_path / "pairs"
+
+    code, printed, told = ask(
+        "train", "pairs", "--corpus", str(corpus), "--bench", str(tmp_path / "benches"), "--out", str(out),
+        "--json",
+    )  # fmt: skip
+
+    assert code == 0, told
+    assert {name: found["copies"] for name, found in json.loads(printed)["benches"].items()} == {
+        "whole": 1, "body": 1,
+    }  # fmt: skip
+    left = set(pl.read_parquet(out / "pairs.parquet")["doc_id"])
+    assert not left & {lines[0]["doc_id"], lines[1]["doc_id"]}
+
+
 def test_evals_of_a_bundle_that_a_root_keeps_are_requests(ask: Ask, corpus: Path, tmp_path: Path) -> None:
     root, night = Root(tmp_path / "root"), datetime(2026, 3, 1, tzinfo=UTC)
     evals = json.dumps(

@@ -98,6 +98,35 @@ def test_a_copy_of_a_skill_that_a_bench_alone_has_stays_out_be_it_given_whole_or
     assert not left & {lines[0]["doc_id"], lines[1]["doc_id"]}
 
 
+def test_repositories_and_folders_are_those_of_the_first_corpus_else_of_the_ids(
+    ask: Ask, corpus: Path, tmp_path: Path
+) -> None:
+    lines = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()]
+    held = pl.DataFrame(lines).with_columns(
+        doc_id=pl.col("doc_id").str.replace_all("/", "--"),
+        owner=pl.Series([None if n % 2 else "guild" for n in range(len(lines))]),
+        repo=pl.Series([f"tools-{n}" if n % 3 else None for n in range(len(lines))]),
+        path=pl.Series(["x/amber1-whetstone/SKILL.md" if n == 1 else None for n in range(len(lines))]),
+    )
+    first, second, out = (tmp_path / name for name in ("first.parquet", "second.parquet", "pairs"))
+    held.write_parquet(first)
+    held.with_columns(repo=pl.lit("other")).write_parquet(second)
+
+    command = ["train", "pairs", "--corpus", str(first), "--corpus", str(second), "--out", str(out)]
+    code, _, told = ask(*command, "--seed", "1")
+    pairs = pl.read_parquet(out / "pairs.parquet")
+    ask(*command)
+
+    assert code == 0, told
+    repos = dict(pairs.select("doc_id", "repo").iter_rows())
+    assert repos["guild--sickle-3--care"] == "guild--sickle-3"
+    assert repos["guild--gouge-4--care"] == "guild/tools-4"
+    assert repos["guild--adze-5--care"] == "tools-5"
+    # The folder's name stands in the one request of its skill.
+    assert "guild--chisel-1--care" not in repos
+    assert not pl.read_parquet(out / "pairs.parquet").equals(pairs)
+
+
 def test_evals_of_a_bundle_that_a_root_keeps_are_requests(ask: Ask, corpus: Path, tmp_path: Path) -> None:
     root, night = Root(tmp_path / "root"), datetime(2026, 3, 1, tzinfo=UTC)
     evals = json.dumps(

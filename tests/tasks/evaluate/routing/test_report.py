@@ -59,6 +59,7 @@ def test_only_numbers_that_methods_give_stand_in_the_tables_of_rejection(found: 
 
     assert "| sure | score | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 |  |" in text
     assert "| sure | fit | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 | 0.167 |" in text
+    assert "| sure | score | tea/shop | 1 | 1 | 1.000 [1.00, 1.00] |" in text
     assert "| sure | fit | 0.200 | 1 | 0.200 | 0.000 |" in text
     assert "| plain | score |" not in text
 

@@ -26,6 +26,7 @@ def test_benches_are_read_folder_by_folder_with_relevant_skills_copies_and_reque
         {"query_id": "1", "doc_id": "rye", "relevance": 3},
         {"query_id": "1", "doc_id": "tea", "relevance": 0},
         {"query_id": "1", "doc_id": "oats", "relevance": None},
+        {"query_id": "1", "doc_id": "bran", "relevance": 1},
     )
     write(tmp_path / "a" / "copies.jsonl", {"copy_id": "rye-2", "doc_id": "rye"})
     write(tmp_path / "a" / "documents.jsonl", {"doc_id": "pool", "content": "# Pool"})
@@ -38,7 +39,7 @@ def test_benches_are_read_folder_by_folder_with_relevant_skills_copies_and_reque
 
     a, b = read_benches(tmp_path)
 
-    assert (a.name, a.gold, a.requests) == ("a", {"rye", "rye-2", "oats"}, ["Bake a loaf"])
+    assert (a.name, a.gold, a.requests) == ("a", {"rye", "rye-2", "oats", "bran"}, ["Bake a loaf"])
     assert (b.name, b.gold, b.requests) == ("b/c", {"oat", "bun"}, ["Stir", "Mix"])
 
 

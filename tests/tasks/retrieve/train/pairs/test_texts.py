@@ -50,7 +50,7 @@ def test_the_window_is_the_part_after_the_head_that_says_most_of_the_request() -
 
 def test_a_rare_word_of_the_request_counts_for_more_than_two_that_every_window_holds() -> None:
     lines = [f"Line {n} tells of flour and of water and of nothing else here.\n" for n in range(120)]
-    lines[60:80] = [f"Line {n} tells of how a loaf gets its crust in a hot oven.\n" for n in range(60, 80)]
+    lines[60] = "Here a crust is what matters, " * 33 + "\n"  # a window of its own
 
     texts = texts_for("Mix flour, water, crust", Piece("user_turn", "", "body", 0, 0), "", "".join(lines))
 

@@ -92,12 +92,14 @@ def _train(context: typer.Context) -> None:
     require_command(context)
 
 
+_Corpora = Annotated[
+    list[Path], typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable.")
+]
+
+
 @train_app.command("routing")
 def train_routing(
-    corpus: Annotated[
-        list[Path],
-        typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable."),
-    ],
+    corpus: _Corpora,
     out: Annotated[Path, typer.Option("--out", help="A folder, empty or of the same training.")],
     pairs: Annotated[
         int, typer.Option("--pairs", metavar="N", min=1, help="Queries to train with at most.")
@@ -123,10 +125,7 @@ def train_routing(
 
 @train_app.command("pairs")
 def train_pairs(
-    corpus: Annotated[
-        list[Path],
-        typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable."),
-    ],
+    corpus: _Corpora,
     out: Annotated[Path, typer.Option("--out", help="A folder for pairs.parquet and pairs.json.")],
     bench: Annotated[
         list[Path] | None,

@@ -105,7 +105,7 @@ def evaluate_routing(
     ] = None,
     copies: Annotated[Path | None, typer.Option("--copies", help="JSON lines {copy_id, doc_id}.")] = None,
     negatives: Annotated[
-        Path | None, typer.Option("--negatives", help="As --queries: tasks that no skill serves.")
+        Path | None, typer.Option("--negatives", help="As --queries: tasks that their skill is not for.")
     ] = None,
     pool: Annotated[
         list[str] | None,

@@ -16,14 +16,9 @@ from flows.commands.routing_methods import Methods, RoutingModels, require_metho
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
+from tasks.evaluate.corpus.read import scan_corpus
 from tasks.evaluate.measures.separation import RECALL
-from tasks.evaluate.routing.bench import (
-    NEGATIVES,
-    RoutingBench,
-    answer_negatives,
-    measure_method,
-    summarise_method,
-)
+from tasks.evaluate.routing.bench import RoutingBench, answer_negatives, measure_method, summarise_method
 from tasks.evaluate.routing.contests import contest
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks, require_judged
 from tasks.evaluate.routing.pools import POOLS, PoolPart, parts_of
@@ -103,13 +98,20 @@ def files_of(
 
     own = held("documents.parquet")
     queries, qrels = queries or held("queries.jsonl"), qrels or held("qrels.jsonl")
-    if queries is None or qrels is None or not (skills or own):
-        missing = "--queries" if queries is None else "--qrels" if qrels is None else "--corpus"
-        where = f"the folder {folder} has no such file" if folder else "or a folder of all by --bench"
-        msg = f"no {missing} is given, {where}: name a file"
-        raise WrongInput(msg)
+    if queries is None:
+        raise _missing("--queries", "queries.jsonl", folder)
+    if qrels is None:
+        raise _missing("--qrels", "qrels.jsonl", folder)
+    if not (skills or own):
+        raise _missing("--corpus", "documents.parquet", folder)
     copies, negatives = copies or held("copies.jsonl"), negatives or held("negatives.jsonl")
     return BenchFiles(queries, qrels, skills, copies, negatives, own)
+
+
+def _missing(option: str, name: str, folder: Path | None) -> WrongInput:
+    if folder is None:
+        return WrongInput(f"no {option} is given: name a file by it, or a folder with all files by --bench")
+    return WrongInput(f"--bench {folder} holds no {name}: add it, or name a file by {option}")
 
 
 class _Measured(NamedTuple):
@@ -142,7 +144,7 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
     with progress("skills read") as report:
         skills = read_skills(files.all_skills, report)
     require_judged(bench.tasks, bench.qrels, skills, bench.copies)
-    own = set(read_skills([files.own])["doc_id"]) if files.own and "bench" in pools else set()
+    own = set(pl.concat(scan_corpus(files.own, [()])).collect()["doc_id"]) if files.own else set[str]()
     parts = {pool: parts_of(pool, bench, skills, own) for pool in pools}
     with ExitStack() as held:
         models = RoutingModels(root, settings, held)
@@ -197,7 +199,7 @@ def _measured(
 def _of_pool(
     parts: Sequence[PoolPart], models: RoutingModels, wanted: Sequence[str], step: Callable[[], None]
 ) -> _Measured:
-    tasks, negatives = [], [NEGATIVES.to_frame()]
+    tasks, negatives = [], []
     for bench, skills in parts:
         ready = Methods(models, skills)
         for name in wanted:

@@ -14,9 +14,8 @@ from storage.blobs.named import blobs_named
 from storage.blobs.store import BlobStore
 from storage.parquet import sealed_parquet
 from storage.root import Root
-from storage.schemas import RawDocument
-from tasks.evaluate.corpus.read import scan_corpus
-from tasks.evaluate.routing.data import read_skills
+from tasks.evaluate.corpus.read import corpus_texts, scan_corpus
+from tasks.evaluate.routing.data import read_skills, skill_of
 from tasks.refine.frontmatter.name import folder_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.pairs.evals import FILE
@@ -64,7 +63,7 @@ def _sources(corpora: Sequence[Path]) -> list[PairSource]:
     sources = []
     for skill in skills:
         repo, path = places.get(skill.doc_id, (None, None))
-        names = {_folder(skill.doc_id, None), _folder(skill.doc_id, path)}
+        names = {folder_of(skill.doc_id, None), folder_of(skill.doc_id, path)}
         known = repo or _repo_in(skill.doc_id)
         sources.append(PairSource(skill, known, tuple(sorted(names)), evals.get(skill.doc_id)))
     return sources
@@ -95,11 +94,8 @@ def _evals(corpora: Iterable[Path]) -> dict[str, bytes]:
 
 def _gold(benches: Iterable[Path]) -> dict[str, str]:
     files = [file for path in benches for file in sorted(path.rglob("documents.*"))]
-    return dict(read_skills(files).select("doc_id", "body").iter_rows()) if files else {}
-
-
-def _folder(doc_id: str, path: str | None) -> str:
-    return folder_of(RawDocument(doc_id, "", None, 0, "", path=path))
+    texts = {doc_id: text for file in files for doc_id, text in corpus_texts(str(file)).items()}
+    return {doc_id: skill_of(doc_id, text)[3] for doc_id, text in texts.items()}
 
 
 def _repo_in(doc_id: str) -> str:

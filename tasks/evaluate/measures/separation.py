@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.evaluate.measures.statistics import Array, auroc
+from tasks.evaluate.measures.statistics import Array, auroc, percentiles
 
 RECALL = 0.95
 
 """The share of served queries at which the false-route rate is measured, where no other is asked for."""
 
-_RESAMPLES, _SEED, _LEVEL = 10_000, 42, 0.95
+_RESAMPLES, _SEED = 10_000, 42
 # Resamples that are weighed at a time, so that memory does not grow with them.
 _BLOCK = 500
 
@@ -50,14 +50,13 @@ def separation(
         "auroc": area,
         "threshold": float(thresholds[0]),
         "false_route_rate": float(rates[0]),
-        "ci95": _intervals(served, unserved, recall),
+        "ci95": _intervals(high, low, [*served.clusters, *unserved.clusters], recall),
     }
 
 
-def _intervals(served: ClusteredScores, unserved: ClusteredScores, recall: float) -> dict[str, list[float]]:
-    names = list(dict.fromkeys([*served.clusters, *unserved.clusters]))
-    high, low = (np.asarray(side.scores, dtype=np.float64) for side in (served, unserved))
-    of_high, of_low = (_places(side.clusters, names) for side in (served, unserved))
+def _intervals(high: Array, low: Array, clusters: Sequence[str], recall: float) -> dict[str, list[float]]:
+    names, places = np.unique(clusters, return_inverse=True)
+    of_high, of_low = places[: len(high)], places[len(high) :]
     wins = _wins(high, low, of_high, of_low, len(names))
     counts = [np.bincount(at, minlength=len(names)) for at in (of_high, of_low)]
     random, areas, rates = np.random.default_rng(_SEED), [], []
@@ -68,12 +67,8 @@ def _intervals(served: ClusteredScores, unserved: ClusteredScores, recall: float
         weights, pairs = weights[pairs > 0], pairs[pairs > 0]
         areas.append(((weights @ wins) * weights).sum(axis=1) / pairs)
         rates.append(_routed(high, low, weights[:, of_high], weights[:, of_low], recall)[1])
-    return {"auroc": _percentiles(areas), "false_route_rate": _percentiles(rates)}
-
-
-def _places(clusters: Sequence[str], names: Sequence[str]) -> npt.NDArray[np.int64]:
-    place = {name: i for i, name in enumerate(names)}
-    return np.array([place[name] for name in clusters], dtype=np.int64)
+    parts = {"auroc": areas, "false_route_rate": rates}
+    return {name: list(percentiles(np.concatenate(found))) for name, found in parts.items()}
 
 
 def _wins(
@@ -92,12 +87,7 @@ def _routed(
     order = np.argsort(-high, kind="stable")
     kept = np.cumsum(times_high[:, order], axis=1)
     # The least number of queries that is the share; a hair less, because products of shares are not exact.
-    needed = np.maximum(np.ceil(recall * kept[:, -1:] - 1e-9), 1)
+    needed = np.ceil(recall * kept[:, -1:] - 1e-9)
     thresholds = high[order][np.argmax(kept >= needed, axis=1)]
     reached = low[None, :] >= thresholds[:, None]
     return thresholds, (reached * times_low).sum(axis=1) / times_low.sum(axis=1)
-
-
-def _percentiles(parts: Sequence[Array]) -> list[float]:
-    found = np.quantile(np.concatenate(parts), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    return [float(bound) for bound in found]

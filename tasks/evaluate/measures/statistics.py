@@ -31,7 +31,7 @@ def bootstrap_interval(
         ValueError: There are no values, or `level` or `resamples` is out of range.
     """
     sums = _resampled(_column(values), level, resamples, seed)
-    return _percentiles(sums[:, 0] / len(values), level)
+    return percentiles(sums[:, 0] / len(values), level)
 
 
 def bootstrap_ratio_interval(
@@ -47,7 +47,7 @@ def bootstrap_ratio_interval(
         msg = f"denominators must be positive, got {min(denominators)}"
         raise ValueError(msg)
     sums = _resampled(np.hstack([_column(numerators), _column(denominators)]))
-    return _percentiles(sums[:, 0] / sums[:, 1])
+    return percentiles(sums[:, 0] / sums[:, 1])
 
 
 def clustered_interval(values: Sequence[float], clusters: Sequence[str]) -> tuple[float, float]:
@@ -98,7 +98,7 @@ def paired_bootstrap(
         columns = cluster_sums([difference[:, 0].tolist(), [1.0] * len(a)], clusters)
         sums = _resampled(columns, level, resamples)
         means, least = sums[:, 0] / sums[:, 1], max(least, 2.0 * len(columns) ** -float(len(columns)))
-    low, high = _percentiles(means, level)
+    low, high = percentiles(means, level)
     side = min(float((means <= 0).mean()), float((means >= 0).mean()))
     return float(difference.mean()), low, high, min(1.0, max(2 * side, least))
 
@@ -159,7 +159,8 @@ def _resampled(columns: Array, level: float = 0.95, resamples: int = 10_000, see
     return sums
 
 
-def _percentiles(statistics: Array, level: float = 0.95) -> tuple[float, float]:
+def percentiles(statistics: Array, level: float = 0.95) -> tuple[float, float]:
+    """Return the bounds between which the share `level` of the statistics lies."""
     low, high = np.quantile(statistics, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

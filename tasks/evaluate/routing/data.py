@@ -10,7 +10,7 @@ import polars as pl
 
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
-from storage.schemas import Qrel, RawDocument
+from storage.schemas import Qrel
 from tasks.evaluate.corpus.read import scan_corpus
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
@@ -132,8 +132,7 @@ def skill_of(doc_id: str, content: str, path: str | None = None) -> tuple[str, s
     front = parse_frontmatter(text)
     stripped, _ = strip_boilerplate(front.body, "body")
     body, _ = canonical(stripped)
-    folder = folder_of(RawDocument(doc_id, "", None, 0, "", path=path))
-    name, _, _ = name_of(front.fields.get("name"), folder)
+    name, _, _ = name_of(front.fields.get("name"), folder_of(doc_id, path))
     description, _, _ = description_of(front.fields.get("description"), body)
     return doc_id, name, description, body
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from storage.schemas import Finding, RawDocument
+from storage.schemas import Finding
 from tasks.refine.licences.resolve import skill_folder
 from tasks.refine.text.canonical import canonical
 from tasks.refine.text.findings import finding
@@ -15,12 +15,12 @@ MAX_NAME_CHARS = 64
 _ASCII_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
-def folder_of(raw: RawDocument) -> str:
+def folder_of(doc_id: str, path: str | None) -> str:
     """Return the name of the folder that holds the skill: the last part of its path, else of its id."""
-    if folder := skill_folder(raw.path):
+    if folder := skill_folder(path):
         return folder.rpartition("/")[2]
     # Some sources join the parts of an id by double hyphens, which no valid name holds.
-    return raw.doc_id.rstrip("/").rpartition("/")[2].split("--")[-1] or raw.doc_id
+    return doc_id.rstrip("/").rpartition("/")[2].split("--")[-1] or doc_id
 
 
 def _is_unicode_name(name: str) -> bool:

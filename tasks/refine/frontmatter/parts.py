@@ -54,7 +54,7 @@ def skill_parts(raw: RawDocument, text: str) -> Parts:
     body, on_secrets = redact(canonical(body)[0])
     more: list[Finding] = []
     fields = {key: _redacted(value, more) for key, value in front.fields.items()}
-    name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw))
+    name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw.doc_id, raw.path))
     description, inferred, on_stated = description_of(fields.get("description"), body)
     advice = () if inferred else on_description(description, name)
     return Parts(

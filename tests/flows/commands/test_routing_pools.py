@@ -9,6 +9,7 @@ import pytest
 from flows.commands import console
 from tests.support.command import Ask
 from tests.support.models.routing_material import Written, write_bench, write_bench_folder
+from tests.support.roots.hand_written import skill
 
 METHODS = ("--method", "default", "--method", "bm25-full", "--baseline", "bm25-full")
 
@@ -75,6 +76,26 @@ def test_copies_of_a_folder_are_folded_among_other_skills(
     assert (row["hit@1"], row["unfolded"]["hit@1"]) == (1.0, 0.75)
 
 
+def test_a_folder_alone_is_a_bench_of_its_own_skills_whose_text_counts(
+    ask: Ask, root: str, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "negatives.jsonl").unlink()
+    other = json.dumps({"doc_id": "home/kitchen/knife", "content": skill("knife", "Sails boats", "# Sails")})
+    (tmp_path / "other.jsonl").write_text(other, "utf-8")
+    report, command = tmp_path / "report", ["evaluate", "routing", "--bench", str(folder), "--root", root]
+
+    _, alone, _ = ask(*command, "--method", "bm25-full", "--json", "--report", str(report))
+    _, beside, _ = ask(
+        *command, "--method", "bm25-full", "--json", "--corpus", str(tmp_path / "other.jsonl"),
+        "--pool", "all", "--pool", "all",
+    )  # fmt: skip
+
+    assert [pool["pool"] for pool in json.loads(alone)["pools"]] == ["all", "repository"]
+    assert sorted(file.name for file in report.glob("*.parquet")) == ["routing.parquet"]
+    assert [(pool["pool"], pool["skills"]) for pool in json.loads(beside)["pools"]] == [("all", 5)]
+    assert json.loads(beside)["methods"][0]["hit@1"] == 1.0
+
+
 def test_a_person_reads_pools_in_80_columns(
     ask: Ask, root: str, folder: Path, others: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +112,7 @@ def test_a_person_reads_pools_in_80_columns(
         "skills: the bench's own alone",
         "skills: those of a task's repository alone",
         "default, by repository",
+        "the same by repository",
         "2 tasks that their skill is not for: how many are routed where 0.95 of 4 are",
     ):
         assert said in printed
@@ -122,6 +144,7 @@ def test_a_pool_a_share_and_a_file_can_be_named_one_by_one(
     [
         (["--pool", "pond"], "unknown pool 'pond'; choose some of all, bench, repository"),
         (["--recall", "0"], "--recall 0: give a share"),
+        (["--recall", "1.1"], "--recall 1.1: give a share"),
         (["--recall", "nan"], "--recall nan: give a share"),
         (["--negatives", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
     ],
@@ -150,7 +173,7 @@ def test_a_file_that_neither_an_option_nor_the_folder_gives_is_named(
         ask("evaluate", "routing", *others.options(), "--pool", "bench", *new).stderr,
     ]
 
-    assert "no --queries is given, or a folder of all by --bench: name a file" in told[0]
+    assert "no --queries is given: name a file by it, or a folder with all files by --bench" in told[0]
     assert "no --qrels is given" in told[1]
-    assert f"no --corpus is given, the folder {folder} has no such file" in told[2]
+    assert f"--bench {folder} holds no documents.parquet: add it, or name a file by --corpus" in told[2]
     assert "--pool bench: the bench has no skills of its own" in told[3]

@@ -57,7 +57,7 @@ def fault_of(query: str) -> Fault | None:
         return "too_short"
     if len(words) > WORDS[1]:
         return "too_long"
-    for fault, found in (
+    found: tuple[tuple[Fault, object], ...] = (
         ("not_english", _foreign(query)),
         ("placeholder", _PLACEHOLDER.search(query)),
         ("code", _CODE.search(query)),
@@ -65,10 +65,8 @@ def fault_of(query: str) -> Fault | None:
         ("about_the_skill", _SKILL.search(query)),
         ("broken", _BROKEN_END.search(query) or _MIXED.search(query) or query.count("(") != query.count(")")),
         ("keywords", _lists_keywords(query)),
-    ):
-        if found:
-            return fault  # type: ignore[return-value]
-    return None
+    )
+    return next((fault for fault, is_found in found if is_found), None)
 
 
 def _foreign(query: str) -> bool:

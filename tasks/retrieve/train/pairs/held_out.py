@@ -56,8 +56,9 @@ def read_benches(path: Path) -> list[Bench]:
 def _add(bench: Bench, record: dict[str, Any], *, fragments: bool) -> None:
     if isinstance(record.get("copy_id"), str):
         bench.gold.add(record["copy_id"])
-    named = "query_id" in record or fragments
-    if named and isinstance(record.get("doc_id"), str) and record.get("relevance", 1) > 0:
+    named, relevance = "query_id" in record or fragments, record.get("relevance")
+    irrelevant = isinstance(relevance, int | float) and relevance <= 0
+    if named and isinstance(record.get("doc_id"), str) and not irrelevant:
         bench.gold.add(record["doc_id"])
     if "query_id" in record:
         bench.requests.extend(record[key] for key in _TEXTS if isinstance(record.get(key), str))

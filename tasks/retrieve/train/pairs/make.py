@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -40,8 +41,8 @@ class PairSettings:
     """The limits of pairs.
 
     `nats` is the least information of a request, `clusters` how many clusters of skills may share one,
-    `validation` the share of skills to validate on (0 to 1); `near`
-    the least similarity of copies (see `NearLimits`).
+    `validation` the share of skills to validate on (0 to 1), and `near` the least similarity of copies (see
+    `NearLimits`).
     """
 
     nats: float = 7.0
@@ -103,7 +104,7 @@ def make_pairs(
     counted = {bench.name: Counter[str]() for bench in benches}
     free = _free_of(sources, benches, gold, counted, skills)
     clusters = clusters_of([source.skill.body for source in sources], NearLimits(how.near))
-    rarity = Rarity.of(source.skill for source in sources)
+    rarity = Rarity.of([source.skill for source in sources])
     names = {row: Names([sources[row].skill.name, *sources[row].names]) for row in free}
     found: list[PairRequest] = []
     for done, row in enumerate(free, start=1):
@@ -178,15 +179,13 @@ def _rows(
     requests: Sequence[PairRequest],
     dropped: Counter[str],
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    texts: SkillTexts | None = None
-    last = -1
-    for query, row, piece in requests:
+    for row, of_skill in groupby(requests, key=lambda request: request.row):
         skill = sources[row].skill
-        if row != last or texts is None:
-            texts, last = SkillTexts.of(skill.description, skill.body, names[row]), row
-        for name, text in texts.of_request(query, piece):
-            if text is None:
-                dropped[f"no_{name}_text"] += 1
-                continue
+        texts = SkillTexts.of(skill.description, skill.body, names[row])
+        for query, _, piece in of_skill:
             cut = piece.field, piece.start, piece.end
-            yield row, (query, skill.doc_id, sources[row].repo, piece.origin, name, text, *cut)
+            for name, text in texts.of_request(query, piece):
+                if text is None:
+                    dropped[f"no_{name}_text"] += 1
+                else:
+                    yield row, (query, skill.doc_id, sources[row].repo, piece.origin, name, text, *cut)

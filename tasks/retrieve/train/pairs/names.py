@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.terms import term_sequence
+from tasks.retrieve.train.pairs.pieces import words_of
 
 _KIND = r"(?:\s+(?:skill|agent|tool|command|plugin|cli|workflow))?"
 
@@ -16,7 +16,7 @@ class Names:
     """The names of one skill: its own, and those of its folder and its file; written apart or together."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        words = {tuple(re.findall(r"[^\W_]+", plain_name(name))) for name in names}
+        words = {tuple(words_of(name)) for name in names}
         self._words = sorted(filter(None, words), key=lambda found: (-len(found), found))
 
     @cached_property
@@ -42,8 +42,6 @@ class Names:
 
     def out_of_request(self, query: str) -> str | None:
         """Return a request without the names, None if it does not stand without them."""
-        if not self.within(query):
-            return query
         left = self._aside.sub("", query).strip()
         return None if self.within(left) else left[:1].upper() + left[1:]
 

@@ -9,8 +9,9 @@ Origin = Literal[
     "description_clause", "description_quote", "description_trigger",
     "body_list", "body_quote", "user_turn", "question_heading", "evals",
 ]  # fmt: skip
-ORIGINS: tuple[Origin, ...] = Origin.__args__  # type: ignore[attr-defined]
-SPOKEN = frozenset(ORIGINS) - {"description_clause", "description_trigger", "body_list"}
+SPOKEN: frozenset[Origin] = frozenset(
+    {"description_quote", "body_quote", "user_turn", "question_heading", "evals"}
+)
 
 """Origins whose pieces are a user's own words; the others are spoken of a user."""
 
@@ -19,7 +20,7 @@ READ = 20_000
 """The characters of a body that are read; what follows seldom says what a skill is for."""
 
 Field = Literal["description", "body"]
-_WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(r"[^\W_]+")
 QUOTED = re.compile(r'["“]([^"“”\n]{4,400})["”]|(?<![\w‘])[\'‘]([^\'‘’\n]{8,400})[\'’](?!\w)')
 NEGATIVE = re.compile(
     r"(?i)\b(?:not|never|avoid|skip|instead|except|unless|exclud\w+|anti|wrong|bad)\b|n['’]t\b"
@@ -46,4 +47,4 @@ def quotes(text: str) -> list[str]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in lower case."""
-    return [word.casefold() for word in _WORD.findall(text)]
+    return [word.casefold() for word in WORD.findall(text)]

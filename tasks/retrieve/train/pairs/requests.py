@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,12 +40,10 @@ class Rarity:
     held: Mapping[int, int]
 
     @classmethod
-    def of(cls, skills: Iterable[Skill]) -> Rarity:
+    def of(cls, skills: Sequence[Skill]) -> Rarity:
         """Count in how many skills each term stands."""
-        held, count = Counter[int](), 0
-        for count, skill in enumerate(skills, start=1):  # noqa: B007
-            held.update(set(term_sequence(f"{skill.head}\n{skill.body[:READ]}")))
-        return cls(count, held)
+        texts = (f"{skill.head}\n{skill.body[:READ]}" for skill in skills)
+        return cls(len(skills), Counter(term for text in texts for term in set(term_sequence(text))))
 
     def nats(self, query: str) -> float:
         """Return the information of a request's distinct terms, as if they stood in skills independently.

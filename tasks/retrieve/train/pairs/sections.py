@@ -78,10 +78,10 @@ def _lines(body: str) -> Iterator[_Line]:
 
 def _opened(text: str) -> tuple[str, bool] | None:
     """Return the title of a heading or of a lead-in, and whether it is a heading."""
-    bare = text.strip().strip("*_")
+    bare = text.strip()
     if found := _HEADING.match(bare):
         return found["title"], True
-    found = None if _ITEM.match(text) else _LEAD_IN.match(text.strip())
+    found = None if _ITEM.match(text) else _LEAD_IN.match(bare)
     return (found["title"], False) if found else None
 
 

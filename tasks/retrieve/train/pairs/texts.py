@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Literal
 
 from tasks.retrieve.routing.terms import function_terms, term_sequence
 from tasks.retrieve.train.pairs.names import Names
-from tasks.retrieve.train.pairs.pieces import READ, Piece, words_of
+from tasks.retrieve.train.pairs.pieces import READ, WORD, Piece, words_of
 
 TextField = Literal["description", "head", "window"]
 GRAM = 5
@@ -21,7 +20,6 @@ GRAM = 5
 CHARACTERS = 1_000  # of a head or a window: about the 256 tokens that the default encoder reads
 LEAST_WORDS = 8  # of a text: fewer say nothing of a skill
 _RESCORED = 3  # windows that are cut and scored again
-_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +48,12 @@ class SkillTexts:
         run of `GRAM`, they are cut too. A window shares a term with the request that the index could find.
         """
         grams = grams_of(query) | grams_of(piece.text)
-        cut = (piece.start, piece.end)
-        told = self._cut(self.description, (0, len(self.description)), piece.field == "description", cut)
-        in_body = piece.field == "body"
-        head = self._cut(self.body, self.head, in_body, cut)
+        cut, nothing = (piece.start, piece.end), (0, 0)
+        of_description, of_body = (nothing, cut) if piece.field == "body" else (cut, nothing)
+        told = _without_span(self.description, (0, len(self.description)), of_description)
         yield "description", self._finished(told, grams, query)
-        yield "head", self._finished(head, grams, query)
-        yield "window", self._window(query, grams, cut if in_body else (0, 0))
+        yield "head", self._finished(_without_span(self.body, self.head, of_body), grams, query)
+        yield "window", self._window(query, grams, of_body)
 
     def _window(self, query: str, grams: frozenset[tuple[str, ...]], cut: tuple[int, int]) -> str | None:
         asked = set(term_sequence(query)) - function_terms()
@@ -65,23 +62,22 @@ class SkillTexts:
         best = sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:_RESCORED]
         found: list[tuple[float, int, str]] = []
         for at in best:
-            text = self._finished(self._cut(self.body, self.windows[at], True, cut), grams, query)
+            text = self._finished(_without_span(self.body, self.windows[at], cut), grams, query)
             shared = asked & set(term_sequence(text)) if text else set()
             if text and shared:
                 found.append((-sum(rarity[t] for t in shared), at, text))
         return min(found)[2] if found else None
 
-    @staticmethod
-    def _cut(text: str, span: tuple[int, int], holds: bool, cut: tuple[int, int]) -> str:
-        start, end = span
-        if not holds or cut[1] <= start or cut[0] >= end:
-            return text[start:end]
-        return text[start : max(cut[0], start)] + text[min(cut[1], end) : end]
-
     def _finished(self, text: str, grams: frozenset[tuple[str, ...]], query: str) -> str | None:
         # A name that is taken out can join words that stood apart: cut again until nothing is found.
         text = without_grams(self.names.out_of_text(without_grams(text, grams), query), grams)
-        return text.strip() if len(_WORD.findall(text)) >= LEAST_WORDS else None
+        return text.strip() if len(WORD.findall(text)) >= LEAST_WORDS else None
+
+
+def _without_span(text: str, span: tuple[int, int], cut: tuple[int, int]) -> str:
+    """Return a span of a text without what `cut`, another span of it, has in common with it."""
+    start, end = span
+    return text[start : min(max(cut[0], start), end)] + text[max(min(cut[1], end), start) : end]
 
 
 def grams_of(text: str) -> frozenset[tuple[str, ...]]:
@@ -103,7 +99,7 @@ def without_grams(text: str, grams: frozenset[tuple[str, ...]]) -> str:
 
 
 def _covered(text: str, grams: frozenset[tuple[str, ...]]) -> list[tuple[int, int]]:
-    words = list(_WORD.finditer(text))
+    words = list(WORD.finditer(text))
     lowered = [word[0].casefold() for word in words]
     sizes = {len(gram) for gram in grams}
     found = sorted(

@@ -8,8 +8,6 @@ from pathlib import Path
 
 _FILE = Path(__file__).parents[2] / "data" / "request_verbs.txt"
 _SHORT_END = re.compile(r"[^aeiou][aeiou][bdgklmnprt]$")
-
-
 _GERUND_ALONE = "~"  # after a verb that is more often a noun, or tells what an agent does
 
 
@@ -39,8 +37,7 @@ def _verbs() -> list[str]:
 
 def _gerunds(verb: str) -> list[str]:
     """Return the gerund, with and without a doubled consonant: a form that is misspelled occurs nowhere."""
-    stem = verb[:-1] if verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")) else verb
-    forms = [f"{stem}ing"]
+    forms = [f"{verb.removesuffix('e')}ing"]
     if _SHORT_END.search(verb):
         forms.append(f"{verb}{verb[-1]}ing")
     return forms

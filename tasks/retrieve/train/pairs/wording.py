@@ -44,16 +44,17 @@ def requests_of(piece: str, *, spoken: bool) -> list[str]:
     text = plain(piece)
     if spoken:
         return [_finished(text)]
-    text, who = _LABEL.sub("", text), ""
+    text = _LABEL.sub("", text)
     opener = _OPENER.match(text)
     how = opener["how"].lower() if opener else ""
     told = _EXPLAINED.split(text[opener.end() :] if opener else text)[0].strip(" .;:,")
     for pattern, make in _FORMS:
         if found := pattern.match(told):
-            who = found.groupdict().get("who") or ""
-            return [_finished(_first_person(one, who)) for one in make(found)]
-    found_by_verb = _by_verb(told, how)
-    return [_finished(_first_person(one, who)) for one in found_by_verb]
+            made, who = make(found), found.groupdict().get("who") or ""
+            break
+    else:
+        made, who = _by_verb(told, how), ""
+    return [_finished(_first_person(one, who)) for one in made]
 
 
 def plain(piece: str) -> str:
@@ -129,8 +130,7 @@ def _first_person(text: str, who: str) -> str:
 def _finished(text: str) -> str:
     """Return a request with a capital, and without blanks and signs of lists at its ends."""
     bare = text.strip(" \t,;:.…|\"“”'‘’()") if text.count("(") != 1 else text.strip(" \t,;:.…|\"“”'‘’")
-    mark = "?" if text.rstrip(" \"”'’").endswith("?") and not bare.endswith("?") else ""
-    return bare[:1].upper() + bare[1:] + mark
+    return bare[:1].upper() + bare[1:]
 
 
 def _asked_how(found: re.Match[str]) -> list[str]:
@@ -144,19 +144,14 @@ def _wished(found: re.Match[str]) -> list[str]:
     return list(_infinitives(rest)) if _word(rest).lower() in base_verbs() else []
 
 
-def _helped(found: re.Match[str]) -> list[str]:
-    rest = found["rest"]
-    return list(_imperatives(rest)) if _is_gerund(rest) else [f"Help me with {rest}"]
+def _asking(words: str) -> Maker:
+    """Return what makes imperatives of gerunds, and of anything else these words with it."""
 
+    def make(found: re.Match[str]) -> list[str]:
+        rest = found["rest"]
+        return list(_imperatives(rest)) if _is_gerund(rest) else [f"{words} {rest}"]
 
-def _needed(found: re.Match[str]) -> list[str]:
-    rest = found["rest"]
-    return list(_imperatives(rest)) if _is_gerund(rest) else [f"I need {rest}"]
-
-
-def _told(found: re.Match[str]) -> list[str]:
-    rest = found["rest"]
-    return list(_imperatives(rest)) if _is_gerund(rest) else [f"Tell me about {rest}"]
+    return make
 
 
 def _doing(found: re.Match[str]) -> list[str]:
@@ -180,15 +175,16 @@ def _forms() -> list[tuple[re.Pattern[str], Maker]]:
     help_ = r"(?:help|assistance|guidance|advice|support)\s+(?:with|on|for|in|about)"
     tasks = r"(?:tasks?|work|projects?|requests?|questions?|issues?)"
     involve = r"(?:(?:that\s+)?(?:involv|requir|need)(?:es?|ing|s)?|(?:is|are)\s+about|about)"
+    helped = _asking("Help me with")
     forms: list[tuple[str, Maker]] = [
         (rf"{who}(?:{asks}|{wants}){_FOR_HELP}\s+to\s+(?P<rest>.+)", _wished),
-        (rf"{who}(?:{asks}|{wants})\s+(?:for\s+)?{help_}\s+(?P<rest>.+)", _helped),
+        (rf"{who}(?:{asks}|{wants})\s+(?:for\s+)?{help_}\s+(?P<rest>.+)", helped),
         (rf"{who}(?:{asks}|{wants})(?:\s+to\s+know)?(?:\s+about)?\s+(?P<rest>(?:how|what|why|where|which)\s.+)",
          _asked_how),
         (rf"{who}(?:{asks}|{about})\s+(?:about|on|regarding)\s+(?P<rest>.+)",
-         _told),
-        (rf"{who}(?:{asks}\s+for|requests?|{wants}(?:\s+for)?)\s+(?P<rest>.+)", _needed),
-        (rf"(?:(?:the|a|any|your|you)\s+)?{tasks}\s+{involve}\s+(?P<rest>.+)", _helped),
+         _asking("Tell me about")),
+        (rf"{who}(?:{asks}\s+for|requests?|{wants}(?:\s+for)?)\s+(?P<rest>.+)", _asking("I need")),
+        (rf"(?:(?:the|a|any|your|you)\s+)?{tasks}\s+{involve}\s+(?P<rest>.+)", helped),
         (rf"{_USER}\s+(?:has|have)\s+(?P<rest>.+)", lambda m: [f"I have {m['rest']}"]),
         (rf"{who}(?P<rest>(?:{_STATES}|working|dealing|interacting)\s.+)", _doing),
         (rf"(?P<who>{_USER}(?:\s+(?:is|are)|['’]re)\s+)(?P<rest>[a-z]+ing\s.+)", _doing),

@@ -71,6 +71,62 @@ def test_pairs_are_written_with_their_counts_and_what_a_bench_holds_stays_out(
     assert "body_list" in shown
 
 
+def test_a_copy_of_a_skill_that_a_bench_alone_has_stays_out_be_it_given_whole_or_as_a_body(
+    ask: Ask, corpus: Path, tmp_path: Path
+) -> None:
+    lines = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()[:2]]
+    body = lines[1]["content"].partition("\n---\n")[2]
+    held = {"whole": {"content": lines[0]["content"]}, "body": {"body": body}}
+    for name, text in held.items():
+        (tmp_path / "benches" / name).mkdir(parents=True)
+        document = json.dumps({"doc_id": f"gone/{name}", **text})
+        (tmp_path / "benches" / name / "documents.jsonl").write_text(document, "utf-8")
+        qrel = json.dumps({"query_id": "q", "doc_id": f"gone/{name}"})
+        (tmp_path / "benches" / name / "qrels.jsonl").write_text(qrel, "utf-8")
+    out = tmp_path / "pairs"
+
+    code, printed, told = ask(
+        "train", "pairs", "--corpus", str(corpus), "--bench", str(tmp_path / "benches"), "--out", str(out),
+        "--json",
+    )  # fmt: skip
+
+    assert code == 0, told
+    assert {name: found["copies"] for name, found in json.loads(printed)["benches"].items()} == {
+        "whole": 1, "body": 1,
+    }  # fmt: skip
+    left = set(pl.read_parquet(out / "pairs.parquet")["doc_id"])
+    assert not left & {lines[0]["doc_id"], lines[1]["doc_id"]}
+
+
+def test_repositories_and_folders_are_those_of_the_first_corpus_else_of_the_ids(
+    ask: Ask, corpus: Path, tmp_path: Path
+) -> None:
+    lines = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()]
+    held = pl.DataFrame(lines).with_columns(
+        doc_id=pl.col("doc_id").str.replace_all("/", "--"),
+        owner=pl.Series([None if n % 2 else "guild" for n in range(len(lines))]),
+        repo=pl.Series([f"tools-{n}" if n % 3 else None for n in range(len(lines))]),
+        path=pl.Series(["x/amber1-whetstone/SKILL.md" if n == 1 else None for n in range(len(lines))]),
+    )
+    first, second, out = (tmp_path / name for name in ("first.parquet", "second.parquet", "pairs"))
+    held.write_parquet(first)
+    held.with_columns(repo=pl.lit("other")).write_parquet(second)
+
+    command = ["train", "pairs", "--corpus", str(first), "--corpus", str(second), "--out", str(out)]
+    code, _, told = ask(*command, "--seed", "1")
+    pairs = pl.read_parquet(out / "pairs.parquet")
+    ask(*command)
+
+    assert code == 0, told
+    repos = dict(pairs.select("doc_id", "repo").iter_rows())
+    assert repos["guild--sickle-3--care"] == "guild--sickle-3"
+    assert repos["guild--gouge-4--care"] == "guild/tools-4"
+    assert repos["guild--adze-5--care"] == "tools-5"
+    # The folder's name stands in the one request of its skill.
+    assert "guild--chisel-1--care" not in repos
+    assert not pl.read_parquet(out / "pairs.parquet").equals(pairs)
+
+
 def test_evals_of_a_bundle_that_a_root_keeps_are_requests(ask: Ask, corpus: Path, tmp_path: Path) -> None:
     root, night = Root(tmp_path / "root"), datetime(2026, 3, 1, tzinfo=UTC)
     evals = json.dumps(

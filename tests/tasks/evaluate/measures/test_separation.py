@@ -81,7 +81,7 @@ def test_weighing_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_resampled_areas_and_rates_are_those_of_the_queries_drawn() -> None:
     random = np.random.default_rng(1)
-    high, low = random.normal(1, 1, 30), random.normal(0, 1, 20)
+    high, low = random.normal(1, 1, 30).round(1), random.normal(0, 1, 20).round(1)
     of_high, of_low = random.integers(0, 4, 30), random.integers(0, 4, 20)
     times = np.array([2, 0, 1, 1])
     drawn = np.repeat(high, times[of_high]), np.repeat(low, times[of_low])

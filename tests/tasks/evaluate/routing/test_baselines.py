@@ -64,6 +64,10 @@ def test_the_score_of_the_first_skill_is_higher_the_more_of_it_a_task_names(
     assert much.score >= little.score if method == "rrf" else much.score > little.score
 
 
+def test_the_score_of_the_fusion_adds_the_reciprocal_ranks_of_three_legs(baselines: Baselines) -> None:
+    assert baselines.answer("rrf", "Prunes roses in spring", 1).score == pytest.approx(3 / 61)
+
+
 def test_equal_scores_stand_in_the_order_of_ids(baselines: Baselines) -> None:
     assert baselines.rank("bm25-description", "submarine", 9) == sorted(s.doc_id for s in SKILLS)
 

@@ -167,6 +167,12 @@ def test_the_first_skill_of_a_negative_is_told_a_copy_as_its_original() -> None:
     ]
 
 
+def test_a_negative_is_answered_by_the_last_stage() -> None:
+    bench = RoutingBench(BENCH.tasks, BENCH.qrels, negatives=[RoutingQuery("n", "second")])
+
+    assert answer_negatives(bench, "flow", staged)["first"].to_list() == ["b"]
+
+
 def test_tasks_are_clustered_by_repository_then_by_skill_and_stand_alone_otherwise() -> None:
     found = measure_method(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task])).filter("folded")
 

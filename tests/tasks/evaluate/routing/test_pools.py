@@ -18,7 +18,12 @@ BENCH = RoutingBench(
         RoutingQuery("b1", "Bake bread.", repo="bread/shop"),
         RoutingQuery("t2", "Pour it.", repo="tea/shop"),
     ],
-    [Qrel("t1", "Tea/Shop/brew", 1), Qrel("t2", "tea/shop/pour", 1), Qrel("b1", "bread/shop/bake", 1)],
+    [
+        Qrel("t1", "Tea/Shop/brew", 1),
+        Qrel("t1", "bread/shop/bake", 0),
+        Qrel("t2", "tea/shop/pour", 1),
+        Qrel("b1", "bread/shop/bake", 1),
+    ],
     {"other--skill": "tea/shop/pour"},
     [RoutingQuery("n1", "Wash up.", repo="tea/shop")],
 )

@@ -93,6 +93,14 @@ def test_a_number_that_a_method_does_not_give_is_not_measured() -> None:
     assert (found["score"], found["fit"], found["excluded@1"]) == (None, None, 0.5)
 
 
+def test_a_number_that_one_negative_lacks_is_not_measured() -> None:
+    found = summarise_rejection(*rows({**ANSWERS, "not tea 2": RoutingAnswer([], None, 0.0)}))
+
+    assert found is not None
+    assert found["score"] is None
+    assert found["fit"]["negatives"] == 3
+
+
 def test_without_negatives_there_is_nothing_to_reject() -> None:
     tasks, negatives = rows(ANSWERS)
 

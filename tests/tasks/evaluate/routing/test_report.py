@@ -59,6 +59,7 @@ def test_only_numbers_that_methods_give_stand_in_the_tables_of_rejection(found: 
 
     assert "| sure | score | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 |  |" in text
     assert "| sure | fit | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 | 0.167 |" in text
+    assert "| sure | score | tea/shop | 1 | 1 | 1.000 [1.00, 1.00] |" in text
     assert "| sure | fit | 0.200 | 1 | 0.200 | 0.000 |" in text
     assert "| plain | score |" not in text
 
@@ -66,9 +67,10 @@ def test_only_numbers_that_methods_give_stand_in_the_tables_of_rejection(found: 
 def test_a_person_sees_which_number_of_a_method_was_measured(
     found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_routing({"pools": [found], "llm": None})
+    print_routing({"pools": [found], "llm": None, "report": ["tables/routing.md"]})
 
     printed = capsys.readouterr().out
     assert "sure: fit" in printed
     assert "plain: fit" not in printed
+    assert "written: tables/routing.md" in printed
     assert "against plain, task by task; p by Holm" in printed

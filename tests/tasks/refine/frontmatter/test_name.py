@@ -2,13 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.schemas import RawDocument
 from tasks.refine.frontmatter.name import folder_of, name_of
 from tasks.refine.text.strict_yaml import Value
-
-
-def raw(doc_id: str, path: str | None = None) -> RawDocument:
-    return RawDocument(doc_id, "dir:pots", b"x", 1, "0", path=path)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +20,7 @@ def raw(doc_id: str, path: str | None = None) -> RawDocument:
     ],
 )
 def test_the_folder_comes_from_the_path_else_from_the_id(doc_id: str, path: str | None, folder: str) -> None:
-    assert folder_of(raw(doc_id, path)) == folder
+    assert folder_of(doc_id, path) == folder
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,18 @@ def found(description: str) -> list[tuple[str, str]]:
             [("description_trigger", "shape a wet dough"), ("description_trigger", "feed a starter")],
         ),
         (
+            "Bakes bread. Triggers: shape a wet dough, feed a starter.",
+            [("description_trigger", "shape a wet dough"), ("description_trigger", "feed a starter")],
+        ),
+        (
+            'Bakes bread. Triggers: "shape a wet dough", "feed a starter"',
+            [("description_quote", "shape a wet dough"), ("description_quote", "feed a starter")],
+        ),
+        (
+            'Bakes bread. Use for shaping the "classic boule" of rye.',
+            [("description_clause", "for shaping")],
+        ),
+        (
             "Use when shaping a loaf, or the user wants to score its crust.",
             [
                 ("description_clause", "when shaping a loaf"),

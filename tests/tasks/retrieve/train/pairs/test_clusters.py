@@ -43,6 +43,10 @@ def test_about_the_share_that_is_wanted_is_held_out_and_the_seed_draws_it() -> N
     assert one != other
 
 
+def test_a_repository_is_one_in_whatever_case_its_name_is_written() -> None:
+    assert validation_rows(["Tea/Shop", "tea/shop"], np.arange(2), 0.5, 0) == set()
+
+
 def test_a_large_repository_is_trained_with() -> None:
     repos = ["large"] * 500 + [f"repo {n}" for n in range(500)]
 

@@ -17,6 +17,7 @@ def prompts(held: object) -> list[str]:
         {"skill_name": "bread", "evals": [{"id": 1, "prompt": "Rescue my dough"}]},
         [{"query": "Rescue my dough", "should_trigger": True}],
         {"cases": [{"question": "Rescue my dough"}, {"name": "no prompt"}, "no object"]},
+        {"tests": [{"prompt": 3, "input": "Rescue my dough"}]},
     ],
 )
 def test_prompts_of_the_known_forms_are_read(held: object) -> None:

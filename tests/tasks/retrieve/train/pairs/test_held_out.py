@@ -25,6 +25,8 @@ def test_benches_are_read_folder_by_folder_with_relevant_skills_copies_and_reque
         tmp_path / "a" / "qrels.jsonl",
         {"query_id": "1", "doc_id": "rye", "relevance": 3},
         {"query_id": "1", "doc_id": "tea", "relevance": 0},
+        {"query_id": "1", "doc_id": "oats", "relevance": None},
+        {"query_id": "1", "doc_id": "bran", "relevance": 1},
     )
     write(tmp_path / "a" / "copies.jsonl", {"copy_id": "rye-2", "doc_id": "rye"})
     write(tmp_path / "a" / "documents.jsonl", {"doc_id": "pool", "content": "# Pool"})
@@ -37,7 +39,7 @@ def test_benches_are_read_folder_by_folder_with_relevant_skills_copies_and_reque
 
     a, b = read_benches(tmp_path)
 
-    assert (a.name, a.gold, a.requests) == ("a", {"rye", "rye-2"}, ["Bake a loaf"])
+    assert (a.name, a.gold, a.requests) == ("a", {"rye", "rye-2", "oats", "bran"}, ["Bake a loaf"])
     assert (b.name, b.gold, b.requests) == ("b/c", {"oat", "bun"}, ["Stir", "Mix"])
 
 
@@ -60,6 +62,19 @@ def test_copies_versions_and_excerpts_of_gold_are_near_and_nothing_else() -> Non
     found = list(near_gold(bodies, ["Another text with words of its own and no more.", RECIPE]))
 
     assert found == [[1], [1], [1], [1], [], []]
+
+
+def test_a_text_that_shares_two_thirds_of_its_words_in_one_run_is_a_version() -> None:
+    gold = [f"word{n}" for n in range(100)]
+    bodies = [" ".join([*gold[:kept], *(f"other{n}" for n in range(100 - kept))]) for kept in (70, 60)]
+
+    assert list(near_gold(bodies, [" ".join(gold)])) == [[0], []]
+
+
+def test_a_short_text_is_near_if_all_of_it_is_shared() -> None:
+    gold = "Bakes dark rye bread in a hot oven"
+
+    assert list(near_gold([f"{gold} today", f"{gold} tonight", gold], [f"{gold} today"])) == [[0], [], [0]]
 
 
 def test_nothing_is_near_no_gold() -> None:

@@ -115,7 +115,49 @@ def test_what_a_bench_holds_its_copies_and_its_requests_are_kept_out_and_counted
     assert not {"guild/baker", "else/baker"} & set(found.pairs["doc_id"])
     assert "Repair a broken anvil" not in set(found.pairs["query"])
     assert dict(found.benches["trades"]) == {"gold": 1, "copies": 1, "requests": 1}
+    assert found.dropped["asked_by_a_bench"] == 1
     assert found.skills["on_a_bench"] == 2
+
+
+def test_a_copy_of_a_skill_that_only_the_bench_has_is_kept_out() -> None:
+    found = make_pairs(sources(), [Bench("b", {"gone"})], {"gone": SKILLS[0].body}, LOOSE, 0)
+
+    assert "guild/baker" not in set(found.pairs["doc_id"])
+    assert dict(found.benches["b"]) == {"gold": 0, "copies": 1, "requests": 0}
+
+
+def test_a_request_that_two_skills_share_is_trained_with_or_validated_on() -> None:
+    shared = '\n## Example prompts\n\n- "Show me a daily plan of the old guild hall"\n'
+    skills = [skill._replace(body=skill.body + shared) for skill in SKILLS[:2]]
+    found = [made(sources([*skills, *SKILLS[2:]]), seed=seed) for seed in range(6)]
+
+    for one in found:
+        asked = one.pairs.filter(pl.col("query") == "Show me a daily plan of the old guild hall")
+        assert asked["split"].n_unique() == 1
+        assert asked["doc_id"].n_unique() == 2 - one.dropped["asked_in_train"]
+    assert {one.dropped["asked_in_train"] for one in found} == {0, 1}
+
+
+def test_triggers_are_worded_repeated_requests_counted_and_other_names_taken_out() -> None:
+    said = (
+        "\n## When to use\n\n- The kitchen smokes\n- Repairing a broken oven\n"
+        '\n## Example prompts\n\n- "Ask the loaf doctor about dough"\n'
+    )
+    first = SKILLS[0]._replace(
+        description=f"{SKILLS[0].description} Triggers: cleaning a dark oven", body=SKILLS[0].body + said
+    )
+    given, calls = (
+        [PairSource(first, "guild/0", ("loaf-doctor",)), *sources(SKILLS[1:])],
+        list[tuple[int, int]](),
+    )
+
+    found = make_pairs(given, [], {}, LOOSE, 0, lambda done, total: calls.append((done, total)))
+
+    asked = found.pairs.filter(pl.col("origin") == "description_trigger")
+    assert set(asked["query"]) == {"Clean a dark oven"}
+    assert (found.dropped["no_request_form"], found.dropped["repeated_in_skill"]) == (1, 1)
+    assert found.dropped["names_skill"] == len(SKILLS) + 1
+    assert calls == [(n, len(SKILLS)) for n in range(1, len(SKILLS) + 1)]
 
 
 def test_copies_ask_once_and_what_many_skills_share_is_dropped() -> None:
@@ -147,7 +189,7 @@ def test_skills_in_another_language_are_counted_and_evals_are_requests() -> None
 
 def test_a_request_in_the_body_that_shares_no_word_with_name_and_description_is_dropped() -> None:
     far = SKILLS[0]._replace(
-        body=f"{SKILLS[0].body}\n## Use cases\n\n- Comparing ripe pumpkins with marrows\n"
+        body=f"{SKILLS[0].body}\n## Use cases\n\n- Comparing ripe pumpkins with the marrows of a village\n"
     )
 
     found = made([*sources([far]), *sources(SKILLS[1:])])
@@ -162,6 +204,18 @@ def test_counts_add_up(whole: PairSet) -> None:
     assert counts["pairs"] == whole.pairs.height == sum(row["pairs"] for row in counts["by_origin"])
     assert counts["pairs"] == sum(counts["by_field"].values()) == sum(counts["by_split"].values())
     assert counts["requests"] == sum(row["requests"] for row in counts["by_origin"])
+    # The bodies are shorter than a head.
+    assert whole.dropped["no_window_text"] == counts["requests"]
+
+
+def test_requests_of_a_skill_stand_in_the_order_of_their_words(whole: PairSet) -> None:
+    rows = whole.pairs.group_by("doc_id", maintain_order=True).agg(
+        pl.col("query").unique(maintain_order=True)
+    )
+
+    assert rows["doc_id"].to_list() == [skill.doc_id for skill in SKILLS]
+    for queries in rows["query"]:
+        assert queries.to_list() == sorted(queries, key=lambda query: " ".join(words_of(query)))
 
 
 def test_a_request_that_tells_too_little_is_dropped() -> None:

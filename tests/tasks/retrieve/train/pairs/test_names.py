@@ -47,5 +47,14 @@ def test_a_name_is_known_in_any_spelling(text: str) -> None:
     assert BREAD.within(text)
 
 
+@pytest.mark.parametrize("text", ["gofrye bread", "rye breads", "a crumble", "breadcrumb"])
+def test_a_part_of_a_longer_word_is_no_name(text: str) -> None:
+    assert not BREAD.within(text)
+
+
+def test_the_longest_of_several_names_is_taken_out() -> None:
+    assert Names(["rye", "rye-bread"]).out_of_text("The rye bread rises.", "Bake rye bread") == "The  rises."
+
+
 def test_no_name_is_within_nothing() -> None:
     assert not Names([""]).within("anything")

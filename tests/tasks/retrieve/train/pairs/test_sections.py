@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tasks.retrieve.train.pairs.sections import section_pieces
 
 BODY = """# Bread
@@ -10,6 +12,7 @@ BODY = """# Bread
 
 - Shaping a wet dough
 - The user asks "why is my crust so pale?"
+- Anything you can't eat cold
 
 Do not use it for:
 
@@ -44,6 +47,21 @@ def test_occasions_examples_turns_and_questions_are_found_in_order_and_what_is_e
         ("user_turn", "My loaf collapsed in the oven, what now?"),
         ("user_turn", "Give me a schedule for two loaves"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        ("## When to use\n\nOn weekdays:\n\n- Shaping a wet dough\n", ["Shaping a wet dough"]),
+        ('## When to use\n\nShe said "my crust is too pale" today.\n', []),
+        ("## Example prompts\n\n- Plan a bake\n", []),
+        ("## When to use\n\n```\n- Heating a stone\n# Oven\n```\n- Shaping a dough\n", ["Shaping a dough"]),
+        ("```\n# When to use\n```\n\n- Shaping a wet dough\n", []),
+        ("x" * 20_000 + "\n## When to use\n\n- Shaping a wet dough\n", []),
+    ],
+)
+def test_only_what_stands_where_requests_are_announced_is_found(body: str, texts: list[str]) -> None:
+    assert [piece.text for piece in section_pieces(body)] == texts
 
 
 def test_a_piece_cuts_its_line() -> None:

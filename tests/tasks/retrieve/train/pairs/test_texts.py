@@ -48,6 +48,76 @@ def test_the_window_is_the_part_after_the_head_that_says_most_of_the_request() -
     assert "A pale crust" in texts["window"]
 
 
+def test_a_rare_word_of_the_request_counts_for_more_than_two_that_every_window_holds() -> None:
+    lines = [f"Line {n} tells of flour and of water and of nothing else here.\n" for n in range(120)]
+    lines[60] = "Here a crust is what matters, " * 33 + "\n"  # a window of its own
+
+    texts = texts_for("Mix flour, water, crust", Piece("user_turn", "", "body", 0, 0), "", "".join(lines))
+
+    assert texts["window"] is not None
+    assert "crust" in texts["window"]
+
+
+def test_a_window_shares_a_word_with_its_request_that_is_no_function_word() -> None:
+    lines = "This is the line that says what my oven is and where it is.\n" * 40
+
+    assert (
+        texts_for("Is it the crust of my loaf?", Piece("user_turn", "", "body", 0, 0), "", lines)["window"]
+        is None
+    )
+
+
+def test_where_the_best_window_is_nothing_but_the_clause_the_next_is_taken() -> None:
+    lines = [f"Line {n} tells of flour and of water and of nothing else here.\n" for n in range(120)]
+    lines[30] = "- Rescuing a pale crust that cracked over the whole of its width\n"
+    lines[90] = "A crust wants steam, and a hotter stone below the loaf.\n"
+    body = "".join(lines)
+    start = body.index(lines[30])
+    piece = Piece("body_list", lines[30][2:-1], "body", start, start + len(lines[30]))
+
+    texts = texts_for("Rescue a pale crust that cracked over the whole of its width", piece, "", body)
+
+    assert texts["window"] is not None
+    assert "A crust wants steam" in texts["window"]
+
+
+def test_the_whole_line_of_a_piece_goes_and_so_do_its_own_words_elsewhere() -> None:
+    row = '| "Feed my starter" | each single morning |\n'
+    told = "Flour and water are all that a starter eats, and it is never full.\n"
+    again = "Whenever bakers ask us to feed my starter early, stay calm.\n"
+    body = told * 20 + row + told + again
+    start = body.index(row)
+    piece = Piece("body_quote", "whenever bakers ask us to feed my starter", "body", start, start + len(row))
+
+    texts = texts_for("Feed my starter", piece, "", body)
+
+    assert texts["window"] is not None
+    assert "morning" not in texts["window"]
+    assert "bakers" not in texts["window"]
+    assert "early, stay calm" in texts["window"]
+
+
+def test_words_that_meet_when_a_name_or_a_run_between_them_goes_are_cut_again() -> None:
+    body = "Our bread made rye-bread of rye is what the guests of this house like best.\n"
+    piece = Piece("user_turn", "", "body", 0, 0)
+
+    texts = dict(SkillTexts.of("", body, Names(["rye-bread"])).of_request("bread made of rye", piece))
+
+    assert texts["head"] == "Our  is what the guests of this house like best."
+    assert without_grams("dough dough oven oven rises", grams_of("dough oven")).strip() == "rises"
+
+
+def test_a_line_longer_than_a_text_is_cut_and_a_text_has_eight_words_or_more() -> None:
+    piece = Piece("user_turn", "", "body", 0, 0)
+    long = texts_for("Bake an oven", piece, "", "oven " * 700)
+    seven, eight = (texts_for("Bake an oven", piece, "", "loaf " * n)["head"] for n in (7, 8))
+
+    assert {name: text and len(text) <= CHARACTERS for name, text in long.items()} == {
+        "description": None, "head": True, "window": True,
+    }  # fmt: skip
+    assert (seven, eight) == (None, ("loaf " * 8).strip())
+
+
 def test_a_text_of_which_nothing_is_left_is_none() -> None:
     description = "Use when rescuing a dough."
     (piece,) = clause_pieces(description)

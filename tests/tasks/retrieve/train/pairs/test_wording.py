@@ -38,6 +38,18 @@ from tasks.retrieve.train.pairs.wording import plain, requests_of
         ("Cleaning/repairing the oven door", ["Clean/repair the oven door"]),
         ("Getting odd errors from the oven", ["I am getting odd errors from the oven"]),
         ("Helping users plan a bake", ["Help me plan a bake"]),
+        ("for test kitchens", []),
+        ("Use this to clean the oven", ["Clean the oven"]),
+        ("Planning a bake, cleaning", ["Plan a bake, cleaning"]),
+        ("Cleaning ovens (scraping and fixing the stone) at home",
+         ["Clean ovens (scraping and fixing the stone) at home"]),
+        ("when you want to plan their bake", ["Plan their bake"]),
+        ("when the user wants to plan their bake", ["Plan my bake"]),
+        ("when the user wants to feed rye", []),
+        ("Cleaning the oven - once a month", ["Clean the oven"]),
+        ("when cleaning the user's oven", ["Clean my oven"]),
+        ("when the user has a cold oven", ["I have a cold oven"]),
+        ("when users ask about cleaning an oven", ["Clean an oven"]),
     ],
 )  # fmt: skip
 def test_what_is_told_of_a_user_becomes_what_a_user_asks(piece: str, requests: list[str]) -> None:
@@ -46,6 +58,7 @@ def test_what_is_told_of_a_user_becomes_what_a_user_asks(piece: str, requests: l
 
 def test_the_words_of_a_user_stay_as_they_are_but_for_markup() -> None:
     assert requests_of("> **why** is their crust so pale?", spoken=True) == ["Why is their crust so pale?"]
+    assert requests_of("clean my oven (stone)", spoken=True) == ["Clean my oven (stone)"]
 
 
 @pytest.mark.parametrize(

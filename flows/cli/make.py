@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     JsonOption,
@@ -139,6 +140,7 @@ def train_pairs(
     as_json: JsonOption = False,
 ) -> None:
     """Make pairs of request and skill out of what authors wrote, without an LLM."""
+    end_on_interrupt("skillery: interrupted; no pairs were written")
     from flows.cli.printing.measures import print_pairs  # noqa: PLC0415
     from flows.commands.pairs.make import PairWishes, train_pairs  # noqa: PLC0415
 

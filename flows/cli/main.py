@@ -17,31 +17,20 @@ from flows.cli.make import bench_app, train_app
 from flows.cli.measure import evaluate_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import (
-    AllowErrorsOption,
     BackfillStage,
-    BatchOption,
-    BudgetOption,
     ClassifierOption,
     ExportForm,
-    FromOption,
     IndexMode,
     JsonOption,
-    KindOption,
-    LicenceOption,
-    OutOption,
-    PageForm,
-    RerankOption,
-    RiskOption,
     RootOption,
-    given_or_wrong,
     print_json,
     require_command,
     root_of,
 )
 from flows.cli.printing import run as printing
+from flows.cli.query import page, search
 from flows.cli.read import diff, show
 from flows.cli.sources import sources_app
-from flows.commands.console import say_text
 from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
 
@@ -55,11 +44,9 @@ app.add_typer(evaluate_app, name="evaluate", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)
 app.add_typer(train_app, name="train", rich_help_panel=MEASURE)
 
-for asking in (show, diff, compose, suggest, library):
+for asking in (search, page, show, diff, compose, suggest, library):
     app.command(rich_help_panel=ASK)(asking)
 app.command(rich_help_panel=FILL)(induce)
-
-_OR_BATCH = ", or --batch and --out"
 
 
 @app.callback()
@@ -118,87 +105,6 @@ def status(
     age = found["age_hours"]
     if max_age is not None and (age is None or age > max_age):
         raise typer.Exit(1)
-
-
-@app.command(rich_help_panel=ASK)
-def search(
-    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The task.")] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many skills.")] = 10,
-    kind: KindOption = None,
-    licence: LicenceOption = None,
-    source: FromOption = None,
-    risk: RiskOption = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
-    batch: BatchOption = None,
-    out: OutOption = None,
-    allow_errors: AllowErrorsOption = False,
-    root: RootOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Find the skills that fit a task."""
-    from flows.commands.queries import open_index, search_batch, search_filters  # noqa: PLC0415
-
-    settings = load_settings()
-    index = open_index(root_of(settings, root), settings)
-    filters = search_filters(kind, licence, source, risk)
-    if batch is not None or out is not None:
-        failed = search_batch(index, batch, out, k=k, filters=filters, explain=explain)
-        raise typer.Exit(1 if failed and not allow_errors else 0)
-    asked = given_or_wrong(query, "QUERY", _OR_BATCH)
-    answer = index.search(asked, k, filters=filters, explain=explain)
-    print_json(answer) if as_json else printing.print_search(answer)
-
-
-@app.command(rich_help_panel=ASK)
-def page(
-    doc_id: Annotated[
-        str | None, typer.Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")
-    ] = None,
-    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The request.")] = None,
-    budget: BudgetOption = None,
-    method: Annotated[
-        str, typer.Option("--method", metavar="METHOD", help="How parts are chosen.")
-    ] = "facets",
-    rerank: RerankOption = False,
-    batch: BatchOption = None,
-    out: OutOption = None,
-    allow_errors: AllowErrorsOption = False,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print these parts alone; stderr says whose they are.")
-    ] = False,
-    form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Return the parts of a skill that a request needs."""
-    from flows.commands.queries import open_index, page_batch, reranker_of  # noqa: PLC0415
-
-    if as_json and markdown:
-        msg = "--json and --markdown are two forms of one answer: give one of them"
-        raise WrongInput(msg)
-    settings = load_settings()
-    where = root_of(settings, root)
-    index = open_index(where, settings)
-    with reranker_of(where, settings, wanted=rerank) as reranker:
-        if batch is not None or out is not None:
-            failed = page_batch(index, batch, out, budget=budget, method=method, reranker=reranker)
-            raise typer.Exit(1 if failed and not allow_errors else 0)
-        answer = index.page(
-            given_or_wrong(doc_id, "DOC_ID", _OR_BATCH),
-            given_or_wrong(query, "QUERY", _OR_BATCH),
-            budget=budget,
-            method=method,
-            reranker=reranker,
-        )
-    if as_json or form == PageForm.json:
-        print_json(answer)
-        return
-    printing.print_notes(answer)
-    if markdown or form == PageForm.markdown:
-        say_text(answer["context"])
-        printing.print_origin(answer)
-    else:
-        printing.print_page(answer)
 
 
 @app.command(rich_help_panel=MEASURE)

@@ -71,6 +71,10 @@ RiskOption = Annotated[
     list[str] | None,
     typer.Option("--risk", metavar="CODE", help="Only with this risk found, or none; repeatable."),
 ]
+MinFitOption = Annotated[
+    float | None,
+    typer.Option("--min-fit", metavar="P", help="Only skills that serve with this probability, 0 to 1."),
+]
 FormatOption = Annotated[
     TrajectoryForm, typer.Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")
 ]

@@ -81,6 +81,7 @@ def search_batch(
     k: int,
     filters: Filters | None = None,
     explain: bool = False,
+    min_fit: float | None = None,
 ) -> int:
     """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
@@ -90,7 +91,8 @@ def search_batch(
     """
 
     def answer(line: Line) -> Line:
-        return index.search(line["query"], line.get("k", k), filters=filters, explain=explain)
+        asked, most = line["query"], line.get("k", k)
+        return index.search(asked, most, filters=filters, explain=explain, min_fit=min_fit)
 
     return _answer(batch, out, answer, ("query_id", "query"))
 

@@ -27,6 +27,7 @@ from tasks.evaluate.routing.ablation import ABLATIONS, Ablations, as_served
 from tasks.evaluate.routing.baselines import BASELINES, LEXICAL, Baselines, require_bm25
 from tasks.evaluate.routing.bench import RoutingMethod, whole
 from tasks.evaluate.routing.measures import require_measures
+from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.llm.answer_cache import open_book
@@ -43,6 +44,7 @@ from tasks.retrieve.baselines.skillflow_rerank import RerankSettings, RerankStag
 from tasks.retrieve.baselines.skillflow_select import SelectSettings, SelectStage
 from tasks.retrieve.baselines.skillrouter import FlatRerankStage, RetrieveStage, flat_text
 from tasks.retrieve.baselines.stages import Stage, Staged
+from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 
 
@@ -231,7 +233,8 @@ class Methods:
 
     @functools.cached_property
     def _ablations(self) -> Ablations:
-        return Ablations(self._skills, self._models.kept, self._models.asking)
+        kept, asking = self._models.kept, self._models.asking
+        return Ablations(self._skills, kept, asking, packaged_fit() if is_base(kept.card) else None)
 
     def _skillflow(self) -> Staged:
         flow, models = load_skillflow(), self._models

@@ -18,8 +18,10 @@ from storage.errors import SkilleryError, StorageError
 from storage.lance import is_damage
 from storage.root import Root
 from storage.served import Served
+from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.paging.types import PagedDocument
+from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.search import Searcher
 from tasks.retrieve.routing.store import open_routing
 
@@ -68,9 +70,14 @@ class OpenVersion:
         with self.lock:
             return self._searcher
 
+    @property
+    def fit(self) -> FitModel | None:
+        """What tells how likely a skill serves, None of an encoder that it was not fitted on."""
+        return packaged_fit() if is_base(self.encoder.card) else None
+
     @functools.cached_property
     def _searcher(self) -> Searcher:
-        return Searcher(self.skills, open_routing(self.root, self.served), self.encoder)
+        return Searcher(self.skills, open_routing(self.root, self.served), self.encoder, self.fit)
 
     def kept(self, doc_id: str) -> PagedDocument | None:
         """Return a kept document, None if it is not kept; it becomes the one requested last."""

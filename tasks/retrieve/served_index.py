@@ -28,7 +28,7 @@ from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.search import PROVENANCE, Filters, provenance
+from tasks.retrieve.routing.search import PROVENANCE, Filters, fitting, provenance
 
 _T = TypeVar("_T")
 _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *PROVENANCE]
@@ -59,15 +59,19 @@ class ServedIndex:
         self._opening = threading.Lock()
 
     def search(
-        self, query: str, k: int = 10, *, filters: Filters | None = None, explain: bool = False
-    ) -> dict[str, Any]:
+        self, query: str, k: int = 10, *, filters: Filters | None = None, explain: bool = False,
+        min_fit: float | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """Return the `k` skills that fit a query best, as the command prints them.
 
         Skills with a denied licence or without what `filters` ask for are not ranked. With `explain` each
-        result has the parts of its score.
+        result has the parts of its score and what its fit is told by. `nothing_fits` is true if the fit of
+        none of the results reaches `min_fit`, in [0, 1] (by default the least of the packaged model), and
+        null if no fit is known. Results below a `min_fit` that is given are left out, unless nothing fits.
 
         Raises:
-            WrongInput: The query is blank, `k` is not positive, or nothing has what a filter asks for.
+            WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
+                `min_fit` is out of its range, or given where no fit is known.
             StorageError: A table or the file of licences' classes is damaged or missing.
             NotPublished: Nothing is served.
         """
@@ -77,13 +81,15 @@ class ServedIndex:
             msg = f"-k is {k}: ask for at least 1"
             raise WrongInput(msg)
         now, ranked = self.read(lambda now: self._ranked(now, query, k, filters or Filters()))
+        ranked, nothing = fitting(ranked, now.fit, min_fit)
         failed = self.failed_sources()
         results = [
             {
                 "rank": rank,
                 **{c: row[c] for c in ("doc_id", "name", "description")},
                 "score": found.score,
-                **({"parts": dict(found.parts)} if explain else {}),
+                "fit": found.fit,
+                **({"parts": dict(found.parts), "evidence": dict(found.evidence)} if explain else {}),
                 "folded": list(found.folded),
                 **provenance(row, failed),
                 "index_version": now.served.version,
@@ -91,7 +97,8 @@ class ServedIndex:
             for rank, (row, found) in enumerate(ranked, start=1)
         ]
         version = now.served.version
-        return {"query": query, "results": results, "index_version": version, "took_ms": _since(started)}
+        found = {"query": query, "results": results, "nothing_fits": nothing}
+        return {**found, "index_version": version, "took_ms": _since(started)}
 
     def page(
         self, doc_id: str, query: str, *, budget: float | None, method: str, reranker: Reranker | None = None

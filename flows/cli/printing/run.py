@@ -169,8 +169,11 @@ def minute(time: str | None) -> str | None:
 def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills, a paragraph each: an id may be as long as a line."""
     _say(answer["query"], style="bold")
+    if answer["nothing_fits"]:
+        _say("Nothing served seems to fit; what comes nearest:", style="yellow")
     for result in answer["results"]:
-        _say(f"{result['rank']:>2}  {result['doc_id']}")
+        fit = "" if result["fit"] is None else f"  fit {result['fit']:.0%}"
+        _say(f"{result['rank']:>2}  {result['doc_id']}{fit}")
         for line in _told(result):
             _say(line, indent=4)
     _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")

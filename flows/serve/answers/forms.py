@@ -79,6 +79,7 @@ class FoundSkill(BaseModel):
     name: str
     description: str
     score: float
+    fit: float | None = None
     risks: list[str] = Field([])
     whose: Origin
 
@@ -88,11 +89,14 @@ class SearchOutcome(ToolOutcome):
 
     version: Said
     results: list[FoundSkill]
+    nothing_fits: bool | None = None
     notice: Said = NOTICE
 
     def as_text(self) -> str:
         """Return a line a skill."""
         lines = [f"{r.doc_id} ({r.name}): {r.description}" for r in self.results]
+        if self.nothing_fits and lines:
+            lines = ["Nothing served seems to fit; what comes nearest:", *lines]
         return "\n".join([*lines, self.notice] if lines else ["Nothing served fits."])
 
 

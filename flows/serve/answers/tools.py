@@ -38,11 +38,12 @@ def search_skills(service: Service, asked: SearchArguments) -> SearchOutcome:
     results = [
         FoundSkill(
             doc_id=row["doc_id"], name=row["name"], description=row["description"],
-            score=round(row["score"], 4), risks=row["risks"] or [], whose=Whose.of(row),
+            score=round(row["score"], 4), fit=row["fit"], risks=row["risks"] or [], whose=Whose.of(row),
         )
         for row in found["results"]
     ]  # fmt: skip
-    return SearchOutcome(version=found["index_version"], results=results)
+    told = {"version": found["index_version"], "nothing_fits": found["nothing_fits"]}
+    return SearchOutcome(**told, results=results)
 
 
 def page_skill(service: Service, asked: PageArguments) -> PageOutcome:

@@ -52,25 +52,29 @@ def search_page(service: Service, asked: SearchForm) -> str:
         raise WrongInput(msg)
 
     def made() -> str | None:
-        known, listed = service.listing.known(), _listed(service, asked, filters, begin)
-        return _rendered(asked, listed, known.counts, begin) if known.version == listed.version else None
+        known, (listed, nothing) = service.listing.known(), _listed(service, asked, filters, begin)
+        same = known.version == listed.version
+        return _rendered(asked, listed, known.counts, begin, nothing) if same else None
 
     return of_one_version(made)
 
 
-def _listed(service: Service, asked: SearchForm, filters: Filters, begin: int) -> ListedPage:
+def _listed(service: Service, asked: SearchForm, filters: Filters, begin: int) -> tuple[ListedPage, bool]:
+    """Return the skills of a page, and whether none that is served seems to fit the task."""
     if not asked.task:
-        return service.listing.page(filters, begin, _SIZE)
+        return service.listing.page(filters, begin, _SIZE), False
     found = service.index.search(asked.task, _MOST, filters=filters, explain=True)
     ranked = found["results"]
-    return ListedPage(found["index_version"], len(ranked), ranked[begin : begin + _SIZE])
+    listed = ListedPage(found["index_version"], len(ranked), ranked[begin : begin + _SIZE])
+    return listed, bool(ranked and found["nothing_fits"])
 
 
-def _rendered(asked: SearchForm, listed: ListedPage, counts: Counts, begin: int) -> str:
+def _rendered(asked: SearchForm, listed: ListedPage, counts: Counts, begin: int, nothing: bool) -> str:
     terms = frozenset(term_sequence(asked.task)) - function_terms()
     return render(
         "search.html", asked=asked, listed=listed, begin=begin, facets=_facets(counts, asked),
         results=[_result(row, terms) for row in listed.rows], pages=-(-listed.total // _SIZE), most=_MOST,
+        nothing_fits=nothing,
     )  # fmt: skip
 
 

@@ -36,10 +36,11 @@ def api_router(service: Service) -> APIRouter:
     async def search(
         request: Request, q: Text, k: Annotated[int, Query(ge=1, le=100)] = 10, kind: Several = None,
         licence: Several = None, source: Several = None, risk: Several = None, explain: bool = False,
+        min_fit: Annotated[float | None, Query(ge=0, le=1)] = None,
     ) -> Response:  # fmt: skip
         def found() -> Json:
             filters = search_filters(kind, licence, source, risk)
-            return service.index.search(q, k, filters=filters, explain=explain)
+            return service.index.search(q, k, filters=filters, explain=explain, min_fit=min_fit)
 
         return await _tagged(service, request, found)
 

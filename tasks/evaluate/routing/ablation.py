@@ -10,6 +10,7 @@ from tasks.evaluate.routing.bench import RoutingAnswer, RoutingMethod, Spared, w
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.baselines.stages import StageRanking
 from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
+from tasks.retrieve.routing.fit import FitModel
 from tasks.retrieve.routing.postings import FIELDS, Postings, postings_of
 from tasks.retrieve.routing.router import Router, RouterSettings
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
@@ -35,15 +36,18 @@ ABLATIONS = tuple(_SETTINGS)
 class Ablations:
     """Makes retrievers of one corpus that share postings and vectors; the order of skills breaks ties."""
 
-    def __init__(self, skills: Sequence[Skill], encoder: Encoder, query_encoder: Encoder) -> None:
-        self._skills, self._encoder, self._query_encoder = skills, encoder, query_encoder
+    def __init__(
+        self, skills: Sequence[Skill], encoder: Encoder, query_encoder: Encoder, fit: FitModel | None = None
+    ) -> None:
+        self._skills, self._encoder, self._query_encoder, self._fit = skills, encoder, query_encoder, fit
 
     def router(self, name: str) -> Router:
         """Return one of `ABLATIONS`."""
         ids, names = [skill.doc_id for skill in self._skills], [skill.name for skill in self._skills]
         lexical, sketches = lexical_of(self._postings, fields_of(name)), self._postings.sketches
         settings = _SETTINGS[name]
-        return Router(ids, names, lexical, sketches, self._vectors, self._query_encoder, settings)
+        fit = self._fit if name == "default" else None
+        return Router(ids, names, lexical, sketches, self._vectors, self._query_encoder, settings, fit)
 
     @functools.cached_property
     def _postings(self) -> Postings:
@@ -95,4 +99,4 @@ def deep(router: Router, task: str, depth: int) -> list[str]:
 
 def _answer(router: Router, task: str) -> RoutingAnswer:
     found = router.rank(task, _ANSWERED)
-    return RoutingAnswer([one.doc_id for one in found], found[0].score)
+    return RoutingAnswer([one.doc_id for one in found], found[0].score, found[0].fit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,14 +136,19 @@ class Lexical(_Weighted):
         A term that occurs n times counts 1 + ln n times, because a text often repeats words of its style.
         English function words count only if the query has no other words.
         """
-        counts = term_counts(query)
-        counts = {t: n for t, n in counts.items() if t not in function_terms()} or counts
+        counts = _counted(query)
         at, known = self.known(counts)
-        times = np.array(list(counts.values()), dtype=np.float64)[known]
-        found = self.starts[at + 1] - self.starts[at]
-        weights = _rarity(found, self.documents) ** self.settings.rarity * (1 + np.log(times))
+        weights = self._weights(counts)[known]
         order = np.lexsort((at, -weights))[: self.settings.terms]
         return [(int(at[i]), float(weights[i])) for i in order]
+
+    def highest(self, query: str) -> float:
+        """Return what a score cannot exceed: the weights of the query's heaviest terms, known or not."""
+        return float(np.sort(self._weights(_counted(query)))[::-1][: self.settings.terms].sum())
+
+    def _weights(self, counts: Mapping[int, int]) -> npt.NDArray[np.float64]:
+        times = np.array(list(counts.values()), dtype=np.float64)
+        return np.asarray(self.rarities(list(counts)) ** self.settings.rarity * (1 + np.log(times)))
 
     def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the inverse document frequency of terms, shape `(terms,)`; of unknown ones the largest."""
@@ -151,6 +156,12 @@ class Lexical(_Weighted):
         at, known = self.known(terms)
         found[known] = self.starts[at + 1] - self.starts[at]
         return _rarity(found, self.documents)
+
+
+def _counted(query: str) -> dict[int, int]:
+    """Return the terms that count and how often each occurs."""
+    counts = term_counts(query)
+    return {t: n for t, n in counts.items() if t not in function_terms()} or dict(counts)
 
 
 def _rarity(found: Offsets, documents: int) -> npt.NDArray[np.float64]:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
+from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.skill import Skill
 
@@ -47,6 +49,7 @@ class NearIdentical:
         return leaders[int(alike.argmax())] if alike.any() else row
 
 
+_DECISIVE = ("lexical", "whole", "facets")  # parts that decide which skill is first
 _EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
@@ -76,12 +79,29 @@ class RouterSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A skill found: its score, the parts whose sum it is, and near-identical skills that rank below."""
+    """A skill found: its score, the parts whose sum it is, and near-identical skills that rank below.
+
+    `fit` is the probability that it serves the request, None if no model tells; `evidence` is what it is
+    told by (`tasks.retrieve.routing.fit`).
+    """
 
     doc_id: str
     score: float
     parts: Mapping[str, float]
     folded: tuple[str, ...] = ()
+    fit: float | None = None
+    evidence: Mapping[str, float] = field(default_factory=dict)
+
+
+class ReadQuery(NamedTuple):
+    """What was made of a query: the parts of scores, and what they were before they were standardised.
+
+    `lexical` has shape `(rows,)`; `asked` has the unit vectors of facets, that of the whole query last.
+    """
+
+    parts: dict[str, Scores]
+    lexical: Scores
+    asked: Vectors
 
 
 class Router:
@@ -99,9 +119,11 @@ class Router:
         vectors: Vectors,
         encoder: Encoder,
         settings: RouterSettings | None = None,
+        fit: FitModel | None = None,
     ) -> None:
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
+        self._fit = fit
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:
@@ -116,13 +138,15 @@ class Router:
         vectors: Vectors | None = None,
         settings: RouterSettings | None = None,
         bm25f: Bm25fSettings | None = None,
+        fit: FitModel | None = None,
     ) -> Router:
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
             vectors = encoder.encode([document.head for document in documents])
         postings = postings_of(documents)
         ids, names = [d.doc_id for d in documents], [d.name for d in documents]
-        return cls(ids, names, lexical_of(postings, bm25f), postings.sketches, vectors, encoder, settings)
+        lexical, sketches = lexical_of(postings, bm25f), postings.sketches
+        return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit)
 
     def rank(
         self, query: str, k: int, *, allowed: npt.NDArray[np.bool_] | None = None, fold: bool = True
@@ -132,23 +156,29 @@ class Router:
         A skill whose name or id equals the query comes before all others. `allowed`, shape `(rows,)`, marks
         the rows that may be found. With `fold` only the best of near-identical skills takes a rank.
         """
-        if not self._doc_ids:
-            return []
-        parts = self.parts(query)
         rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
+        if not len(rows):
+            return []
+        read = self.read(query)
+        parts = dict(read.parts)
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
-        best = self._best(rows, total, 3 * k if fold else k)
+        best = self._best(rows, total, 3 * max(k, TOP) if fold else max(k, TOP))
         groups = self._folder.folded(best) if fold else [[row] for row in best]
+        leaders = np.array([row for row, *_ in groups], dtype=np.int64)
+        evidence = self._evidence(query, read, leaders, len(rows))
+        fits = self._fits(evidence, read.parts["named"][leaders])
         return [
             Ranked(
                 self._doc_ids[row],
                 float(total[row]),
                 {part: float(scores[row]) for part, scores in parts.items()},
                 tuple(self._doc_ids[other] for other in others),
+                fit,
+                dict(zip(FEATURES, told, strict=True)),
             )
-            for row, *others in groups[:k]
+            for (row, *others), fit, told in list(zip(groups, fits, evidence.tolist(), strict=True))[:k]
         ]
 
     @property
@@ -189,12 +219,36 @@ class Router:
 
         `rank` adds a lead to the best row without `described` and `again`.
         """
+        return self.read(query).parts
+
+    def _evidence(self, query: str, read: ReadQuery, rows: npt.NDArray[np.int64], among: int) -> Evidence:
+        """Return the evidence of leading rows, best first, of so many that might have been found."""
+        parts, asked = read.parts, read.asked / np.linalg.norm(read.asked, axis=1, keepdims=True)
+        found = (
+            np.stack([parts[part][rows] for part in _DECISIVE]).sum(axis=0),
+            read.lexical[rows] / max(self._lexical.highest(query), 1e-9),
+            parts["whole"][rows],
+            (self._vectors[rows] @ asked.T).max(axis=1),
+        )
+        leading = Leading(*(np.asarray(values, dtype=np.float64) for values in found))
+        return evidence_of(leading, among)
+
+    def _fits(self, evidence: Evidence, named: Scores) -> list[float | None]:
+        """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""
+        if self._fit is None:
+            return [None] * len(evidence)
+        return list(np.where(named > 0, 1.0, self._fit.chances(evidence)).tolist())
+
+    def read(self, query: str) -> ReadQuery:
+        """Return what is made of a query."""
         settings, cut = self._settings, facets(query)
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
-        whole, best = self._cosines(query, chosen)
+        asked = self._asked(query, chosen)
+        whole, best = self._cosines(asked)
         share = min(1.0, len(cut) / settings.many)
         several = share if len(cut) > 1 else 0.0
-        lexical = settings.lexical * standardised(self._lexical.scores(query))
+        raw = self._lexical.scores(query)
+        lexical = settings.lexical * standardised(raw)
         described = again = bonus = np.zeros(len(self._doc_ids), dtype=np.float32)
         if weight := settings.described * several**2:
             described = np.float32(weight) * standardised(self._lexical.described.scores(query))
@@ -203,7 +257,7 @@ class Router:
         if named := self._named.get(plain_name(query)):
             bonus = bonus.copy()
             bonus[named] = 1000.0  # no other part comes near it
-        return {
+        parts = {
             "lexical": lexical,
             "whole": settings.whole * whole,
             "facets": settings.facets * share * best,
@@ -211,23 +265,27 @@ class Router:
             "again": again,
             "named": bonus,
         }
+        return ReadQuery(parts, raw, asked)
 
-    def _cosines(self, query: str, chosen: Sequence[str]) -> tuple[Scores, Scores]:
-        """Return each row's standardised cosine to the query, and to its nearest facet.
-
-        Each facet's cosines are standardised first, because a vague facet is near to everything.
-        """
+    def _asked(self, query: str, chosen: Sequence[str]) -> Vectors:
+        """Return the vectors of a query's facets, and last that of the whole, if there are several facets."""
         fits = query not in chosen and about_tokens(query) <= _WHOLE
         asked = _encoded([*chosen, *([query] if fits else [])], self._encoder)
         # By length, as the encoder itself pools the tokens of a text.
         whole = asked[-1] if fits else np.average(asked, axis=0, weights=[*map(about_tokens, chosen)])
         # A single facet is the whole, and one column is a product of half the time.
-        basis = asked if len(asked) == 1 else np.vstack([asked[: len(chosen)], whole.astype(np.float32)])
+        return asked if len(asked) == 1 else np.vstack([asked[: len(chosen)], whole.astype(np.float32)])
+
+    def _cosines(self, asked: Vectors) -> tuple[Scores, Scores]:
+        """Return each row's standardised cosine to the whole query, and to its nearest facet.
+
+        Each facet's cosines are standardised first, because a vague facet is near to everything.
+        """
         # Long by short: BLAS takes twice as long for the transposed product.
-        cosines = np.ascontiguousarray((self._vectors @ basis.T).T)
+        cosines = np.ascontiguousarray((self._vectors @ asked.T).T)
         for row in cosines:
             row[:] = standardised(row)
-        return cosines[-1], standardised(cosines[: len(chosen)].max(axis=0))
+        return cosines[-1], standardised(cosines[: max(1, len(asked) - 1)].max(axis=0))
 
     def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
         """Return what lifts the row that is best without `further` above all others, or zeros."""

@@ -18,6 +18,7 @@ from storage.errors import StorageError, WrongInput
 from storage.lance import quoted
 from storage.served import Licences
 from tasks.models.protocols import Encoder, Vectors
+from tasks.retrieve.routing.fit import FitModel
 from tasks.retrieve.routing.router import Ranked, Router
 from tasks.retrieve.routing.store import RoutingIndex
 
@@ -87,11 +88,15 @@ class RowFacts(NamedTuple):
 class Searcher:
     """Ranks the skills of one published version: its table, its routing index and the encoder of both.
 
+    `fit` tells how likely a skill serves, if it was fitted on vectors of this encoder.
+
     Raises:
         StorageError: The routing index belongs to other skills than the table.
     """
 
-    def __init__(self, skills: lancedb.table.Table, index: RoutingIndex, encoder: Encoder) -> None:
+    def __init__(
+        self, skills: lancedb.table.Table, index: RoutingIndex, encoder: Encoder, fit: FitModel | None = None
+    ) -> None:
         self._skills, self._ids = skills, index.doc_ids
         held = pl.DataFrame(skills.search().select(["doc_id", *_FILTERED]).to_arrow())
         rows = pl.DataFrame({"doc_id": index.doc_ids}, schema={"doc_id": pl.String})
@@ -100,7 +105,9 @@ class Searcher:
             msg = "the routing index is of other skills than the table: run `skillery run` to make it anew"
             raise StorageError(msg)
         names = self._rows["name"].to_list()
-        self.router = Router(index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder)
+        self.router = Router(
+            index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit
+        )
 
     def search(
         self, query: str, *, k: int, filters: Filters, licences: Licences
@@ -194,6 +201,29 @@ class Searcher:
         if filters.without:
             mask &= ~self._rows["doc_id"].str.to_lowercase().is_in(list(filters.without))
         return mask.to_numpy()
+
+
+def fitting(
+    ranked: list[tuple[dict[str, Any], Ranked]], model: FitModel | None, min_fit: float | None
+) -> tuple[list[tuple[dict[str, Any], Ranked]], bool | None]:
+    """Return the results whose fit suffices, all if none does, and whether none does; None: it is not known.
+
+    Without `min_fit`, in [0, 1], all results are returned, and the least fit of the model decides.
+
+    Raises:
+        WrongInput: `min_fit` is out of its range, or no fit is known.
+    """
+    if min_fit is not None and not 0 <= min_fit <= 1:
+        msg = f"--min-fit is {min_fit:g}: give a probability from 0 to 1"
+        raise WrongInput(msg)
+    if model is None:
+        if min_fit is not None:
+            msg = "--min-fit: fit is known with the default encoder alone; leave it out"
+            raise WrongInput(msg)
+        return ranked, None
+    least = model.least if min_fit is None else min_fit
+    enough = [one for one in ranked if one[1].fit is not None and one[1].fit >= least]
+    return (enough if enough and min_fit is not None else ranked), not enough
 
 
 def provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:

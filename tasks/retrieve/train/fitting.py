@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
+from scipy.special import expit
 
 from tasks.retrieve.compose.decompose.steps import DraftStep, words_of
 from tasks.retrieve.compose.dependencies import CLASSES, PairModel, step_texts
@@ -18,6 +19,7 @@ from tasks.retrieve.train.step_lessons import pairs_of
 from tasks.retrieve.train.written import WrittenRequest
 
 Numbers = npt.NDArray[np.float64]
+_SPREAD = 1e-9  # below it a feature is the same in all rows, and is not scaled
 _PAIR_PENALTY, _LEAST = 10.0, 3  # of weights of pairs; a feature holds of so many at least
 
 
@@ -58,20 +60,29 @@ def fit_choice(given: Sequence[Choice], penalty: float) -> Numbers:
     return np.asarray(found.x / scale)
 
 
-def fit_chance(features: Numbers, right: npt.NDArray[np.bool_], penalty: float) -> Numbers:
-    """Return the weights of a logistic regression; the first feature is the constant, without penalty."""
-    scale = features.std(axis=0) + 1e-6
-    scale[0] = 1.0
+def fit_chance(
+    features: Numbers, right: npt.NDArray[np.bool_], penalty: float, counts: Numbers | None = None,
+    rising: Sequence[int] = (),
+) -> Numbers:  # fmt: skip
+    """Return the weights of a logistic regression; the first feature is the constant, without penalty.
+
+    `counts` says how much each row counts, all the same if not given; the weights of the features `rising`
+    are 0 at least.
+    """
+    share = np.full(len(right), 1 / len(right)) if counts is None else counts / counts.sum()
+    spread = features.std(axis=0)
+    scale = np.where(spread > _SPREAD, spread, 1.0)
     rows, kept = features / scale, np.r_[0.0, np.ones(features.shape[1] - 1)]
 
     def loss(weights: Numbers) -> tuple[float, Numbers]:
         scores = rows @ weights
         value = np.logaddexp(0, scores) - right * scores
-        slope = rows.T @ (1 / (1 + np.exp(-scores)) - right) / len(rows)
+        slope = rows.T @ (share * (expit(scores) - right))
         held = kept * weights
-        return float(value.mean() + penalty * held @ held), slope + 2 * penalty * held
+        return float(share @ value + penalty * held @ held), slope + 2 * penalty * held
 
-    found = minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B")
+    least = [(0 if place in rising else None, None) for place in range(rows.shape[1])]
+    found = minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", bounds=least)
     return np.asarray(found.x / scale)
 
 

@@ -45,7 +45,14 @@ def test_a_search_tells_why_each_skill_was_found(catalogue: Catalogue) -> None:
     made = page(catalogue, "/?q=bake+bread")
     assert made.index("doc_id=local%2Fmarket%2Fbread") < made.index("doc_id=local%2Fmarket%2Ftea")
     assert "<mark>" in made
-    assert "words in common" in text_of(made)
+    assert re.search(r"Fit \d+ %\. Score .* words in common", text_of(made))
+    assert "seems to fit" not in text_of(made)
+
+
+def test_a_search_that_nothing_fits_says_so_above_what_comes_nearest(catalogue: Catalogue) -> None:
+    made = text_of(page(catalogue, "/?q=prepare+the+quarterly+statement+of+value+added+tax"))
+    assert "Nothing served seems to fit; what comes nearest" in made
+    assert "words in common" in made or "meaning of the whole task" in made
 
 
 def test_without_a_task_all_skills_are_listed_by_name_and_filtered(catalogue: Catalogue) -> None:

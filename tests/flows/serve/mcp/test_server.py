@@ -92,6 +92,7 @@ def test_tools_answer_good_and_bad_arguments(way: Way, server: Serving, storied:
                 assert tool.output_schema is not None
             found = await structured(client, "search_skills", task="bake bread", k=1)
             assert [r["doc_id"] for r in found["results"]] == [BREAD_ID]
+            assert (0 < found["results"][0]["fit"] <= 1, found["nothing_fits"]) == (True, False)
             assert found["results"][0]["whose"] == {"source": "dir:market", "url": "file:///market/bread"}
             safe = await structured(client, "search_skills", task="bake bread", filters={"risk": ["none"]})
             assert BREAD_ID not in [r["doc_id"] for r in safe["results"]] != []

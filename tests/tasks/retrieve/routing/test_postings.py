@@ -95,6 +95,12 @@ def test_only_the_weightiest_terms_of_a_query_are_asked() -> None:
     assert weight > lexical_of(postings_of([BREAD, BEES, BIKE])).weighed("tyres")[0][1]
 
 
+@given(query=st.lists(st.sampled_from(["hive", "tyres", "bread", "a", "unheard"]), min_size=1).map(" ".join))
+def test_no_skill_scores_more_than_the_highest_that_a_query_can(query: str) -> None:
+    lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
+    assert lexical.scores(query).max() <= lexical.highest(query)
+
+
 def test_function_words_count_only_by_themselves() -> None:
     lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
     assert (lexical.scores("a hive") == lexical.scores("hive")).all()

@@ -7,9 +7,9 @@ import pytest
 
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
-from tasks.retrieve.routing.bm25f import Scores, lexical_of
+from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.postings import postings_of
-from tasks.retrieve.routing.router import Router, RouterSettings, plain_name, standardised
+from tasks.retrieve.routing.router import ReadQuery, Router, RouterSettings, plain_name, standardised
 from tasks.retrieve.routing.skill import Skill
 
 BODY = (
@@ -235,10 +235,11 @@ def test_what_leads_is_the_best_of_the_rows_that_are_allowed(minilm: OnnxEncoder
 @pytest.mark.parametrize("described", [1.0, 2.0])
 def test_who_leads_stays_first_where_another_catches_up_and_has_the_lower_id(described: float) -> None:
     class Scored(Router):
-        def parts(self, _query: str) -> dict[str, Scores]:
-            zeros = np.zeros(2, dtype=np.float32)
+        def read(self, query: str) -> ReadQuery:
+            read = super().read(query)
             scores = {"lexical": [0, 1], "described": [described, 0]}
-            return {"again": zeros, **{part: np.array(s, dtype=np.float32) for part, s in scores.items()}}
+            given = {part: np.array(s, dtype=np.float32) for part, s in scores.items()}
+            return read._replace(parts={part: 0 * s for part, s in read.parts.items()} | given)
 
     skills = [Skill(doc_id, doc_id, "", "") for doc_id in ("a", "b")]
     found = Scored.from_documents(skills, Directions()).rank("whatever", 2, fold=False)

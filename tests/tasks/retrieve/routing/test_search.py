@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import lancedb
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from storage.errors import WrongInput
 from storage.lance import SKILLS, connect, open_at
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.routing.search import Filters, rank_dense, rank_lexical
+from tasks.retrieve.routing.fit import FEATURES
+from tasks.retrieve.routing.router import Ranked
+from tasks.retrieve.routing.search import Filters, fitting, rank_dense, rank_lexical
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
@@ -145,7 +148,44 @@ def test_parts_add_up_to_the_score_and_are_shown_when_asked_for(index: ServedInd
     results = index.search("look after a hive", explain=True)["results"]
     assert all(sum(r["parts"].values()) == pytest.approx(r["score"], abs=1e-4) for r in results)
     assert set(results[0]["parts"]) == {"lexical", "whole", "facets", "described", "again", "named", "lead"}
-    assert "parts" not in index.search("look after a hive")["results"][0]
+    assert set(results[0]["evidence"]) == set(FEATURES)
+    assert not {"parts", "evidence"} & index.search("look after a hive")["results"][0].keys()
+
+
+def test_a_search_says_that_nothing_fits_and_what_comes_nearest(index: ServedIndex) -> None:
+    foreign = index.search("prepare the quarterly statement of value added tax")
+    served = index.search("look after a hive")
+
+    assert (foreign["nothing_fits"], served["nothing_fits"]) == (True, False)
+    assert len(foreign["results"]) == len(served["results"])
+    assert served["results"][0]["fit"] > foreign["results"][0]["fit"]
+
+
+@pytest.mark.parametrize("least", [0.0, 0.5, 0.9, 1.0])
+def test_what_fits_less_than_asked_for_is_left_out_unless_nothing_fits(
+    index: ServedIndex, least: float
+) -> None:
+    every = index.search("look after a hive")["results"]
+    fits = [r["fit"] for r in every if r["fit"] >= least]
+    found = index.search("look after a hive", min_fit=least)
+
+    assert found["nothing_fits"] is (not fits)
+    assert [r["fit"] for r in found["results"]] == (fits or [r["fit"] for r in every])
+    assert [r["rank"] for r in found["results"]] == list(range(1, len(found["results"]) + 1))
+
+
+@pytest.mark.parametrize("least", [-0.1, 1.1, float("nan")])
+def test_a_fit_is_from_0_to_1(index: ServedIndex, least: float) -> None:
+    with pytest.raises(WrongInput, match=r"--min-fit is .*: give a probability from 0 to 1"):
+        index.search("bread", min_fit=least)
+
+
+def test_of_an_encoder_without_a_fit_none_is_known_and_none_can_be_asked_for() -> None:
+    ranked: list[tuple[dict[str, Any], Ranked]] = [({}, Ranked("a", 1.0, {}, ()))]
+
+    assert fitting(ranked, None, None) == (ranked, None)
+    with pytest.raises(WrongInput, match="the default encoder alone"):
+        fitting(ranked, None, 0.5)
 
 
 def test_the_same_question_has_the_same_answer_in_another_process(served_bakery: SkillRoot) -> None:

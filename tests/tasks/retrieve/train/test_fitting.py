@@ -36,6 +36,28 @@ def test_a_chance_is_as_large_as_the_share_that_is_right() -> None:
     assert np.allclose(weights, [0.5, 2.0], atol=0.25)
 
 
+def test_a_row_counts_as_often_as_it_is_told_to() -> None:
+    draw = np.random.default_rng(0)
+    features = np.c_[np.ones(300), draw.normal(size=300)]
+    right, counts = draw.random(300) < 0.4, draw.integers(0, 4, 300)
+
+    counted = fit_chance(features, right, 0.0, counts.astype(float))
+    repeated = fit_chance(np.repeat(features, counts, axis=0), np.repeat(right, counts), 0.0)
+
+    assert np.allclose(counted, repeated, atol=1e-3)
+
+
+def test_a_weight_that_may_only_rise_is_not_below_nothing() -> None:
+    draw = np.random.default_rng(0)
+    features = np.c_[np.ones(400), draw.normal(size=(400, 2))]
+    right = draw.random(400) < 1 / (1 + np.exp(2 * features[:, 1] - features[:, 2]))
+
+    assert fit_chance(features, right, 1e-6)[1] < -1
+    bounded = fit_chance(features, right, 1e-6, rising=[1, 2])
+    assert bounded[1] == 0
+    assert bounded[2] > 0
+
+
 def test_auroc_is_the_share_of_pairs_in_order() -> None:
     assert auroc(np.array([3.0, 2.0]), np.array([1.0, 2.5])) == 0.75
 

@@ -1,0 +1,89 @@
+"""Fit: the probability that a ranked skill serves the request, so that a search can say that nothing does.
+
+A logistic model of how the skill was found (Platt 1999); `data/fit.md` is its card. The score itself says
+little: it is relative to the pool, in which something is always best.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FILE = Path(__file__).parents[1] / "data" / "fit.json"
+FEATURES = (
+    "some_share", "some_cosine", "cosine", "margin", "above", "lexical_margin", "dense_margin", "rows",
+)  # fmt: skip
+# Up to these a share or a cosine tells whether a skill has to do with the request at all.
+_SHARE, _COSINE = 0.2, 0.3
+TOP = 10  # leading skills that a skill is compared with
+_SURE = 50.0  # log odds beyond which a probability is told no finer
+Evidence = npt.NDArray[np.float64]
+
+
+class Leading(NamedTuple):
+    """What was found of the leading skills, best first; each field has shape `(skills,)`.
+
+    `score` is the sum of the parts that decide which is first and `whole` the cosine to the whole request,
+    both in standard deviations of the pool; `lexical` is the share, 0 to 1, of the request's words by weight
+    that BM25F finds; `cosine` is that to the nearest facet of the request, or to the whole.
+    """
+
+    score: Evidence
+    lexical: Evidence
+    whole: Evidence
+    cosine: Evidence
+
+
+class FitModel(NamedTuple):
+    """A weight for each of `FEATURES` and a bias; below `least` a skill is taken not to serve."""
+
+    weights: Evidence
+    bias: float
+    least: float
+
+    def chances(self, evidence: Evidence) -> Evidence:
+        """Return the probability, 0 to 1, for each row of `evidence_of`."""
+        told = np.clip(evidence @ self.weights + self.bias, -_SURE, _SURE)
+        return np.asarray(1 / (1 + np.exp(-told)))
+
+    def told(self) -> dict[str, Any]:
+        """Return the model as `packaged_fit` reads it."""
+        named = {name: round(float(w), 4) for name, w in zip(FEATURES, self.weights, strict=True)}
+        return {"weights": named, "bias": round(self.bias, 4), "least": round(self.least, 4)}
+
+
+def evidence_of(leading: Leading, rows: int) -> Evidence:
+    """Return the values of `FEATURES` for each leading skill, shape `(skills, features)`.
+
+    A margin is the distance to the best other skill; of a single skill it is 0. `rows`, at least 1, is the
+    number of skills that might have been found.
+    """
+    above = leading.score - leading.score[:TOP].mean()
+    columns = [
+        np.minimum(leading.lexical, _SHARE), np.minimum(leading.cosine, _COSINE), leading.cosine,
+        _margins(leading.score), above, _margins(leading.lexical), _margins(leading.whole),
+        np.full(len(above), np.log(rows)),
+    ]  # fmt: skip
+    return np.stack(columns, axis=1)
+
+
+@functools.lru_cache(maxsize=1)
+def packaged_fit() -> FitModel:
+    """Return the model that comes with the package."""
+    held = json.loads(FILE.read_text("utf-8"))
+    return FitModel(np.array([held["weights"][name] for name in FEATURES]), held["bias"], held["least"])
+
+
+def _margins(values: Sequence[float] | Evidence) -> Evidence:
+    given = np.asarray(values, dtype=np.float64)
+    if len(given) < 2:
+        return np.zeros(len(given))
+    second, first = np.sort(given)[-2:]
+    others = np.where(np.arange(len(given)) == int(given.argmax()), second, first)
+    return np.asarray(given - others)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.routing.fit import FEATURES, FitModel, Leading, evidence_of, packaged_fit
+from tasks.retrieve.routing.router import Router
+from tests.support.models.routing_material import SKILLS
+
+_SCORES = st.lists(st.floats(-5, 50, width=32), min_size=1, max_size=40).map(
+    lambda s: sorted(s, reverse=True)
+)
+
+
+def leading(scores: list[float]) -> Leading:
+    """Return what was found of skills with these scores, best first."""
+    found = np.array(scores)
+    return Leading(found, found / 50, found, found / 50)
+
+
+@pytest.fixture(scope="module")
+def router(minilm: OnnxEncoder) -> Router:
+    return Router.from_documents(SKILLS, minilm, fit=packaged_fit())
+
+
+@given(scores=_SCORES)
+def test_the_best_skill_alone_has_a_margin_above_nothing(scores: list[float]) -> None:
+    margins = evidence_of(leading(scores), 100)[:, FEATURES.index("margin")]
+
+    assert margins[0] >= 0
+    assert (margins[1:] <= 0).all()
+    assert margins[0] == (scores[0] - scores[1] if len(scores) > 1 else 0)
+
+
+@given(scores=_SCORES, rows=st.integers(1, 10**6))
+def test_a_fit_is_a_probability_whatever_was_found(scores: list[float], rows: int) -> None:
+    evidence = evidence_of(leading(scores), rows)
+    fits = packaged_fit().chances(evidence)
+
+    assert evidence.shape == (len(scores), len(FEATURES))
+    assert fits.shape == (len(scores),)
+    assert ((fits >= 0) & (fits <= 1)).all()
+
+
+def test_a_model_is_read_as_it_is_told() -> None:
+    model = FitModel(np.linspace(-1, 1, len(FEATURES)), 0.25, 0.5)
+    told = json.loads(json.dumps(model.told()))
+
+    assert list(told["weights"]) == list(FEATURES)
+    assert (told["bias"], told["least"]) == (0.25, 0.5)
+    assert np.allclose([*told["weights"].values()], model.weights, atol=1e-4)
+
+
+def test_a_request_that_a_skill_serves_fits_better_than_a_foreign_one(router: Router) -> None:
+    served = router.rank("My bicycle has a flat tyre.", 1)[0]
+    foreign = router.rank("Prepare the quarterly statement of value added tax", 1)[0]
+
+    assert served.fit is not None
+    assert foreign.fit is not None
+    assert foreign.fit < packaged_fit().least < served.fit
+
+
+def test_a_skill_that_is_called_by_its_name_fits(router: Router) -> None:
+    assert router.rank("tyre-repair", 1)[0].fit == 1.0
+
+
+def test_how_many_results_are_asked_for_does_not_change_a_fit(router: Router) -> None:
+    one, *_ = router.rank("sharpen a blade", 1)
+    whole = router.rank("sharpen a blade", 9)
+
+    assert (one.fit, one.evidence) == (whole[0].fit, whole[0].evidence)
+
+
+def test_without_a_model_no_fit_is_known(minilm: OnnxEncoder) -> None:
+    found = Router.from_documents(SKILLS, minilm).rank("sharpen a blade", 3)
+
+    assert [one.fit for one in found] == [None] * 3
+    assert set(found[0].evidence) == set(FEATURES)

@@ -98,7 +98,7 @@ def test_a_row_among_many_leaves_no_bytes_in_its_file(
 
 
 def answers(root: SkillRoot) -> list[Any]:
-    """Return what others answer, without times and versions."""
+    """Return what others answer, without times, versions, and what is relative to all skills."""
     asked = root.ask()
     pages = [
         asked.page(f"local/market/{name}", "what wears out?", budget=0.5, method="mmr")
@@ -106,7 +106,7 @@ def answers(root: SkillRoot) -> list[Any]:
     ]
     found = [r for q in ("honey", "puncture") for r in asked.search(q)["results"]]
     kept = [r for r in found if r["doc_id"] not in (TARGET, COPY)]
-    ignored = ("took_ms", "index_version", "rank", "score")
+    ignored = ("took_ms", "index_version", "rank", "score", "fit")
     return [{k: v for k, v in answer.items() if k not in ignored} for answer in [*pages, *kept]]
 
 

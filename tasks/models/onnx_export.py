@@ -13,11 +13,16 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from storage.errors import ModelMismatch, TerminalError, WrongInput
 from storage.root import Root
-from tasks.models.encoder import card_of
+from tasks.models.encoder import OnnxEncoder, card_of
 from tasks.models.hub import require_on_hub
+from tasks.models.protocols import Vectors
+from tasks.models.token_states import unit
 
 log = logging.getLogger(__name__)
 # Weights that come with a package of their own: (package, folder in it, SHA-256 of the weights).
@@ -30,6 +35,10 @@ PACKAGED = {
 }
 _MODULES = ("Transformer", "Pooling", "Normalize")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_CARD, _DIGESTS = "encoder.json", "digests.json"
+_PROBE = "Knead the dough for ten minutes, then let it rise in a warm place."
+# The least cosine of an export's vector of the probe to its model's, and of eight bits to the float one.
+_SAME, _NEAR = 0.999, 0.9
 
 
 def exported_encoder(models: Path, name: str, precision: str = "float32") -> Path:
@@ -84,7 +93,15 @@ def _target(models: Path, name: str, weights: str) -> Path:
 
 
 def _is_exported(target: Path) -> bool:
-    return (target / "encoder.json").is_file()
+    """Tell whether a folder holds a whole export; the card says so where there are no digests, as before."""
+    if not (target / _CARD).is_file():
+        return False
+    held = target / _DIGESTS
+    digests = json.loads(held.read_text("utf-8")) if held.is_file() else {}
+    whole = all((target / name).is_file() and _digest(target / name) == d for name, d in digests.items())
+    if not whole:
+        log.warning("%s is damaged: it is made anew", target)
+    return whole
 
 
 def _require_weights(target: Path, source: str, weights: str) -> None:
@@ -132,17 +149,25 @@ def resolve(name: str) -> tuple[str, str]:
 def _weights_hash(folder: Path) -> str:
     for name in _WEIGHTS:
         if (folder / name).is_file():
-            with (folder / name).open("rb") as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest()
+            return _digest(folder / name)
     msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a folder with a sentence-transformers model"
     raise ModelMismatch(msg)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def export(name: str, source: str, weights: str, scratch: Path) -> None:
     """Export a sentence-transformers model to `scratch/export`: model.onnx, tokenizer.json, encoder.json.
 
+    Weights of more than 2 GB lie beside model.onnx, in model.onnx_data. The export is read again, and must
+    answer as the model does; digests.json then holds the SHA-256 of its files.
+
     Raises:
         ModelMismatch: It has modules beyond transformer, pooling, normalisation; ours would leave them out.
+            Or the export does not answer as the model.
     """
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds and megabytes)
 
@@ -154,18 +179,33 @@ def export(name: str, source: str, weights: str, scratch: Path) -> None:
     saved, target = scratch / "saved", scratch / "export"
     model.save_pretrained(str(saved))
     target.mkdir()
-    shutil.move(saved / "onnx" / "model.onnx", target / "model.onnx")
+    for file in (saved / "onnx").glob("model.onnx*"):
+        shutil.move(file, target / file.name)
     shutil.move(saved / "tokenizer.json", target / "tokenizer.json")
     pooling = json.loads((saved / "1_Pooling" / "config.json").read_text("utf-8"))
     card = {
         "name": name,
-        "revision": weights or hashlib.sha256((target / "model.onnx").read_bytes()).hexdigest(),
+        "revision": weights or _digest(target / "model.onnx"),
         "dimension": model.get_sentence_embedding_dimension(),
         "max_tokens": model.max_seq_length,
         "pooling": pooling.get("pooling_mode") or _old_pooling(pooling),
     }
-    # Written last: a folder with a card is a whole export.
-    (target / "encoder.json").write_text(json.dumps(card, indent=1), "utf-8")
+    _finish(target, card, model.encode([_PROBE]), _SAME)
+
+
+def _finish(target: Path, card: dict[str, Any], expected: Vectors, least: float) -> None:
+    """Write the card and the digests of an export that answers; raise `ModelMismatch` if it does not.
+
+    `expected` has shape `(1, dimension)`, and `least` is the least cosine to it of the export's vector.
+    """
+    (target / _CARD).write_text(json.dumps(card, indent=1), "utf-8")
+    found = OnnxEncoder(target, threads=1).encode([_PROBE])[0]
+    cosine = float(found @ unit(np.asarray(expected, dtype=np.float32))[0])
+    if not cosine >= least:
+        msg = f"what was exported of {card['name']} does not answer as the model does (cosine {cosine:.3f})"
+        raise ModelMismatch(msg)
+    digests = {file.name: _digest(file) for file in sorted(target.iterdir())}
+    (target / _DIGESTS).write_text(json.dumps(digests, indent=1), "utf-8")
 
 
 def _old_pooling(config: dict[str, object]) -> str:
@@ -190,12 +230,11 @@ def quantise(export: Path, target: Path) -> None:
     target.mkdir()
     quantize_dynamic(
         export / "model.onnx", target / "model.onnx", per_channel=True, reduce_range=True,
-        weight_type=QuantType.QInt8,
+        weight_type=QuantType.QInt8, use_external_data_format=(export / "model.onnx_data").exists(),
     )  # fmt: skip
     shutil.copy(export / "tokenizer.json", target)
-    text = json.dumps({**card, "revision": f"{card['revision']}-int8"}, indent=1)
-    # Written last: a folder with a card is a whole export.
-    (target / "encoder.json").write_text(text, "utf-8")
+    expected = OnnxEncoder(export, threads=1).encode([_PROBE])
+    _finish(target, {**card, "revision": f"{card['revision']}-int8"}, expected, _NEAR)
 
 
 if __name__ == "__main__":

@@ -65,16 +65,22 @@ def save_qwen3(folder: Path, words: Sequence[str] = _WORDS) -> Path:
     return folder
 
 
-def save_bi_encoder(folder: Path, words: Sequence[str] = _WORDS) -> Path:
-    """Save a sentence encoder of two layers, architecture BERT with mean pooling, with room for 64 tokens."""
+def save_bi_encoder(
+    folder: Path, words: Sequence[str] = _WORDS, *, width: int = 16, vocabulary: int | None = None
+) -> Path:
+    """Save a sentence encoder of two layers, architecture BERT with mean pooling, with room for 64 tokens.
+
+    With a `vocabulary` beyond its words it is as large as wanted: four bytes for each of them and each of the
+    `width` dimensions.
+    """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
     torch.manual_seed(7)
     tokenizer = word_tokenizer(words, bert=True)
     config = library.BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2,
-        num_attention_heads=2, max_position_embeddings=64, initializer_range=0.5,
+        vocab_size=vocabulary or len(tokenizer), hidden_size=width, intermediate_size=2 * width,
+        num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=64, initializer_range=0.5,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     bare = folder / "bert"

@@ -3,16 +3,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from storage.errors import ModelMismatch, TerminalError
 from tasks.models import onnx_export as export
-from tasks.models.encoder import card_of
+from tasks.models.encoder import OnnxEncoder, card_of
 from tasks.models.onnx_export import PACKAGED, exported_encoder, resolve
 from tests.support.models.loopback_hub import loopback_hub
+from tests.support.models.tiny_models import save_bi_encoder
 from tests.support.roots.skill_root import MINILM, Export
 
 FAKE_EXPORT = """#!{python}
@@ -54,7 +57,12 @@ def test_the_packaged_model_is_exported_without_torch_in_this_process(minilm_exp
         "name": MINILM, "revision": PACKAGED[MINILM][2], "dimension": 384, "max_tokens": 256,
         "pooling": "mean",
     }  # fmt: skip
-    assert sorted(os.listdir(minilm_export.folder)) == ["encoder.json", "model.onnx", "tokenizer.json"]
+    assert sorted(os.listdir(minilm_export.folder)) == [
+        "digests.json",
+        "encoder.json",
+        "model.onnx",
+        "tokenizer.json",
+    ]
 
 
 def test_an_export_leaves_nothing_beside_it_and_is_made_once(tmp_path: Path, exporter: Path) -> None:
@@ -78,6 +86,35 @@ def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: P
 
     assert os.listdir(folder) == ["encoder.json"]
     assert exporter.read_text() == f"{name}\n" * 2
+
+
+def test_an_export_that_answers_otherwise_than_its_model_is_refused(
+    tmp_path: Path, minilm_export: Export, minilm: OnnxEncoder
+) -> None:
+    folder = Path(shutil.copytree(minilm_export.folder, tmp_path / "copy"))
+    (folder / "digests.json").unlink()
+    right, card = minilm.encode([export._PROBE]), card_of(folder)
+
+    with pytest.raises(ModelMismatch, match=r"does not answer as the model does \(cosine -1\.000\)"):
+        export._finish(folder, card, -right, 0.999)
+    assert not (folder / "digests.json").exists()
+    export._finish(folder, card, right, 0.999)
+    assert (folder / "digests.json").read_bytes() == (minilm_export.folder / "digests.json").read_bytes()
+
+
+@pytest.mark.slow  # minutes, and some 10 GB of memory
+def test_an_encoder_of_more_than_2_gb_is_exported_with_its_weights_and_answers(tmp_path: Path) -> None:
+    name = str(save_bi_encoder(tmp_path / "large", width=1024, vocabulary=570_000))
+
+    folder = exported_encoder(tmp_path / "models", name)
+
+    assert (folder / "model.onnx_data").stat().st_size > 2_300_000_000
+    assert set(json.loads((folder / "digests.json").read_text())) >= {"model.onnx", "model.onnx_data"}
+    baking, bees = OnnxEncoder(folder).encode(["bake bread in the oven", "wax of the hive"])
+    assert baking @ bees < 0.999
+    (folder / "model.onnx_data").write_bytes(b"cut short")
+    assert exported_encoder(tmp_path / "models", name) == folder
+    assert np.allclose(OnnxEncoder(folder).encode(["wax of the hive"])[0], bees, atol=1e-5)
 
 
 def test_folders_are_named_for_the_model_and_differ_with_name_and_weights(

@@ -45,6 +45,14 @@ def test_eight_bits_are_made_once_beside_the_float_export(models: Path, small: P
     assert (small / "model.onnx").stat().st_size < float_size / 3
 
 
+def test_a_damaged_export_is_made_anew(models: Path, small: Path) -> None:
+    whole = (small / "model.onnx").read_bytes()
+    (small / "model.onnx").write_bytes(whole[:1000])
+
+    assert exported_encoder(models, MINILM, "int8") == small
+    assert (small / "model.onnx").read_bytes() == whole
+
+
 def test_vectors_of_eight_bits_are_near_the_float_ones(minilm: OnnxEncoder, small: Path) -> None:
     coarse = OnnxEncoder(small).encode(TEXTS)
     fine = minilm.encode(TEXTS)

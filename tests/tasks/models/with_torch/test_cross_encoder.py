@@ -57,6 +57,17 @@ def test_fewer_tokens_are_read_where_asked_for(folder: Path) -> None:
     assert short.score("bread", [text]) != pytest.approx(whole.score("bread", [text]))
 
 
+def test_a_long_query_leaves_each_text_the_tokens_that_it_may_have(folder: Path) -> None:
+    model = CrossEncoder(str(folder), max_tokens=3)
+    query = " ".join(["bake", "bread", "oven"] * 5)
+
+    cut, whole, other = model.score(query, ["honey wax mites", "honey wax mites hive", "honey wax tyre hive"])
+
+    assert cut == pytest.approx(whole)
+    assert cut != pytest.approx(other)
+    assert cut == pytest.approx(one_by_one(folder, query, ["honey wax mites"])[0], abs=1e-5)
+
+
 def test_no_texts_have_no_scores(folder: Path) -> None:
     assert CrossEncoder(str(folder)).score("bread", []).shape == (0,)
 

@@ -75,6 +75,10 @@ FULL_TOKENS = 254
 
 _FULL_CHARACTERS = 1600  # no 254 tokens are longer in any but a pathological text, and none is read further
 _FUSED_DEPTH = 1000
+_FUSED = {
+    "rrf": ("bm25-description", "bm25-full", "dense-description"),
+    "rrf-two-legs": ("bm25-full", "dense-full"),
+}
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS = re.compile(r"\w+")
 _SENTENCE_WORDS = 3
@@ -105,13 +109,12 @@ class Baselines:
 
     def answer(self, method: str, task: str, k: int) -> RoutingAnswer:
         """Return what `rank` does, at least one skill, with the score of the first."""
-        if method == "rrf":
-            first = ("bm25-description", "bm25-full", "dense-description")
-            fused = reciprocal_rank_fusion([self.rank(leg, task, _FUSED_DEPTH) for leg in first])
+        if legs := _FUSED.get(method):
+            fused = reciprocal_rank_fusion([self.rank(leg, task, _FUSED_DEPTH) for leg in legs])
             return RoutingAnswer([doc_id for doc_id, _ in fused[:k]], fused[0][1])
         if method == "zsum":
-            legs = ("bm25-description", "bm25-full", "dense-description", "sentences")
-            return self._best(np.sum([standardised(self._scores(leg, task)) for leg in legs], axis=0), k)
+            added = ("bm25-description", "bm25-full", "dense-description", "sentences")
+            return self._best(np.sum([standardised(self._scores(leg, task)) for leg in added], axis=0), k)
         return self._best(self._scores(method, task), k)
 
     def prepare(self, method: str) -> None:
@@ -167,12 +170,12 @@ class Baselines:
 
 
 BASELINES = (
-    "bm25-description", "bm25-full", "dense-description", "dense-full", "sentences", "rrf", "zsum",
+    "bm25-description", "bm25-full", "dense-description", "dense-full", "sentences", *_FUSED, "zsum",
 )  # fmt: skip
 
 """Names of methods; `description` is name and description, `full` these and the body."""
 
-LEXICAL = frozenset({"bm25-description", "bm25-full", "rrf", "zsum"})
+LEXICAL = frozenset({"bm25-description", "bm25-full", *_FUSED, "zsum"})
 
 """Those that need BM25."""
 

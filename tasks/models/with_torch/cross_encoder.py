@@ -26,8 +26,8 @@ class CrossEncoder:
 
     Args:
         name: A folder or a hub id, such as `cross-encoder/ms-marco-MiniLM-L-6-v2`.
-        max_tokens: Query and text together are cut to so many tokens, the longer first, or to what the model
-            reads.
+        max_tokens: Each text is cut to so many tokens (SkillFlow, equations 2 and 4); query and text
+            together to what the model reads, the longer first.
         batch: Pairs scored at a time.
     """
 
@@ -42,9 +42,17 @@ class CrossEncoder:
         """
         if not texts:
             return np.zeros(0)
-        pairs = [(query, text) for text in texts]
+        pairs = [(query, self._cut(text)) for text in texts]
         scores = self._model.predict(pairs, batch_size=self._batch, show_progress_bar=False)
         return np.asarray(scores, dtype=np.float64)
+
+    def _cut(self, text: str) -> str:
+        found = self._model.tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, truncation=True,
+            max_length=self._max_tokens,
+        )  # fmt: skip
+        offsets = found["offset_mapping"]
+        return text if len(offsets) < self._max_tokens else text[: offsets[-1][1]]
 
     @functools.cached_property
     def _model(self) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)
@@ -57,8 +65,8 @@ class CrossEncoder:
         if model.num_labels != 1:
             msg = f"{self.name} has {model.num_labels} outputs, a reranker has one: name another model"
             raise ModelMismatch(msg)
-        limit = getattr(model.model.config, "max_position_embeddings", self._max_tokens)
-        model.max_seq_length = min(self._max_tokens, limit, model.tokenizer.model_max_length)
+        longest = model.tokenizer.model_max_length
+        model.max_seq_length = min(getattr(model.model.config, "max_position_embeddings", longest), longest)
         return model
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.parse_json import find_json
+from tasks.models.llm.parse_json import find_json, without_thoughts
 from tasks.retrieve.baselines.skillflow_asking import HOTTER, FlowLlm, asked_of, written_rules
 
 # Names of the prompts, with a version that is raised whenever a word of a prompt changes.
@@ -74,7 +74,7 @@ def _record(task: str) -> dict[str, object]:
 
 
 def _checked(text: str) -> str:
-    query = " ".join(text.split()).strip("\"'`“” ")
+    query = " ".join(without_thoughts(text).split()).strip("\"'`“” ")
     if not query or len(query) > _LONGEST:
         reason = f"a query of 1 to {_LONGEST} characters is wanted, there are {len(query)}"
         raise Rejected(reason)

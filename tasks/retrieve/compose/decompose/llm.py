@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
-from tasks.models.llm.parse_json import find_json
+from tasks.models.llm.parse_json import find_json, without_thoughts
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
 from tasks.retrieve.compose.decompose.alignment import MOST_CLAUSES, aligned
@@ -21,7 +21,6 @@ FALLBACK = "local:fallback"
 LONGEST_STEP = 300  # characters
 _HINTED = 120  # characters of a hint's description
 _NO_STEPS = re.compile(r"\s*(?:```\w*\s*)?(?:\{\s*\"steps\"\s*:\s*)?\[\s*\]\s*\}?\s*(?:```)?\s*")
-_THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ def read_steps(text: str, most: int) -> list[str]:
     Raises:
         Rejected: It is no JSON list of at most `most` texts of 1 to 300 characters.
     """
-    if _NO_STEPS.fullmatch(_THOUGHTS.sub("", text)):
+    if _NO_STEPS.fullmatch(without_thoughts(text)):
         return []
     value = find_json(text)
     listed = value.get("steps") if isinstance(value, dict) else value

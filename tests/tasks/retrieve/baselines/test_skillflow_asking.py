@@ -35,6 +35,12 @@ def test_one_query_is_asked_for_in_plain_words(answers: Answers) -> None:
         assert server.asked[0].fragments == [{"task": TASK}]
 
 
+@pytest.mark.parametrize("before", ["<think>\nMites, in a hive.\n</think>\n\n", "a thought</think>"])
+def test_what_a_model_thinks_is_no_part_of_its_query(before: str, answers: Answers) -> None:
+    with LlmServer(say=lambda _: f"{before}treating mites") as server:
+        assert LlmQueries(llm_of(server, answers)).write(TASK, 1, None) == ["treating mites"]
+
+
 def test_several_queries_are_one_question(answers: Answers) -> None:
     with LlmServer(say=say) as server:
         queries = LlmQueries(llm_of(server, answers)).write(TASK, 5, None)

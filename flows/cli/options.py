@@ -73,7 +73,9 @@ RiskOption = Annotated[
 ]
 MinFitOption = Annotated[
     float | None,
-    typer.Option("--min-fit", metavar="P", help="Only skills that serve with this probability, 0 to 1."),
+    typer.Option(
+        "--min-fit", metavar="P", help="Only skills that serve with at least this probability, 0 to 1."
+    ),
 ]
 FormatOption = Annotated[
     TrajectoryForm, typer.Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")

@@ -169,7 +169,7 @@ def minute(time: str | None) -> str | None:
 def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills, a paragraph each: an id may be as long as a line."""
     _say(answer["query"], style="bold")
-    if answer["nothing_fits"]:
+    if answer["nothing_fits"] and answer["results"]:
         _say("Nothing served seems to fit; what comes nearest:", style="yellow")
     for result in answer["results"]:
         fit = "" if result["fit"] is None else f"  fit {result['fit']:.0%}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,10 +79,9 @@ def packaged_fit() -> FitModel:
     return FitModel(np.array([held["weights"][name] for name in FEATURES]), held["bias"], held["least"])
 
 
-def _margins(values: Sequence[float] | Evidence) -> Evidence:
-    given = np.asarray(values, dtype=np.float64)
-    if len(given) < 2:
-        return np.zeros(len(given))
-    second, first = np.sort(given)[-2:]
-    others = np.where(np.arange(len(given)) == int(given.argmax()), second, first)
-    return np.asarray(given - others)
+def _margins(values: Evidence) -> Evidence:
+    if len(values) < 2:
+        return np.zeros(len(values))
+    second, first = np.sort(values)[-2:]
+    others = np.where(np.arange(len(values)) == int(values.argmax()), second, first)
+    return np.asarray(values - others)

@@ -37,6 +37,9 @@ class Settings(BaseSettings):
         description="Numbers the encoder computes with: int8 is faster and its vectors are coarser.",
     )
     query_threads: int = Field(1, ge=1, description="Threads that encode one query.")
+    device: str = Field(
+        "auto", description="Where rerankers and trained models run: cpu, cuda, mps, or the fastest there is."
+    )
     page_seconds: float = Field(
         5, gt=0, description="Seconds that `page` may encode a document; then it goes by words alone."
     )
@@ -269,25 +272,6 @@ def unknown_settings() -> dict[str, str | None]:
         for name in given
         if name not in known
     }
-
-
-def described(settings: BaseSettings) -> list[dict[str, Any]]:
-    """Return each setting as `{name, value, origin, description}`, as JSON takes it.
-
-    `name` is its environment variable; `origin` is `environment` or `default`. A secret shows as asterisks.
-    """
-    prefix = str(settings.model_config.get("env_prefix", ""))
-    values = settings.model_dump(mode="json")
-    # Only what the environment sets is among the fields that were set.
-    return [
-        {
-            "name": f"{prefix}{field.upper()}",
-            "value": values[field],
-            "origin": "environment" if field in settings.model_fields_set else "default",
-            "description": info.description or "",
-        }
-        for field, info in type(settings).model_fields.items()
-    ]
 
 
 Kind = Literal["local", "llm", "hybrid"]

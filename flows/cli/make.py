@@ -117,7 +117,7 @@ def train_routing(
 ) -> None:
     """Train the encoder to find skills by what their bodies say, against hard negatives."""
     from flows.cli.printing.measures import print_training  # noqa: PLC0415
-    from flows.commands.training import Wishes, train_routing  # noqa: PLC0415
+    from flows.commands.train.routing import Wishes, train_routing  # noqa: PLC0415
 
     settings = load_settings()
     found = train_routing(root_of(settings, root), settings, Wishes(corpus, out, pairs, reranker, seed))

@@ -116,26 +116,37 @@ def evaluate_routing(
         typer.Option("--recall", metavar="SHARE", help="Tasks to be routed; how many negatives then are?"),
     ] = 0.95,
     method: Annotated[
-        list[str] | None, typer.Option("--method", metavar="METHOD", help="Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="METHOD", help="Repeatable; also a variant, as skillflow:deep_tokens=1024."
+        ),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep", metavar="NAME", help="Variants a paper compares: a wrong name lists all; repeatable."
+        ),
     ] = None,
     baseline: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--baseline", metavar="METHOD", help="The measured method that others are compared with."
+            "--baseline",
+            metavar="METHOD",
+            help="The measured method that others are compared with  [zsum, or a sweep's first]",
         ),
-    ] = "zsum",
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well methods rank the skills that tasks need, copies folded and not, and how fast."""
     from flows.cli.printing.routing import print_routing  # noqa: PLC0415
-    from flows.commands.routing_bench import RoutingWishes, files_of, routing_bench  # noqa: PLC0415
+    from flows.commands.routing.bench import RoutingWishes, files_of, routing_bench  # noqa: PLC0415
 
     settings = load_settings()
     skills = [*([corpus] if corpus else []), *(documents or [])]
     files = files_of(bench, skills, queries, qrels, copies, negatives)
-    wishes = RoutingWishes(method, baseline, pool, recall, report)
+    wishes = RoutingWishes(method, baseline, pool, recall, report, sweep or ())
     found = routing_bench(root_of(settings, root), settings, files, wishes)
     print_json(found) if as_json else print_routing(found)
 

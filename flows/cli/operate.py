@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic_settings import BaseSettings
 
 from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
 from flows.cli.printing import run as printing
-from flows.settings import described, load_settings
+from flows.settings import load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
 
@@ -92,12 +93,12 @@ def settings(
     as_json: JsonOption = False,
 ) -> None:
     """Print every setting: its variable, its value, where that comes from, what it means."""
-    from flows.commands import routing_settings as more  # noqa: PLC0415 (loads what training needs)
     from flows.commands.induction.settings import load_induction  # noqa: PLC0415
     from flows.commands.install.settings import load_installing  # noqa: PLC0415
+    from flows.commands.routing import settings as more  # noqa: PLC0415 (loads what training needs)
     from flows.serve.answers.settings import load_serving  # noqa: PLC0415
 
-    rows = described(load_settings()) + described(load_installing())
+    rows = _described(load_settings()) + _described(load_installing())
     if everything:
         others = (
             more.load_skillflow,
@@ -107,7 +108,7 @@ def settings(
             load_serving,
         )
         for loaded in others:
-            rows += described(loaded())
+            rows += _described(loaded())
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
 
 
@@ -158,6 +159,25 @@ def serve(
         serve_http(place, host, port, lambda line: typer.echo(line, err=True))
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
+
+
+def _described(settings: BaseSettings) -> list[dict[str, Any]]:
+    """Return each setting as `{name, value, origin, description}`, as JSON takes it.
+
+    `name` is its environment variable; `origin` is `environment` or `default`. A secret shows as asterisks.
+    """
+    prefix = str(settings.model_config.get("env_prefix", ""))
+    values = settings.model_dump(mode="json")
+    # Only what the environment sets is among the fields that were set.
+    return [
+        {
+            "name": f"{prefix}{field.upper()}",
+            "value": values[field],
+            "origin": "environment" if field in settings.model_fields_set else "default",
+            "description": info.description or "",
+        }
+        for field, info in type(settings).model_fields.items()
+    ]
 
 
 COMMANDS: dict[Callable[..., None], str] = {

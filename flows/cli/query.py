@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,8 +27,12 @@ from flows.cli.options import (
 )
 from flows.cli.printing import run as printing
 from flows.commands.console import say_text
-from flows.settings import load_settings
+from flows.settings import Settings, load_settings
 from storage.errors import WrongInput
+from storage.root import Root
+
+if TYPE_CHECKING:  # only queries pay for the index
+    from tasks.retrieve.routing.search import SkillRanker
 
 _OR_BATCH = ", or --batch and --out"
 
@@ -41,6 +46,20 @@ def search(
     risk: RiskOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
     min_fit: MinFitOption = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", metavar="METHOD", help="How skills are ranked: default, skillflow, bm25-full ..."
+        ),
+    ] = "default",
+    rerank: Annotated[
+        str | None,
+        typer.Option(
+            "--rerank",
+            metavar="MODEL",
+            help="Put the first 20 in order: judge (the LLM), skillrouter, or a reranker's folder or hub id.",
+        ),
+    ] = None,
     batch: BatchOption = None,
     out: OutOption = None,
     allow_errors: AllowErrorsOption = False,
@@ -51,14 +70,27 @@ def search(
     from flows.commands.queries import open_index, search_batch, search_filters  # noqa: PLC0415
 
     settings = load_settings()
-    index = open_index(root_of(settings, root), settings)
+    where = root_of(settings, root)
+    index = open_index(where, settings)
     filters = search_filters(kind, licence, source, risk)
-    if batch is not None or out is not None:
-        failed = search_batch(index, batch, out, k=k, filters=filters, explain=explain, min_fit=min_fit)
-        raise typer.Exit(1 if failed and not allow_errors else 0)
-    asked = given_or_wrong(query, "QUERY", _OR_BATCH)
-    answer = index.search(asked, k, filters=filters, explain=explain, min_fit=min_fit)
+    with _ranker(where, settings, method, rerank) as ranker:
+        how: dict[str, Any] = {"filters": filters, "explain": explain, "min_fit": min_fit, "ranker": ranker}
+        if batch is not None or out is not None:
+            failed = search_batch(index, batch, out, k=k, **how)
+            raise typer.Exit(1 if failed and not allow_errors else 0)
+        answer = index.search(given_or_wrong(query, "QUERY", _OR_BATCH), k, **how)
     print_json(answer) if as_json else printing.print_search(answer)
+
+
+def _ranker(
+    root: Root, settings: Settings, method: str, reranker: str | None
+) -> AbstractContextManager[SkillRanker | None]:
+    """Return the context of what ranks skills otherwise than by default, or of None."""
+    if method == "default" and reranker is None:
+        return nullcontext()
+    from flows.commands.routing.searching import other_ranker  # noqa: PLC0415 (loads what benches need)
+
+    return other_ranker(root, settings, method=method, reranker=reranker)
 
 
 def page(

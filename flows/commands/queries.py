@@ -27,7 +27,7 @@ from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
-from tasks.retrieve.routing.search import Filters
+from tasks.retrieve.routing.search import Filters, SkillRanker
 from tasks.retrieve.served_index import ServedIndex
 
 Line = dict[str, Any]
@@ -82,6 +82,7 @@ def search_batch(
     filters: Filters | None = None,
     explain: bool = False,
     min_fit: float | None = None,
+    ranker: SkillRanker | None = None,
 ) -> int:
     """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
@@ -92,7 +93,7 @@ def search_batch(
 
     def answer(line: Line) -> Line:
         asked, most = line["query"], line.get("k", k)
-        return index.search(asked, most, filters=filters, explain=explain, min_fit=min_fit)
+        return index.search(asked, most, filters=filters, explain=explain, min_fit=min_fit, ranker=ranker)
 
     return _answer(batch, out, answer, ("query_id", "query"))
 

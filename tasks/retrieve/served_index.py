@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.search import PROVENANCE, Filters, fitting, provenance
+from tasks.retrieve.routing.search import PROVENANCE, Filters, SkillRanker, fitting, provenance
 
 _T = TypeVar("_T")
 _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *PROVENANCE]
@@ -60,7 +61,7 @@ class ServedIndex:
 
     def search(
         self, query: str, k: int = 10, *, filters: Filters | None = None, explain: bool = False,
-        min_fit: float | None = None,
+        min_fit: float | None = None, ranker: SkillRanker | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return the `k` skills that fit a query best, as the command prints them.
 
@@ -68,6 +69,7 @@ class ServedIndex:
         result has the parts of its score and what its fit is told by. `nothing_fits` is true if the fit of
         none of the results reaches `min_fit`, in [0, 1] (by default the least of the packaged model), and
         null if no fit is known. Results below a `min_fit` that is given are left out, unless nothing fits.
+        `ranker` takes the place of the default; a score that it does not tell is null.
 
         Raises:
             WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
@@ -80,14 +82,15 @@ class ServedIndex:
         if k < 1:
             msg = f"-k is {k}: ask for at least 1"
             raise WrongInput(msg)
-        now, ranked = self.read(lambda now: self._ranked(now, query, k, filters or Filters()))
-        ranked, nothing = fitting(ranked, now.fit, min_fit)
+        now, ranked = self.read(lambda now: self._ranked(now, query, k, filters or Filters(), ranker))
+        told = all(found.fit is not None for _, found in ranked)
+        ranked, nothing = fitting(ranked, now.fit if told else None, min_fit)
         failed = self.failed_sources()
         results = [
             {
                 "rank": rank,
                 **{c: row[c] for c in ("doc_id", "name", "description")},
-                "score": found.score,
+                "score": None if math.isnan(found.score) else found.score,
                 "fit": found.fit,
                 **({"parts": dict(found.parts), "evidence": dict(found.evidence)} if explain else {}),
                 "folded": list(found.folded),
@@ -238,10 +241,10 @@ class ServedIndex:
         raise UnknownDocument(f"{msg}: `skillery search` prints ids")
 
     def _ranked(
-        self, now: OpenVersion, query: str, k: int, filters: Filters
+        self, now: OpenVersion, query: str, k: int, filters: Filters, ranker: SkillRanker | None
     ) -> list[tuple[dict[str, Any], Ranked]]:
         licences = require_licences(self._root)
-        found = now.searcher().search(query, k=k, filters=filters, licences=licences)
+        found = now.searcher().search(query, k=k, filters=filters, licences=licences, ranker=ranker)
         return [(classed(row, licences), ranked) for row, ranked in found]
 
     def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:

@@ -143,12 +143,18 @@ def print_contests(contests: list[dict[str, Any]]) -> None:
     rows = [
         [
             c["method"], c["measure"], f"{c['difference']:+.3f}", f"{c['low']:+.2f}–{c['high']:+.2f}",
-            f"{c['p_adjusted']:.4f}", f"{c['wins']}:{c['losses']}",
+            f"{c['p_adjusted']:.4f}", f"{c['wins']}:{c['losses']}", _effect(c.get("effect")),
         ]
         for c in contests
     ]  # fmt: skip
-    columns = ["method", "measure", "more", "95 %", "p", "won:lost"]
+    columns = ["method", "measure", "more", "95 %", "p", "won:lost", "h"]
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     table(f"against {contests[0]['baseline']}, task by task; p by Holm", columns, rows)
+
+
+def _effect(value: float | None) -> str:
+    return "" if value is None else f"{value:+.2f}"
 
 
 _TRAINING_MEASURES = ("hit@1", "mrr@10", "recall@10", "recall@50")

@@ -49,6 +49,9 @@ def _print_pool(found: dict[str, Any]) -> None:
             cells = [[s["stage"], s["k"], *_means(s, _MEASURES), *_times(s)] for s in row["stages"]]
             columns = ["stage", "k", *map(_short, _MEASURES), "ms", "p95"]
             table(f"stages of {row['method']}", columns, cells)
+        if parts := row["first_stage"]:
+            alone = f"{parts['last']} by the last alone, {parts['first']} by the first alone"
+            say(f"{row['method']}: right first skills {parts['both']} by both its ends, {alone}")
     if rejected := [row for row in rows if row["rejection"]]:
         _print_rejection(rejected)
     if found["contests"]:

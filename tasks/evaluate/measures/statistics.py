@@ -182,3 +182,15 @@ def holm_bonferroni(values: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(values))
     adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
     return [float(p) for p in adjusted]
+
+
+def cohen_h(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return Cohen's h between two shares: the difference of twice the arcsines of their roots.
+
+    `a` and `b` hold 0 or 1 for each query. Cohen, "Statistical Power Analysis", 1988, equation 6.2.1.
+
+    Raises:
+        ValueError: One is empty.
+    """
+    first, second = (2 * np.arcsin(np.sqrt(_column(values).mean())) for values in (a, b))
+    return float(first - second)

@@ -146,7 +146,9 @@ def summarise_method(rows: pl.DataFrame) -> dict[str, Any]:
     Means over tasks of all measures, copies folded; `ci95` holds percentile bootstrap intervals (10,000
     resamples, seed 42) over what `interval_over` names (`clusters_of`); `unfolded` the same without folding;
     `single` and `multi` are the tasks that need one skill and several; `by_length`, `by_distinctive` and
-    `by_repo` are the bench's own groups; `stages` what each stage kept, for methods of several.
+    `by_repo` are the bench's own groups; `stages` what each stage kept, for methods of several; `first_stage`
+    on how many tasks the first skill is right by the `first` stage alone, by the `last` alone, by `both` and
+    by `neither` (SkillRouter, table 9), None of one stage.
     """
     answer = rows.filter(pl.col("stage") == "")
     folded, unfolded = answer.filter("folded"), answer.filter(~pl.col("folded"))
@@ -168,7 +170,22 @@ def summarise_method(rows: pl.DataFrame) -> dict[str, Any]:
                 "stage", "position", maintain_order=True
             )
         ],
+        "first_stage": _decomposed(rows),
     }
+
+
+def _decomposed(rows: pl.DataFrame) -> dict[str, int] | None:
+    stages = rows.filter((pl.col("stage") != "") & pl.col("folded")).sort("query_id")
+    if stages.is_empty():
+        return None
+    first, last = (
+        stages.filter(position=position)["hit@1"].to_numpy() > 0
+        for position in (stages["position"].min(), stages["position"].max())
+    )
+    counted = {
+        "both": first & last, "first": first & ~last, "last": last & ~first, "neither": ~(first | last),
+    }  # fmt: skip
+    return {kind: int(tasks.sum()) for kind, tasks in counted.items()}
 
 
 def clusters_of(rows: pl.DataFrame) -> tuple[str, list[str]]:

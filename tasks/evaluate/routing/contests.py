@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from storage.errors import WrongInput
-from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap
+from tasks.evaluate.measures.statistics import cohen_h, holm_bonferroni, paired_bootstrap
 from tasks.evaluate.routing.bench import GROUP_MEASURES, clusters_of
+
+_SHARES = ("hit@1", "fc@10")  # of a task these are 0 or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class RoutingContest:
 
     Drawn are the tasks, or clusters of them as `clusters_of` has it. `difference` is the method's mean less
     the baseline's, `low` and `high` its 95 % interval; `p_adjusted` by Holm and Bonferroni over the methods
-    compared in that measure; `wins`, `losses` and `ties` count tasks.
+    compared in that measure; `wins`, `losses` and `ties` count tasks. `effect` is Cohen's h, of measures that
+    are shares of tasks, else None: below 0.2 negligible, below 0.5 small.
     """
 
     method: str
@@ -32,6 +35,7 @@ class RoutingContest:
     wins: int
     losses: int
     ties: int
+    effect: float | None = None
 
 
 def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
@@ -72,5 +76,8 @@ def _in_measure(
     for method, (difference, low, high, p), p_adjusted in zip(methods, results, adjusted, strict=True):
         signs = [(a > b) - (a < b) for a, b in zip(values[method], base, strict=True)]
         counts = signs.count(1), signs.count(-1), signs.count(0)
-        found.append(RoutingContest(method, baseline, measure, difference, low, high, p, p_adjusted, *counts))
+        effect = cohen_h(values[method], base) if measure in _SHARES else None
+        found.append(
+            RoutingContest(method, baseline, measure, difference, low, high, p, p_adjusted, *counts, effect)
+        )
     return found

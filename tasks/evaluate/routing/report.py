@@ -50,21 +50,42 @@ def routing_markdown(found: Mapping[str, Any]) -> str:
     for row in rows:
         if row["stages"]:
             parts += [f"## Stages of {row['method']}", stages_table(row["stages"])]
+    if several := [row for row in rows if row["first_stage"]]:
+        parts += ["## First by the first stage, and by the last", decomposition_table(several)]
     parts += ["## Latency", _latency(rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def contests_table(contests: Sequence[Mapping[str, Any]]) -> str:
     """Return a row a method and measure; p-values adjusted by Holm and Bonferroni within each measure."""
-    columns = ("Method", "Measure", "difference", "95% CI", "p", "p (Holm)", "wins", "losses", "ties")
+    columns = (
+        "Method",
+        "Measure",
+        "difference",
+        "95% CI",
+        "p",
+        "p (Holm)",
+        "Cohen's h",
+        "wins",
+        "losses",
+        "ties",
+    )
     rows = [
         [
             c["method"], c["measure"], f"{c['difference']:+.3f}", f"[{c['low']:+.3f}, {c['high']:+.3f}]",
-            f"{c['p']:.4f}", f"{c['p_adjusted']:.4f}", c["wins"], c["losses"], c["ties"],
+            f"{c['p']:.4f}", f"{c['p_adjusted']:.4f}",
+            "" if c["effect"] is None else f"{c['effect']:+.2f}", c["wins"], c["losses"], c["ties"],
         ]
         for c in contests
     ]  # fmt: skip
     return table(columns, rows)
+
+
+def decomposition_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return on how many tasks a right skill is first by both stages, by one alone, by none."""
+    kinds = {"both": "both", "last": "last alone", "first": "first alone", "neither": "neither"}
+    cells = [[row["method"], *(row["first_stage"][kind] for kind in kinds)] for row in rows]
+    return table(("Method", *kinds.values()), cells)
 
 
 def rejection_tables(rows: Sequence[dict[str, Any]]) -> list[str]:

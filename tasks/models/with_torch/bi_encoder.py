@@ -11,6 +11,7 @@ import numpy as np
 from tasks.models.onnx_export import resolve
 from tasks.models.protocols import Vectors
 from tasks.models.with_torch.cross_encoder import missing_model
+from tasks.models.with_torch.device import AUTO, device_of
 
 
 class LastTokenEncoder:
@@ -22,10 +23,11 @@ class LastTokenEncoder:
         name: A folder or a hub id, such as `pipizhao/SkillRouter-Embedding-0.6B`.
         max_tokens: A longer text is cut.
         batch: Texts encoded at a time.
+        device: Where it runs, as `device_of` takes it.
     """
 
-    def __init__(self, name: str, *, max_tokens: int = 4096, batch: int = 8) -> None:
-        self.name, self._max_tokens, self._batch = name, max_tokens, batch
+    def __init__(self, name: str, *, max_tokens: int = 4096, batch: int = 8, device: str = AUTO) -> None:
+        self.name, self._max_tokens, self._batch, self._device = name, max_tokens, batch, device
 
     @functools.cached_property
     def card(self) -> dict[str, Any]:
@@ -74,7 +76,7 @@ class LastTokenEncoder:
         except (OSError, ValueError) as error:
             raise missing_model(self.name, error) from error
         pooling = Pooling(transformer.get_embedding_dimension(), "lasttoken")
-        return SentenceTransformer(modules=[transformer, pooling], device="cpu")
+        return SentenceTransformer(modules=[transformer, pooling], device=device_of(self._device))
 
 
 class Instructed:

@@ -10,6 +10,7 @@ import numpy as np
 
 from storage.errors import ModelMismatch
 from tasks.models.with_torch.cross_encoder import PairScores, missing_model
+from tasks.models.with_torch.device import AUTO, device_of
 
 # How the Qwen3 rerankers were trained to be asked: marks of their chat, and a thought that is empty.
 _BEFORE = (
@@ -39,11 +40,14 @@ class CausalReranker:
         instruction: One sentence; a model does best with the one it was trained with.
         max_tokens: A longer prompt is cut where the document ends.
         batch: Pairs scored at a time.
+        device: Where it runs, as `device_of` takes it.
     """
 
-    def __init__(self, name: str, *, instruction: str, max_tokens: int = 6144, batch: int = 4) -> None:
+    def __init__(
+        self, name: str, *, instruction: str, max_tokens: int = 6144, batch: int = 4, device: str = AUTO
+    ) -> None:
         self.name, self._instruction = name, instruction
-        self._max_tokens, self._batch = max_tokens, batch
+        self._max_tokens, self._batch, self._device = max_tokens, batch, device
 
     def score(self, query: str, texts: Sequence[str]) -> PairScores:
         """Return the probability of yes for each text, shape `(len(texts),)`.
@@ -87,12 +91,14 @@ class CausalReranker:
         width = max(map(len, prompts))
         padding = loaded.tokenizer.pad_token_id or 0
         # Padded on the left, so that the last place is the answer's in every row.
-        ids = torch.tensor([[padding] * (width - len(p)) + p for p in prompts])
-        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
+        ids = torch.tensor([[padding] * (width - len(p)) + p for p in prompts], device=loaded.model.device)
+        mask = torch.tensor(
+            [[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=loaded.model.device
+        )
         with torch.no_grad():
             logits = loaded.model(input_ids=ids, attention_mask=mask, logits_to_keep=1).logits[:, -1]
         both = logits[:, [loaded.no, loaded.yes]].float().softmax(dim=-1)
-        return np.asarray(both[:, 1].numpy(), dtype=np.float64)
+        return np.asarray(both[:, 1].cpu().numpy(), dtype=np.float64)
 
     @functools.cached_property
     def _loaded(self) -> _Loaded:
@@ -101,7 +107,7 @@ class CausalReranker:
         library: Any = transformers
         try:
             tokenizer = library.AutoTokenizer.from_pretrained(self.name)
-            model = library.AutoModelForCausalLM.from_pretrained(self.name).eval()
+            model = library.AutoModelForCausalLM.from_pretrained(self.name).eval().to(device_of(self._device))
         except (OSError, ValueError) as error:
             raise missing_model(self.name, error) from error
         yes, no = (_single(tokenizer, word, self.name) for word in ("yes", "no"))

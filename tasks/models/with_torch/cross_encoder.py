@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import ModelMismatch
+from tasks.models.with_torch.device import AUTO, device_of
 
 PairScores = npt.NDArray[np.float64]
 
@@ -29,10 +30,11 @@ class CrossEncoder:
         max_tokens: Each text is cut to so many tokens (SkillFlow, equations 2 and 4); query and text
             together to what the model reads, the longer first.
         batch: Pairs scored at a time.
+        device: Where it runs, as `device_of` takes it.
     """
 
-    def __init__(self, name: str, *, max_tokens: int = 512, batch: int = 32) -> None:
-        self.name, self._max_tokens, self._batch = name, max_tokens, batch
+    def __init__(self, name: str, *, max_tokens: int = 512, batch: int = 32, device: str = AUTO) -> None:
+        self.name, self._max_tokens, self._batch, self._device = name, max_tokens, batch, device
 
     def score(self, query: str, texts: Sequence[str]) -> PairScores:
         """Return the model's score of each text, shape `(len(texts),)`.
@@ -46,20 +48,27 @@ class CrossEncoder:
         scores = self._model.predict(pairs, batch_size=self._batch, show_progress_bar=False)
         return np.asarray(scores, dtype=np.float64)
 
-    def _cut(self, text: str) -> str:
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, without special tokens."""
+        return [len(self.offsets(text)) for text in texts]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return each token's character span in `text`, in order."""
         found = self._model.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, truncation=True,
-            max_length=self._max_tokens,
-        )  # fmt: skip
-        offsets = found["offset_mapping"]
-        return text if len(offsets) < self._max_tokens else text[: offsets[-1][1]]
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        return [(int(start), int(end)) for start, end in found["offset_mapping"]]
+
+    def _cut(self, text: str) -> str:
+        offsets = self.offsets(text)
+        return text if len(offsets) <= self._max_tokens else text[: offsets[self._max_tokens - 1][1]]
 
     @functools.cached_property
     def _model(self) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)
         from sentence_transformers import CrossEncoder as Loaded  # noqa: PLC0415 (torch: seconds, megabytes)
 
         try:
-            model = Loaded(self.name, device="cpu")
+            model = Loaded(self.name, device=device_of(self._device))
         except (OSError, ValueError) as error:
             raise missing_model(self.name, error) from error
         if model.num_labels != 1:

@@ -16,6 +16,7 @@ import numpy as np
 from storage.errors import WrongInput
 from tasks.models.onnx_export import resolve
 from tasks.models.with_torch.cross_encoder import missing_model
+from tasks.models.with_torch.device import AUTO, device_of
 
 Report = Callable[[int, int], None]
 
@@ -129,7 +130,7 @@ def train_cross_encoder(
 
 def _loaded(kind: Any, name: str, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)
     try:
-        model = kind(resolve(name)[0], device="cpu", **options)
+        model = kind(resolve(name)[0], device=device_of(AUTO), **options)
     except (OSError, ValueError) as error:
         raise missing_model(name, error) from error
     # Without examples in its card they are made, with a progress bar, for a card that nobody writes.
@@ -144,7 +145,8 @@ def _arguments(how: TrainingSettings, rows: int, target: Path, *, at_once: int) 
         "per_device_train_batch_size": at_once, "gradient_accumulation_steps": how.batch // at_once,
         "lr_scheduler_type": "cosine", "warmup_steps": round(0.05 * steps), "seed": how.seed,
         "save_strategy": "steps", "save_steps": how.checkpoint, "save_total_limit": 1, "logging_steps": 1,
-        "report_to": "none", "disable_tqdm": True, "use_cpu": True, "dataloader_pin_memory": False,
+        "report_to": "none", "disable_tqdm": True, "use_cpu": device_of(AUTO) == "cpu",
+        "dataloader_pin_memory": False,
     }  # fmt: skip
 
 

@@ -12,10 +12,12 @@ from tasks.models.llm.answer_cache import AnswerBook
 from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.question import Question, Sampling
-from tasks.models.llm.quoting import data_block, quoted
+from tasks.models.llm.quoting import data_block, quoted, shortened
+from tasks.retrieve.routing.skill import Skill
 
 T = TypeVar("T")
 RETRIES = 2
+_MOST_SENT = 20_000  # characters of a task
 HOTTER = 0.3  # added to the temperature at each try: SkillFlow, appendix A.2
 
 
@@ -78,6 +80,17 @@ def asked_of(
 ) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the messages: the rules, then the untrusted texts quoted as data, then the request."""
     return ("system", rules), ("user", f"{data_block([quoted(record) for record in records])}\n\n{request}")
+
+
+def numbered_skills(task: str, skills: Sequence[Skill], characters: int) -> list[dict[str, object]]:
+    """Return the records of a task and of skills from 1 on; of bodies so many characters of the ends."""
+    records: list[dict[str, object]] = [{"task": task[:_MOST_SENT]}]
+    for number, skill in enumerate(skills, start=1):
+        records.append({
+            "skill": number, "name": skill.name, "description": skill.description,
+            "text": shortened(skill.body, characters),
+        })  # fmt: skip
+    return records
 
 
 def written_rules(name: str) -> str:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from storage.errors import WrongInput
 from tasks.models.llm.answer_cache import run_blocking
-from tasks.models.llm.quoting import shortened
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, written_rules
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbered_skills, written_rules
 from tasks.retrieve.routing.skill import Skill
 
 # Names of the prompts, with a version that is raised whenever a word of a prompt changes.
 RELEVANT, SPECIFIC = "flow-relevant-1", "flow-specific-1"
-_MOST_SENT = 20_000  # characters of a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +77,9 @@ class SelectStage:
 
     async def _ask(self, prompt: str, rules: str, task: str, among: Sequence[int]) -> list[int] | None:
         """Return those of `among` that the LLM selects, in their order; None without a usable answer."""
-        records: list[dict[str, object]] = [{"task": task[:_MOST_SENT]}]
-        for number, i in enumerate(among, start=1):
-            skill = self._skills[i]
-            records.append({
-                "skill": number, "name": skill.name, "description": skill.description,
-                "text": shortened(skill.body, self._settings.characters),
-            })  # fmt: skip
+        skills = [self._skills[i] for i in among]
+        records = numbered_skills(task, skills, self._settings.characters)
         request = f"Which of the {len(among)} skills are taken?" if len(among) > 1 else "Is the skill taken?"
-        messages, doc_ids = asked_of(rules, records, request), [self._skills[i].doc_id for i in among]
+        messages, doc_ids = asked_of(rules, records, request), [skill.doc_id for skill in skills]
         numbers = await self._llm.ask_numbers(prompt, "selected", len(among), messages, doc_ids)
         return None if numbers is None else [among[number - 1] for number in numbers]

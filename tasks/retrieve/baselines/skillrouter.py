@@ -1,4 +1,4 @@
-"""SkillRouter's two stages, retrieve and rerank, over the text `name | description | body` of a skill."""
+"""SkillRouter's stages over the text `name | description | body` of skills: retrieve, then rerank."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.with_torch.cross_encoder import PairScorer
+from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbered_skills, written_rules
+from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 
+# The name of the judge's prompt, with a version that is raised whenever a word of it changes.
+JUDGE = "judge-skill-1"
 RETRIEVED = 20  # candidates for the reranker: more than that do harm (SkillRouter, table 12 of the appendix)
 # Tokens of the description and of the body that each stage reads (SkillRouter, appendix C).
 ENCODED = (300, 2500)
@@ -46,6 +51,22 @@ class RetrieveStage:
         return [int(i) for i in rows[np.argsort(-cosines, kind="stable")[: self.k]]]
 
 
+class RouteStage:
+    """Keeps the `k` skills that the default router ranks first, near-identical ones folded."""
+
+    name = "route"
+
+    def __init__(self, skills: Sequence[Skill], router: Router, k: int = RETRIEVED) -> None:
+        self._places = {skill.doc_id: place for place, skill in enumerate(skills)}
+        self._router, self.k = router, k
+
+    def narrow(self, task: str, among: Sequence[int]) -> list[int]:
+        """Return the positions of the first skills; as a first stage it chooses among all."""
+        allowed = np.zeros(len(self._places), dtype=np.bool_)
+        allowed[list(among)] = True
+        return [self._places[found.doc_id] for found in self._router.rank(task, self.k, allowed=allowed)]
+
+
 class FlatRerankStage:
     """Keeps the `k` skills whose `flat_text`, cut to `limits`, a scorer of pairs puts first.
 
@@ -71,3 +92,37 @@ class FlatRerankStage:
         texts = [flat_text(self._skills[i], self._limits, self._tokenizer) for i in among]
         order = np.argsort(-self._scorer.score(task, texts), kind="stable")
         return [among[i] for i in order[: self.k].tolist()]
+
+
+class JudgeStage:
+    """Puts first the candidate that an LLM names; the others keep their order (SkillRouter, appendix C).
+
+    Without a usable answer all do, which `llm.fallbacks` counts. `k` skills are kept; of each skill's body so
+    many `characters` are sent, from its two ends.
+    """
+
+    name = "judge"
+
+    def __init__(self, skills: Sequence[Skill], llm: FlowLlm, *, k: int, characters: int = 4000) -> None:
+        self._skills, self._llm, self.k, self._characters = skills, llm, k, characters
+
+    def narrow(self, task: str, among: Sequence[int]) -> list[int]:
+        """Return the candidates, the best first.
+
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
+        """
+        if len(among) < 2:
+            return list(among)
+        first = run_blocking(self._first(task, among))
+        rest = [i for i in among if i != first]
+        return (rest if first is None else [first, *rest])[: self.k]
+
+    async def _first(self, task: str, among: Sequence[int]) -> int | None:
+        skills = [self._skills[i] for i in among]
+        records = numbered_skills(task, skills, self._characters)
+        messages = asked_of(written_rules("judge_skill"), records, "Which skill serves the task best?")
+        doc_ids = [skill.doc_id for skill in skills]
+        async with self._llm.book.opened():
+            numbers = await self._llm.ask_numbers(JUDGE, "selected", len(among), messages, doc_ids)
+        return among[numbers[0] - 1] if numbers else None

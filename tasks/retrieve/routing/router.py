@@ -81,6 +81,7 @@ class RouterSettings:
 class Ranked:
     """A skill found: its score, the parts whose sum it is, and near-identical skills that rank below.
 
+    A score that a method does not tell is not a number.
     `fit` is the probability that it serves the request, None if no model tells; `evidence` is what it is
     told by (`tasks.retrieve.routing.fit`).
     """

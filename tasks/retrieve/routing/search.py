@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import lancedb
 import numpy as np
@@ -20,6 +20,7 @@ from storage.served import Licences
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import FitModel
 from tasks.retrieve.routing.router import Ranked, Router
+from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 
 _FETCH = 100  # candidates of each leg
@@ -85,6 +86,15 @@ class RowFacts(NamedTuple):
     n_tokens: int
 
 
+class SkillRanker(Protocol):
+    """Ranks skills for a query otherwise than by default."""
+
+    def __call__(
+        self, searcher: Searcher, query: str, k: int, allowed: npt.NDArray[np.bool_], /
+    ) -> list[Ranked]:
+        """Return the `k` best of the rows allowed, best first."""
+
+
 class Searcher:
     """Ranks the skills of one published version: its table, its routing index and the encoder of both.
 
@@ -110,21 +120,48 @@ class Searcher:
         )
 
     def search(
-        self, query: str, *, k: int, filters: Filters, licences: Licences
+        self, query: str, *, k: int, filters: Filters, licences: Licences, ranker: SkillRanker | None = None
     ) -> list[tuple[dict[str, Any], Ranked]]:
         """Return the rows of the `k` best skills, best first, with scores; denied licences take no rank.
+
+        `ranker` takes the place of the default.
 
         Raises:
             WrongInput: No skill has a kind, licence, source or risk that is asked for.
         """
         allowed = self.allowed(filters, licences)
-        ranked = self.router.rank(query, k, allowed=allowed)
+        if ranker is None:
+            ranked = self.router.rank(query, k, allowed=allowed)
+        else:
+            ranked = ranker(self, query, k, allowed)
         rows = self._fetched([r.doc_id for r in ranked])
         return list(zip(rows, ranked, strict=True))
 
     def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """Return the rows at some places of the index, in that order."""
         return self._fetched(self.ids(places))
+
+    def skills(self, places: Sequence[int]) -> list[Skill]:
+        """Return the skills at some places of the index, in that order, with their bodies."""
+        wanted = self.ids(places)
+        read = self._skills.search()
+        if len(wanted) < len(self._ids):
+            read = read.where(f"doc_id IN ({quoted(wanted)})")
+        rows = read.select(["doc_id", "name", "description", "text", "body_start"]).to_arrow().to_pylist()
+        found = {row["doc_id"]: row for row in rows}
+        return [
+            Skill(doc_id, row["name"], row["description"], row["text"][row["body_start"] :])
+            for doc_id in wanted
+            for row in [found[doc_id]]
+        ]
+
+    def places_of(self, ids: Sequence[str]) -> list[int]:
+        """Return the places of rows by their ids, as they are written."""
+        return [self._place[doc_id] for doc_id in ids]
+
+    @functools.cached_property
+    def _place(self) -> dict[str, int]:
+        return {doc_id: place for place, doc_id in enumerate(self._ids)}
 
     def places(self) -> dict[str, int]:
         """Return the places of rows in the index by their ids in lower case."""
@@ -218,7 +255,7 @@ def fitting(
         raise WrongInput(msg)
     if model is None:
         if min_fit is not None:
-            msg = "--min-fit: fit is known with the default encoder alone; leave it out"
+            msg = "--min-fit: fit is known with the default encoder and method alone; leave it out"
             raise WrongInput(msg)
         return ranked, None
     least = model.least if min_fit is None else min_fit

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flows.commands.console import progress
-from flows.commands.routing_settings import TrainingOptions
-from flows.commands.training_data import Encoders, Material
+from flows.commands.routing.settings import TrainingOptions, load_skillrouter
+from flows.commands.train.data import Encoders, Material
 from tasks.evaluate.routing.bench import RoutingMethod
 from tasks.evaluate.routing.training import (
     DEFAULT,
@@ -24,7 +24,8 @@ from tasks.evaluate.routing.training import (
     routed,
     scored,
 )
-from tasks.models.with_torch.cross_encoder import CrossEncoder
+from tasks.models.with_torch.device import AUTO
+from tasks.models.with_torch.reranker import load_reranker
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.train.hard_negatives import Negative
 from tasks.retrieve.train.queries import TrainingQuery
@@ -94,7 +95,10 @@ def _methods(
         "scorer, trained": scored(side.skills, lambda task: part_features(better, task)[1], weights),
     }  # fmt: skip
     if reranker is not None:
-        model = CrossEncoder(reranker, max_tokens=options.reranker_tokens)
+        instruction = load_skillrouter().reranker_instruction
+        model = load_reranker(
+            reranker, instruction=instruction, max_tokens=options.reranker_tokens, device=AUTO
+        )
         flat = text_form("flat", options.reranker_tokens, trained.skills)
         methods["reranked, trained"] = reranked(side.skills, better, model, flat, options.candidates)
     return methods

@@ -16,7 +16,7 @@ from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.routing_llm import say, writes_distractors
 from tests.support.models.routing_material import Written, write_bench
-from tests.support.models.tiny_models import save_cross_encoder, save_qwen3
+from tests.support.models.tiny_models import save_cross_encoder
 
 Set = Callable[[dict[str, str]], None]
 CONTRACT = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")
@@ -40,8 +40,8 @@ def four_stages(models: Path) -> dict[str, str]:
     """Return variables by which SkillFlow's stages keep 6, 4, 3 and 2 of the seven skills."""
     tiny = save_cross_encoder(models)
     settings = {
-        "DENSE_K": 6, "DENSE_QUERIES": 3, "DENSE_DEPTH": 4, "SHALLOW_MODEL": tiny, "SHALLOW_K": 4,
-        "DEEP_MODEL": tiny, "DEEP_TOKENS": 64, "DEEP_K": 3, "DEEP_QUERIES": 2, "SELECT_K": 2,
+        "DENSE_MODEL": "", "DENSE_K": 6, "DENSE_QUERIES": 3, "DENSE_DEPTH": 4, "SHALLOW_MODEL": tiny,
+        "SHALLOW_K": 4, "DEEP_MODEL": tiny, "DEEP_TOKENS": 64, "DEEP_K": 3, "DEEP_QUERIES": 2, "SELECT_K": 2,
     }  # fmt: skip
     return {f"SKILLERY_SKILLFLOW_{name}": str(value) for name, value in settings.items()}
 
@@ -102,6 +102,10 @@ def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
     [
         (["--method", "magic"], "unknown routing method 'magic'"),
         (["--baseline", "magic"], "unknown routing method 'magic'"),
+        (["--sweep", "magic"], "--sweep 'magic' is not known: choose some of skillflow-stages"),
+        (["--method", "rrf:k=60"], "method rrf:k=60: rrf has no settings"),
+        (["--method", "skillflow:magic=1"], "'magic' is no setting of it; they are stages, dense_model"),
+        (["--method", "skillflow:dense_k=0"], "skillflow:dense_k=0: dense_k='0': Input should be"),
         (["--copies", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
     ],
 )
@@ -170,7 +174,7 @@ def test_without_a_language_model_the_task_is_the_query_and_nothing_is_selected(
 def test_a_model_that_misbehaves_is_gone_without_and_what_was_missed_is_told(
     ask: Ask, root: str, bench: Written, environment: Set
 ) -> None:
-    environment({"SKILLERY_SKILLFLOW_STAGES": '["dense", "select"]'})
+    environment({"SKILLERY_SKILLFLOW_STAGES": '["dense", "select"]', "SKILLERY_SKILLFLOW_DENSE_MODEL": ""})
 
     with LlmServer(lambda _: "no-json", say=say) as server:
         environment(settings_of(server))
@@ -186,7 +190,7 @@ def test_a_model_that_misbehaves_is_gone_without_and_what_was_missed_is_told(
 def test_a_killed_run_goes_on_where_it_was(
     ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
 ) -> None:
-    environment({"SKILLERY_SKILLFLOW_STAGES": '["dense", "select"]'})
+    environment({"SKILLERY_SKILLFLOW_STAGES": '["dense", "select"]', "SKILLERY_SKILLFLOW_DENSE_MODEL": ""})
     command = ["evaluate", "routing", *bench.options(), "--method", "skillflow", "--json", "--root"]
     other = tmp_path / "undisturbed"
     other.mkdir()
@@ -210,26 +214,6 @@ def test_a_killed_run_goes_on_where_it_was(
         assert before < undisturbed
         assert server.requests <= undisturbed + 1
     assert untimed(json.loads(again)) == untimed(json.loads(whole))
-
-
-def test_two_stages_retrieve_and_rerank_in_skillrouters_form(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
-) -> None:
-    tiny = str(save_qwen3(tmp_path / "qwen3"))
-    environment({
-        "SKILLERY_SKILLROUTER_ENCODER": tiny, "SKILLERY_SKILLROUTER_RERANKER": tiny,
-        "SKILLERY_SKILLROUTER_CANDIDATES": "4",
-    })  # fmt: skip
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "skillrouter", "--json"]
-
-    code, first, _ = ask(*command)
-    _, second, _ = ask(*command)
-
-    assert code == 0
-    row = rows(first)["skillrouter"]
-    assert [(stage["stage"], stage["k"]) for stage in row["stages"]] == [("retrieve", 4), ("rerank", 4)]
-    assert row["stages"][0]["recall@5"] == row["stages"][1]["recall@5"]
-    assert untimed(json.loads(first)) == untimed(json.loads(second))
 
 
 def test_a_model_that_is_not_there_is_named_with_what_to_do(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -12,7 +13,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.commands.console import drawn, folder_at, progress
-from flows.commands.routing_methods import Methods, RoutingModels, require_methods, require_names
+from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
+from flows.commands.routing.variants import expanded
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
@@ -50,30 +52,41 @@ class BenchFiles:
         return [*([self.own] if self.own else []), *self.skills]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoutingWishes:
     """What to measure.
 
     Args:
-        methods: Some of `flows.commands.routing_methods.METHODS`; None for `USUAL`.
-        baseline: The method that the others are compared with, if it is measured too.
+        methods: Some of `flows.commands.routing.methods.METHODS`, or variants of them; None for `USUAL`, or
+            for what the sweeps name.
+        baseline: The method that the others are compared with, if it is measured too; None for `BASELINE`,
+            or the first of the sweeps.
         pools: Some of `POOLS`; None for those that a bench's own skills and repositories tell apart.
         recall: The share of tasks, above 0 and at most 1, at which false routes are counted.
         folder: A folder for `routing.md`, `routing.parquet` (a row a task, pool, method, stage and folding),
             `negatives.parquet` (a row a task that no skill serves, pool and method) and, if matplotlib is
             installed, `routing.png` of the first pool.
+        sweeps: Names of `flows.commands.routing.variants.SWEEPS`, whose variants are measured too.
     """
 
     methods: Sequence[str] | None = None
-    baseline: str = BASELINE
+    baseline: str | None = None
     pools: Sequence[str] | None = None
     recall: float = RECALL
     folder: Path | None = None
+    sweeps: Sequence[str] = ()
+
+    @functools.cached_property
+    def wanted(self) -> list[str]:
+        """The methods, each once; raises `WrongInput` if a sweep is not known."""
+        return expanded(self.methods or (() if self.sweeps else USUAL), self.sweeps)
 
     @property
-    def wanted(self) -> list[str]:
-        """The methods, each once."""
-        return list(dict.fromkeys(self.methods or USUAL))
+    def compared_with(self) -> str:
+        """The baseline."""
+        if self.baseline is not None:
+            return self.baseline
+        return expanded((), self.sweeps)[0] if self.sweeps else BASELINE
 
 
 def files_of(
@@ -135,7 +148,7 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
     Raises:
         WrongInput: A file or a wish cannot be used; nothing was encoded.
     """
-    require_names([*wishes.wanted, wishes.baseline])
+    require_names([*wishes.wanted, wishes.compared_with])
     require_methods(wishes.wanted, settings)
     bench = _read_bench(files)
     pools = _pools(wishes, files, bench)
@@ -219,8 +232,8 @@ def _summary(
         own, negatives = rows.filter(method=name), measured.negatives.filter(method=name)
         rejection = summarise_rejection(own, negatives, wishes.recall)
         methods.append({**summarise_method(own), "rejection": rejection})
-    compared = wishes.baseline in wanted and len(wanted) > 1
-    contests = contest(rows, wishes.baseline) if compared else []
+    compared = wishes.compared_with in wanted and len(wanted) > 1
+    contests = contest(rows, wishes.compared_with) if compared else []
     return {
         "pool": pool,
         "skills": sum(part.skills.height for part in parts),

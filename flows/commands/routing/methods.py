@@ -10,14 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.commands.routing_settings import (
-    SkillFlowSettings,
-    SkillRouterSettings,
-    load_skillflow,
-    load_skillrouter,
-    prompts_of,
-    require_skillflow,
-)
+from flows.commands.routing.pipelines import JUDGE, Means, rerank_stage, skillflow, skillrouter
+from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, require_skillflow
+from flows.commands.routing.variants import VARIED, base_of, settings_of
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import WrongInput
@@ -33,99 +28,26 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.llm.answer_cache import open_book
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import exported_encoder
-from tasks.models.protocols import Encoder
-from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
-from tasks.models.with_torch.causal_reranker import CausalReranker
-from tasks.models.with_torch.cross_encoder import CrossEncoder
+from tasks.models.with_torch.device import device_of
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
-from tasks.retrieve.baselines.skillflow_dense import DenseSettings, DenseStage
-from tasks.retrieve.baselines.skillflow_queries import LlmQueries, QueryWriter, TaskItself
-from tasks.retrieve.baselines.skillflow_rerank import RerankSettings, RerankStage
-from tasks.retrieve.baselines.skillflow_select import SelectSettings, SelectStage
-from tasks.retrieve.baselines.skillrouter import FlatRerankStage, RetrieveStage, flat_text
-from tasks.retrieve.baselines.stages import Stage, Staged
+from tasks.retrieve.baselines.skillrouter import RouteStage
+from tasks.retrieve.baselines.stages import Staged
 from tasks.retrieve.routing.fit import packaged_fit
-from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.routing.skill import Skill
 
-
-def skillflow(
-    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: Encoder, llm: FlowLlm | None
-) -> Staged:
-    """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
-
-    `kept` encodes the skills and keeps their vectors; `encoder` encodes the queries. Settings that leave no
-    stage raise `WrongInput`, and so do stages that keep more than the one before, and prompts that cannot be
-    read.
-    """
-    rules = prompts_of(flow)
-    writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm)
-    stages: list[Stage] = []
-    for name in flow.stages:
-        if name == "dense":
-            stages.append(_dense(skills, flow, kept, encoder, writer, rules[name]))
-        elif name == "select":
-            if llm is not None:
-                stages.append(SelectStage(skills, llm, _selecting(flow, rules)))
-        else:
-            stages.append(_reranking(name, skills, flow, writer, rules[name]))
-    return Staged(skills, stages)
-
-
-def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root) -> Staged:
-    """Return SkillRouter's stages, and keep the vectors of skills below the root."""
-    model = LastTokenEncoder(router.encoder)
-    kept = KeptEncoder(model, root)
-    encoded = router.encoder_description_tokens, router.encoder_body_tokens
-    vectors = kept.encode([flat_text(skill, encoded, model) for skill in skills])
-    asking = Instructed(model, router.encoder_instruction)
-    stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
-    if router.reranker:
-        scorer = CausalReranker(router.reranker, instruction=router.reranker_instruction)
-        limits = router.reranker_description_tokens, router.reranker_body_tokens
-        stages.append(FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits))
-    return Staged(skills, stages)
-
-
-def _dense(
-    skills: Sequence[Skill],
-    flow: SkillFlowSettings,
-    kept: Encoder,
-    encoder: Encoder,
-    writer: QueryWriter,
-    rules: str | None,
-) -> DenseStage:
-    with_name = flow.dense_text == "name-description"
-    texts = [TEMPLATE.format(**skill._asdict()) if with_name else skill.description for skill in skills]
-    made = DenseSettings(flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules)
-    return DenseStage(kept.encode(texts), encoder, writer, made)
-
-
-def _reranking(
-    name: str, skills: Sequence[Skill], flow: SkillFlowSettings, writer: QueryWriter, rules: str | None
-) -> RerankStage:
-    if name == "shallow":
-        scorer = CrossEncoder(flow.shallow_model, max_tokens=flow.shallow_tokens)
-        made = RerankSettings(flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation, rules)
-    else:
-        scorer = CrossEncoder(flow.deep_model, max_tokens=flow.deep_tokens, batch=4)
-        made = RerankSettings(flow.deep_k, flow.deep_queries, flow.deep_aggregation, rules)
-    return RerankStage(name, skills, scorer, writer, made)
-
-
-def _selecting(flow: SkillFlowSettings, rules: dict[str, str | None]) -> SelectSettings:
-    return SelectSettings(
-        flow.select_k, flow.select_specific, flow.select_characters, rules["relevant"], rules["specific"]
-    )
-
-
-METHODS = (*BASELINES, *ABLATIONS, "skillflow", "skillrouter")
+METHODS = (*BASELINES, *ABLATIONS, *VARIED)
 
 
 def require_names(names: Sequence[str]) -> None:
-    """Raise `WrongInput` if a method is not known."""
-    if unknown := [name for name in names if name not in METHODS]:
-        msg = f"unknown routing method {unknown[0]!r}; choose some of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+    """Raise `WrongInput` if a method is not known, or has no settings and is given some."""
+    for name in names:
+        base = base_of(name)
+        if base not in METHODS:
+            msg = f"unknown routing method {base!r}; choose some of {', '.join(METHODS)}"
+            raise WrongInput(msg)
+        if base != name and base not in VARIED:
+            msg = f"method {name}: {base} has no settings; {', '.join(VARIED)} have"
+            raise WrongInput(msg)
 
 
 def require_methods(names: Sequence[str], settings: Settings) -> None:
@@ -133,12 +55,16 @@ def require_methods(names: Sequence[str], settings: Settings) -> None:
     require_measures()
     if LEXICAL & set(names):
         require_bm25()
-    if "skillflow" in names:
-        require_skillflow(load_skillflow())
-        if has_llm(settings):
+    for name in names:
+        base = base_of(name)
+        if base == "skillflow":
+            require_skillflow(settings_of(name, SkillFlowSettings))
+            if has_llm(settings):
+                llm_options(settings, "llm")
+        elif base in VARIED and settings_of(name, SkillRouterSettings).reranker == JUDGE:
             llm_options(settings, "llm")
-    if "skillrouter" in names:
-        load_skillrouter()
+    if any(base_of(name) in VARIED for name in names):
+        device_of(settings.device)
 
 
 def has_llm(settings: Settings) -> bool:
@@ -195,6 +121,11 @@ class RoutingModels:
         self._flow = FlowLlm(open_book(options.endpoint, answers, ledger), options.sampling)
         return self._flow
 
+    @property
+    def means(self) -> Means:
+        """What published pipelines run with."""
+        return Means(self.llm, self._settings.device)
+
     def export(self, model: str, precision: str = "float32") -> str:
         """Return the folder of a model's export, made if it is not there."""
         return str(exported_encoder(self.root.folder / "models", model, precision))
@@ -214,10 +145,8 @@ class Methods:
 
     def method(self, name: str) -> RoutingMethod:
         """Return a method with its index built; raise an error if what it needs cannot be used."""
-        if name == "skillflow":
-            return staged(self._skillflow())
-        if name == "skillrouter":
-            return staged(skillrouter(self._skills, load_skillrouter(), self._models.root))
+        if base_of(name) in VARIED:
+            return staged(self.pipeline(name))
         if name in ABLATIONS:
             return as_served(self._ablations.router(name), self._models.asking)
         self._baselines.prepare(name)
@@ -236,12 +165,21 @@ class Methods:
         kept, asking = self._models.kept, self._models.asking
         return Ablations(self._skills, kept, asking, packaged_fit() if is_base(kept.card) else None)
 
-    def _skillflow(self) -> Staged:
-        flow, models = load_skillflow(), self._models
-        folder = models.export(flow.dense_model) if flow.dense_model else models.folder
-        # The stage's time is measured, so its queries must not come from a memory.
-        encoder, kept = models.query_encoder(folder), load_kept_encoder(models.root.uri, folder)
-        return skillflow(self._skills, flow, kept, encoder, models.llm)
+    def pipeline(self, name: str) -> Staged:
+        """Return one of the methods of stages, or a variant of it; raises as `method`."""
+        models, base = self._models, base_of(name)
+        if base == "skillflow":
+            flow = settings_of(name, SkillFlowSettings)
+            own = flow.dense_model and "dense" in flow.stages
+            folder = models.export(flow.dense_model) if own else models.folder
+            # The stage's time is measured, so its queries must not come from a memory.
+            encoder, kept = models.query_encoder(folder), load_kept_encoder(models.root.uri, folder)
+            return skillflow(self._skills, flow, kept, encoder, models.means)
+        router = settings_of(name, SkillRouterSettings)
+        if base == "skillrouter":
+            return skillrouter(self._skills, router, models.root, models.means)
+        first = RouteStage(self._skills, self._ablations.router("default"), k=router.candidates)
+        return Staged(self._skills, [first, rerank_stage(self._skills, router, models.means)])
 
 
 def staged(pipeline: Staged) -> RoutingMethod:

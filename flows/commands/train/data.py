@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flows.commands.console import progress
-from flows.commands.routing_settings import TrainingOptions
+from flows.commands.routing.settings import TrainingOptions
 from storage.errors import WrongInput
 from tasks.models.protocols import Encoder, IndexEncoder, Vectors
 from tasks.retrieve.routing.bm25f import Lexical, lexical_of

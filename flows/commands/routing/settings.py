@@ -28,9 +28,11 @@ class SkillFlowSettings(BaseSettings):
     stages: list[StageName] = Field(
         ["dense", "shallow", "deep", "select"], description="Which run, in this order; JSON."
     )
-    dense_model: str = Field("", description="The bi-encoder; empty: the encoder of the settings.")
-    dense_text: Literal["description", "name-description"] = Field(
-        "description", description="What of a skill is encoded."
+    dense_model: str = Field(
+        "BAAI/bge-base-en-v1.5", description="The bi-encoder; empty: the encoder of the settings."
+    )
+    dense_text: Literal["description", "name-description", "content"] = Field(
+        "description", description="What of a skill is encoded; content: description and body."
     )
     dense_k: int = Field(1000, ge=1, description="Skills kept by the dense stage.")
     dense_queries: int = Field(5, ge=1, description="Queries generated for it.")
@@ -63,17 +65,21 @@ class SkillRouterSettings(BaseSettings):
 
     encoder: str = Field("pipizhao/SkillRouter-Embedding-0.6B", description="The bi-encoder.")
     encoder_instruction: str = Field(
-        "Find the skill document that helps an agent most with this task", description="Before each task."
+        "Given a task description, retrieve the most relevant skill document that would help an agent "
+        "complete the task",
+        description="Before each task; the published encoder was trained with this one.",
     )
     encoder_description_tokens: int = Field(300, ge=1, description="Of the description that it reads.")
     encoder_body_tokens: int = Field(2500, ge=1, description="Of the body that it reads.")
     candidates: int = Field(20, ge=1, description="Skills that the reranker gets.")
     reranker: str = Field(
-        "pipizhao/SkillRouter-Reranker-0.6B", description="The causal reranker; empty: none."
+        "pipizhao/SkillRouter-Reranker-0.6B",
+        description="A causal reranker, a cross-encoder, or judge: the LLM that is set up; empty: none.",
     )
     reranker_instruction: str = Field(
-        "Judge whether this skill document is relevant to the task and useful for it",
-        description="Before each pair.",
+        "Given a task description, judge whether the skill document is relevant and useful for completing "
+        "the task",
+        description="Before each pair; the published reranker was trained with this one.",
     )
     reranker_description_tokens: int = Field(500, ge=1, description="Of the description that it reads.")
     reranker_body_tokens: int = Field(3000, ge=1, description="Of the body that it reads.")

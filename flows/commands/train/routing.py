@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from flows.commands.console import folder_at, progress
-from flows.commands.routing_settings import TrainingOptions, load_training
-from flows.commands.training_data import Encoders, Material, described, gather, gather_lists
-from flows.commands.training_measures import fitted_scorer, measured
+from flows.commands.routing.settings import TrainingOptions, load_training
+from flows.commands.train.data import Encoders, Material, described, gather, gather_lists
+from flows.commands.train.measures import fitted_scorer, measured
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import write_lines

@@ -1,0 +1,101 @@
+"""Searching what is served by another method than the default, or with a reranker after either."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
+from flows.commands.routing.pipelines import rerank_stage
+from flows.commands.routing.settings import SkillRouterSettings
+from flows.commands.routing.variants import base_of
+from flows.settings import Settings
+from storage.errors import WrongInput
+from storage.root import Root
+from tasks.evaluate.routing.baselines import BASELINES
+from tasks.evaluate.routing.bench import RoutingMethod
+from tasks.retrieve.routing.router import Ranked
+from tasks.retrieve.routing.search import Searcher, SkillRanker
+from tasks.retrieve.routing.skill import Skill
+
+DEFAULT = "default"
+SEARCHING = (DEFAULT, *BASELINES, "skillflow", "skillrouter")
+_OWN = "skillrouter"  # the reranker of the settings
+
+
+@contextmanager
+def other_ranker(
+    root: Root, settings: Settings, *, method: str = DEFAULT, reranker: str | None = None
+) -> Iterator[SkillRanker]:
+    """Yield what ranks by a method of `SEARCHING`, then by a reranker if one is named.
+
+    A reranker is `skillrouter` (that of the settings), `judge` (the LLM that is set up), or a model.
+
+    Raises:
+        WrongInput: The method is not known, or its settings, library or LLM cannot be used.
+    """
+    require_names([method])
+    if base_of(method) not in SEARCHING:
+        msg = f"--method {method} ranks on benches alone: choose one of {', '.join(SEARCHING)}"
+        raise WrongInput(msg)
+    wanted = [] if reranker is None else [f"reranked:reranker={_named(reranker)}"]
+    require_methods([method, *wanted], settings)
+    with ExitStack() as held:
+        models = RoutingModels(root, settings, held)
+        yield _Ranking(models, method, reranker)
+        if (asked := models.llm_report()) and (reasons := asked["fallbacks"]):
+            told = ", ".join(f"{count} x {reason}" for reason, count in reasons.items())
+            sys.stderr.write(f"the language model gave no answer ({told}): its step was left out there\n")
+
+
+def _named(reranker: str) -> str:
+    return SkillRouterSettings().reranker if reranker == _OWN else reranker
+
+
+class _Ranking:
+    """Ranks by a method, made once for each set of skills that may be found, and then by a reranker."""
+
+    def __init__(self, models: RoutingModels, method: str, reranker: str | None) -> None:
+        self._models, self._method = models, method
+        self._router = None if reranker is None else SkillRouterSettings(reranker=_named(reranker))
+        self._made: tuple[Searcher, bytes, RoutingMethod] | None = None
+
+    def __call__(
+        self, searcher: Searcher, query: str, k: int, allowed: npt.NDArray[np.bool_]
+    ) -> list[Ranked]:
+        """Return the `k` best of the skills allowed, best first; only the default's have scores and fit."""
+        if not allowed.any():
+            return []
+        depth = k if self._router is None else max(k, self._router.candidates)
+        found = self._candidates(searcher, query, depth, allowed)
+        if self._router is None:
+            return found[:k]
+        skills = searcher.skills(searcher.places_of([one.doc_id for one in found]))
+        stage = rerank_stage(
+            skills, self._router.model_copy(update={"candidates": depth}), self._models.means
+        )
+        return [found[i] for i in stage.narrow(query, range(len(found)))][:k]
+
+    def _candidates(
+        self, searcher: Searcher, query: str, depth: int, allowed: npt.NDArray[np.bool_]
+    ) -> list[Ranked]:
+        if self._method == DEFAULT:
+            return searcher.router.rank(query, depth, allowed=allowed)
+        *_, last = self._ready(searcher, allowed)(query, depth)
+        return [Ranked(doc_id, math.nan, {}) for doc_id in last.doc_ids[:depth]]
+
+    def _ready(self, searcher: Searcher, allowed: npt.NDArray[np.bool_]) -> RoutingMethod:
+        key = allowed.tobytes()
+        if self._made is None or self._made[0] is not searcher or self._made[1] != key:
+            skills = searcher.skills(np.flatnonzero(allowed).tolist())
+            method = Methods(self._models, pl.DataFrame(skills, Skill._fields, orient="row")).method(
+                self._method
+            )
+            self._made = searcher, key, method
+        return self._made[2]

@@ -1,0 +1,118 @@
+"""Variants of a method: its name, and settings that differ, as `skillflow:dense_queries=1,deep_k=5`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings
+
+from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings
+from storage.errors import WrongInput
+
+Model = TypeVar("Model", bound=BaseSettings)
+# The methods that have settings, and whose they are.
+VARIED: dict[str, type[BaseSettings]] = {
+    "skillflow": SkillFlowSettings,
+    "skillrouter": SkillRouterSettings,
+    "reranked": SkillRouterSettings,
+}
+
+# The comparisons of the papers: SkillFlow's tables 4 and 8 to 11 and figure 3, SkillRouter's 5 and 12.
+_RETRIEVED = "stages=dense"
+_SHALLOW = "stages=dense+shallow"
+_AGGREGATIONS = ("mean", "max", "rrf")
+SWEEPS: dict[str, tuple[str, ...]] = {
+    "skillflow-stages": (
+        f"skillflow:{_RETRIEVED}", f"skillflow:{_SHALLOW}", "skillflow:stages=dense+shallow+deep",
+        "skillflow",
+    ),
+    "skillflow-retrievers": tuple(
+        f"skillflow:{_RETRIEVED},dense_queries=1,dense_model={model},dense_text={text}"
+        for model in ("BAAI/bge-base-en-v1.5", "BAAI/bge-m3", "sentence-transformers/all-MiniLM-L6-v2")
+        for text in ("description", "content")
+    ),
+    "skillflow-queries": (
+        f"skillflow:{_RETRIEVED},dense_queries=1",
+        *(
+            f"skillflow:{_RETRIEVED},dense_queries={queries},{how}"
+            for queries in (3, 5)
+            for how in ("dense_gathering=rrf", *(f"dense_depth={depth}" for depth in (200, 500, 1000)))
+        ),
+    ),
+    "skillflow-shallow": tuple(
+        f"skillflow:{_SHALLOW},shallow_model={model},{how}"
+        for model in ("cross-encoder/ms-marco-MiniLM-L-6-v2", "BAAI/bge-reranker-v2-m3")
+        for how in (
+            "shallow_queries=1",
+            *(f"shallow_queries={q},shallow_aggregation={a}" for q in (3, 5) for a in _AGGREGATIONS),
+        )
+    ),
+    "skillflow-deep": tuple(
+        f"skillflow:stages=dense+shallow+deep,deep_tokens={tokens},{how}"
+        for tokens in (1024, 2048, 4096, 8192)
+        for how in ("deep_queries=1", *(f"deep_queries=3,deep_aggregation={a}" for a in _AGGREGATIONS))
+    ),
+    "skillflow-number-of-queries": tuple(
+        f"skillflow:stages=dense+shallow+deep,dense_queries={q},shallow_queries={q},deep_queries={q}"
+        for q in (1, 3, 5)
+    ),
+    "skillrouter-rerankers": (
+        "skillrouter:reranker=", "skillrouter", "skillrouter:reranker=Qwen/Qwen3-Reranker-0.6B",
+        "skillrouter:reranker=judge",
+    ),
+    "skillrouter-candidates": tuple(f"skillrouter:candidates={k}" for k in (10, 20, 50)),
+}  # fmt: skip
+
+
+def expanded(names: Sequence[str], sweeps: Sequence[str]) -> list[str]:
+    """Return methods and the variants of sweeps, each once.
+
+    Raises:
+        WrongInput: A sweep is not known.
+    """
+    if unknown := [sweep for sweep in sweeps if sweep not in SWEEPS]:
+        msg = f"--sweep {unknown[0]!r} is not known: choose some of {', '.join(SWEEPS)}"
+        raise WrongInput(msg)
+    return list(dict.fromkeys([*names, *(name for sweep in sweeps for name in SWEEPS[sweep])]))
+
+
+def base_of(name: str) -> str:
+    """Return the method that a variant is one of."""
+    return name.split(":", 1)[0]
+
+
+def settings_of(name: str, kind: type[Model]) -> Model:
+    """Return the settings of a variant: what its name says, the rest from the environment.
+
+    Raises:
+        WrongInput: A setting is not known, or its value, or that of a variable, cannot be used.
+    """
+    given = _given(name, kind)
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        where = f"{name}: {field}" if field in given else _variable(kind, field)
+        msg = f"{where}={first['input']!r}: {first['msg']}"
+        raise WrongInput(msg) from error
+
+
+def _given(name: str, kind: type[BaseSettings]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for part in name.partition(":")[2].split(","):
+        field, sign, value = part.partition("=")
+        if not part:
+            continue
+        if not sign or field not in kind.model_fields:
+            msg = f"method {name}: {field!r} is no setting of it; they are {', '.join(kind.model_fields)}"
+            raise WrongInput(msg)
+        # A list's items are joined by plus signs, since commas part the settings.
+        given[field] = value.split("+") if isinstance(kind.model_fields[field].default, list) else value
+    return given
+
+
+def _variable(kind: type[BaseSettings], field: str) -> str:
+    return f"{kind.model_config.get('env_prefix')}{field.upper()}"

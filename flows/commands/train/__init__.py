@@ -1,0 +1,1 @@
+"""Training of models for routing; begin at `routing`."""

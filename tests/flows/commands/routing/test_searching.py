@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import Ask, lines_of
+from tests.support.llm.llm_asking import llm_set_up
+from tests.support.models.tiny_models import save_cross_encoder, save_qwen3
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
+
+QUERY = "knead the dough before the oven is hot"
+
+
+@pytest.fixture
+def where(served_bakery: SkillRoot) -> list[str]:
+    return ["--root", served_bakery.root.uri]
+
+
+def results(printed: str) -> list[dict[str, Any]]:
+    return list(json.loads(printed)["results"])
+
+
+def ids(printed: str) -> list[str]:
+    return [result["doc_id"] for result in results(printed)]
+
+
+@pytest.mark.parametrize("method", ["bm25-full", "dense-description", "rrf"])
+def test_a_plain_method_ranks_what_is_served_and_tells_no_fit(
+    method: str, where: list[str], ask: Ask
+) -> None:
+    code, printed, _ = ask("search", QUERY, "-k", "2", "--method", method, "--json", *where)
+
+    assert code == 0
+    assert len(results(printed)) == min(2, len(SKILLS))
+    assert json.loads(printed)["nothing_fits"] is None
+    assert all(result["fit"] is None and result["score"] is None for result in results(printed))
+
+
+def test_stages_of_a_pipeline_rank_what_is_served(
+    where: list[str], ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_SKILLROUTER_ENCODER", str(save_qwen3(tmp_path / "qwen3")))
+
+    code, printed, _ = ask("search", QUERY, "--method", "skillrouter:reranker=", "--json", *where)
+
+    assert code == 0
+    assert set(ids(printed)) <= {f"local/market/{name}" for name in SKILLS}
+    assert results(printed)
+
+
+@pytest.mark.parametrize("save", [save_cross_encoder, save_qwen3])
+def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
+    save: Callable[[Path], Path], where: list[str], ask: Ask, tmp_path: Path
+) -> None:
+    folder = str(save(tmp_path / "model"))
+
+    _, usual, _ = ask("search", QUERY, "--json", *where)
+    code, printed, _ = ask("search", QUERY, "--rerank", folder, "--json", *where)
+
+    assert code == 0
+    assert sorted(ids(printed)) == sorted(ids(usual))
+    assert {r["doc_id"]: r["fit"] for r in results(printed)} == {
+        r["doc_id"]: r["fit"] for r in results(usual)
+    }
+    assert [r["rank"] for r in results(printed)] == list(range(1, len(results(printed)) + 1))
+
+
+def test_the_language_model_that_judges_decides_which_skill_is_first(
+    where: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, usual, _ = ask("search", QUERY, "--json", *where)
+    with llm_set_up(monkeypatch, say=lambda _: '{"selected": [2]}') as server:
+        code, printed, _ = ask("search", QUERY, "--rerank", "judge", "--json", *where)
+
+        assert (code, server.requests) == (0, 1)
+    first, second, *rest = ids(usual)
+    assert ids(printed) == [second, first, *rest]
+
+
+def test_a_judge_that_does_not_answer_leaves_the_order_and_is_told_of(
+    where: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, usual, _ = ask("search", "bake a loaf", "--json", *where)
+    with llm_set_up(monkeypatch, say=lambda _: "I would rather not."):
+        code, printed, told = ask("search", "bake a loaf", "--rerank", "judge", "--json", *where)
+
+    assert (code, ids(printed)) == (0, ids(usual))
+    assert "no answer (1 x judge-skill-1: malformed): its step was left out there" in told
+
+
+def test_filters_hold_and_a_batch_is_ranked_line_by_line(where: list[str], ask: Ask, tmp_path: Path) -> None:
+    batch, out = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
+    batch.write_text("".join(json.dumps({"query": q, "k": 1}) + "\n" for q in (QUERY, "mend")), "utf-8")
+    options = ["--method", "bm25-full", "--batch", str(batch), "--out", str(out), *where]
+
+    assert ask("search", *options, "--kind", "skill").code == 0
+    assert [len(line["results"]) for line in lines_of(out)] == [1, 1]
+    code, _, told = ask("search", QUERY, "--method", "bm25-full", "--licence", "WTFPL", *where)
+    assert (code, "nothing served has it" in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--method", "magic"], "unknown routing method 'magic'"),
+        (["--method", "default-dense"], "ranks on benches alone: choose one of default, bm25"),
+        (["--method", "bm25-full", "--min-fit", "0.5"], "fit is known with the default encoder and method"),
+        (["--rerank", "judge"], "SKILLERY_LLM"),
+    ],
+)
+def test_what_cannot_rank_is_said_in_a_line(
+    options: list[str], said: str, where: list[str], ask: Ask
+) -> None:
+    code, printed, told = ask("search", QUERY, *options, *where)
+
+    assert (code, printed, said in told) == (2, "", True)
+    assert told.count("\n") == 1
+
+
+def test_a_reranker_that_is_not_there_is_named(where: list[str], ask: Ask, tmp_path: Path) -> None:
+    code, _, told = ask("search", QUERY, "--rerank", str(tmp_path), *where)
+
+    assert code == 1
+    assert f"model {tmp_path} cannot be loaded" in told

@@ -135,6 +135,14 @@ def evaluate_routing(
             help="The measured method that others are compared with  [zsum, or a sweep's first]",
         ),
     ] = None,
+    agents: Annotated[
+        str | None,
+        typer.Option(
+            "--agents",
+            metavar="FILE",
+            help="How often would they pass? JSON lines {agent, without, with}, or skillsbench.",
+        ),
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -146,7 +154,7 @@ def evaluate_routing(
     settings = load_settings()
     skills = [*([corpus] if corpus else []), *(documents or [])]
     files = files_of(bench, skills, queries, qrels, copies, negatives)
-    wishes = RoutingWishes(method, baseline, pool, recall, report, sweep or ())
+    wishes = RoutingWishes(method, baseline, pool, recall, report, sweep or (), agents)
     found = routing_bench(root_of(settings, root), settings, files, wishes)
     print_json(found) if as_json else print_routing(found)
 

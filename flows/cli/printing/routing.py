@@ -9,6 +9,7 @@ from flows.cli.printing.measures import print_contests
 from flows.commands.console import counts, say, table
 from tasks.evaluate.routing.pools import POOL_NAMES
 from tasks.evaluate.routing.rejection import SIGNALS
+from tasks.evaluate.routing.scenario import COVERAGES
 
 _MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")
 _CHIEF = ("hit@1", "mrr@10", "recall@10", "recall@50")
@@ -54,6 +55,12 @@ def _print_pool(found: dict[str, Any]) -> None:
             say(f"{row['method']}: right first skills {parts['both']} by both its ends, {alone}")
     if rejected := [row for row in rows if row["rejection"]]:
         _print_rejection(rejected)
+    if found["scenario"]:
+        cells = [[one["method"], *(f"{one['mean'][m]:.1%}" for m in COVERAGES)] for one in found["scenario"]]
+        agents = len(found["scenario"][0]["agents"])
+        table(
+            f"tasks that {agents} agents would pass, an estimate", ["method", *map(_short, COVERAGES)], cells
+        )
     if found["contests"]:
         print_contests(found["contests"])
 

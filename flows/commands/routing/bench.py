@@ -26,6 +26,7 @@ from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, re
 from tasks.evaluate.routing.pools import POOLS, PoolPart, parts_of
 from tasks.evaluate.routing.rejection import summarise_rejection
 from tasks.evaluate.routing.report import draw_routing, routing_markdown
+from tasks.evaluate.routing.scenario import PassRates, read_agents, scenario
 
 # Measured if no method is named: the methods that need no model beside the encoder.
 USUAL = ("bm25-description", "bm25-full", "dense-description", "sentences", "rrf", "zsum", "default")
@@ -67,6 +68,7 @@ class RoutingWishes:
             `negatives.parquet` (a row a task that no skill serves, pool and method) and, if matplotlib is
             installed, `routing.png` of the first pool.
         sweeps: Names of `flows.commands.routing.variants.SWEEPS`, whose variants are measured too.
+        agents: A file of agents, or `skillsbench`: their pass rates (`tasks.evaluate.routing.scenario`).
     """
 
     methods: Sequence[str] | None = None
@@ -75,6 +77,7 @@ class RoutingWishes:
     recall: float = RECALL
     folder: Path | None = None
     sweeps: Sequence[str] = ()
+    agents: str | None = None
 
     @functools.cached_property
     def wanted(self) -> list[str]:
@@ -142,15 +145,15 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
 
     Returns:
         `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as of
-        `summarise_rejection`) and `contests`; the same of the first pool; `llm` (what an LLM was asked, or
-        null); and `report` if there is a folder.
+        `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
+        asked, or null); and `report` if there is a folder.
 
     Raises:
         WrongInput: A file or a wish cannot be used; nothing was encoded.
     """
     require_names([*wishes.wanted, wishes.compared_with])
     require_methods(wishes.wanted, settings)
-    bench = _read_bench(files)
+    bench, agents = _read_bench(files), read_agents(wishes.agents) if wishes.agents else []
     pools = _pools(wishes, files, bench)
     if wishes.folder is not None:
         folder_at(wishes.folder, "--report")
@@ -163,7 +166,7 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
         models = RoutingModels(root, settings, held)
         measured = _measured(parts, models, wishes.wanted)
         llm = models.llm_report()
-    summaries = [_summary(pool, parts[pool], measured[pool], wishes) for pool in pools]
+    summaries = [_summary(pool, parts[pool], measured[pool], wishes, agents) for pool in pools]
     found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm}
     if wishes.folder is not None:
         found["report"] = _written(wishes.folder, measured, summaries)
@@ -224,7 +227,11 @@ def _of_pool(
 
 
 def _summary(
-    pool: str, parts: Sequence[PoolPart], measured: _Measured, wishes: RoutingWishes
+    pool: str,
+    parts: Sequence[PoolPart],
+    measured: _Measured,
+    wishes: RoutingWishes,
+    agents: Sequence[PassRates],
 ) -> dict[str, Any]:
     rows, wanted = measured.tasks, wishes.wanted
     methods = []
@@ -239,6 +246,7 @@ def _summary(
         "skills": sum(part.skills.height for part in parts),
         "methods": methods,
         "contests": [asdict(one) for one in contests],
+        "scenario": scenario(methods, agents) if agents else [],
     }
 
 

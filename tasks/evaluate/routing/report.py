@@ -12,6 +12,7 @@ from tasks.evaluate.routing.bench import GROUP_MEASURES
 from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
 from tasks.evaluate.routing.pools import POOL_NAMES
 from tasks.evaluate.routing.rejection import SIGNALS
+from tasks.evaluate.routing.scenario import COVERAGES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +48,8 @@ def routing_markdown(found: Mapping[str, Any]) -> str:
     parts += ["## Groups of tasks", groups_table(rows)]
     if rejected := [row for row in rows if row["rejection"]]:
         parts += ["## Tasks that no skill serves", *rejection_tables(rejected)]
+    if found["scenario"]:
+        parts += ["## How often agents would pass", *scenario_tables(found["scenario"])]
     for row in rows:
         if row["stages"]:
             parts += [f"## Stages of {row['method']}", stages_table(row["stages"])]
@@ -79,6 +82,28 @@ def contests_table(contests: Sequence[Mapping[str, Any]]) -> str:
         for c in contests
     ]  # fmt: skip
     return table(columns, rows)
+
+
+def scenario_tables(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the expected pass rates of methods, means over agents, and those of each agent."""
+    agents = found[0]["agents"]
+    rates = [sum(agent[key] for agent in agents) / len(agents) for key in ("without", "with")]
+    said = (
+        f"An estimate over {len(agents)} agents, who pass {rates[0]:.1%} without skills and {rates[1]:.1%}"
+        " with those needed: a share of the gain between these, as large as the coverage."
+    )
+    columns = ("if one skill is enough (Hit@1)", "by each of ten (R@10)", "if all are needed (FC@10)")
+    means = [[one["method"], *(f"{one['mean'][m]:.1%}" for m in COVERAGES)] for one in found]
+    each = [
+        [one["method"], a["agent"], *(f"{a[key]:.1%}" for key in ("without", "with", *COVERAGES))]
+        for one in found
+        for a in one["agents"]
+    ]
+    return [
+        said,
+        table(("Method", *columns), means),
+        table(("Method", "Agent", "Without", "With", *columns), each),
+    ]
 
 
 def decomposition_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -86,6 +86,21 @@ def test_all_plain_methods_are_measured_reported_and_compared_with_the_frozen_su
     assert (folder / "routing.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_how_often_agents_would_pass_is_estimated_for_each_method(
+    ask: Ask, root: str, bench: Written, tmp_path: Path
+) -> None:
+    folder = tmp_path / "report"
+    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "bm25-full"]
+
+    code, printed, _ = ask(*command, "--agents", "skillsbench", "--report", str(folder))
+    _, quiet, _ = ask(*command)
+
+    assert code == 0
+    assert "tasks that 7 agents would pass, an estimate" in printed
+    assert "would pass" not in quiet
+    assert "| bm25-full | Codex (GPT-5.2) | 30.6% | 44.7% |" in (folder / "routing.md").read_text("utf-8")
+
+
 def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
     options = ["--method", "bm25-full", "--method", "bm25-description", "--baseline", "bm25-full"]
 

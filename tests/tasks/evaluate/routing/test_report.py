@@ -43,7 +43,7 @@ def found() -> dict[str, Any]:
         rejection = summarise_rejection(frames[-1], answer_negatives(BENCH, name, method))
         methods.append({**summarise_method(frames[-1]), "rejection": rejection})
     contests = [asdict(one) for one in contest(pl.concat(frames), "plain")]
-    return {"pool": "repository", "skills": 2, "methods": methods, "contests": contests}
+    return {"pool": "repository", "skills": 2, "methods": methods, "contests": contests, "scenario": []}
 
 
 def test_the_report_says_what_the_pool_is_and_what_intervals_are_over(found: dict[str, Any]) -> None:

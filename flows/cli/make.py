@@ -107,7 +107,11 @@ def train_routing(
     ] = 2500,
     reranker: Annotated[
         str | None,
-        typer.Option("--reranker", metavar="MODEL", help="A cross-encoder to train too: a folder or hub id."),
+        typer.Option(
+            "--reranker",
+            metavar="MODEL",
+            help="A reranker to train too, a cross-encoder or a causal model.",
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")

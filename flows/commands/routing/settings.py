@@ -156,6 +156,7 @@ class TrainingOptions(BaseSettings):
     false_embedding: float = Field(
         0.9, gt=0, le=1, description="Cosine of descriptions from which a negative is false."
     )
+    drop_false: bool = Field(True, description="Whether false negatives are left out.")
     drawn: int = Field(2, ge=1, description="Of a query's negatives, how many a step reads.")
     epochs: int = Field(1, ge=1, description="How often each query is read.")
     batch: int = Field(16, ge=1, description="Queries an update.")
@@ -166,6 +167,9 @@ class TrainingOptions(BaseSettings):
     candidates: int = Field(20, ge=2, description="Skills that it puts in order for each.")
     reranker_tokens: int = Field(512, ge=8, description="Read of query and skill together.")
     reranker_batch: int = Field(16, ge=1, description="Lists an update.")
+    reranker_loss: Literal["listwise", "pointwise"] = Field(
+        "listwise", description="Of a list's candidates together, or of each by itself."
+    )
 
     def queries(self) -> QuerySettings:
         """Return how queries are made."""
@@ -176,8 +180,8 @@ class TrainingOptions(BaseSettings):
         return MiningSettings(self.depth, self.semantic, self.lexical, self.category, self.random)
 
     def false(self) -> FalseNegativeSettings:
-        """Return the thresholds of the filter of false negatives."""
-        return FalseNegativeSettings(self.false_body, self.false_embedding)
+        """Return the thresholds of the filter of false negatives, and whether it is on."""
+        return FalseNegativeSettings(self.false_body, self.false_embedding, drop=self.drop_false)
 
     def encoder_training(self, seed: int) -> TrainingSettings:
         """Return how the bi-encoder is trained."""
@@ -185,7 +189,7 @@ class TrainingOptions(BaseSettings):
         return TrainingSettings(self.batch, self.learning_rate, seed=seed, **how)
 
     def reranker_training(self, seed: int) -> TrainingSettings:
-        """Return how the cross-encoder is trained; its scores are no cosines and have no temperature."""
+        """Return how the reranker is trained; its scores are no cosines and have no temperature."""
         how: dict[str, Any] = {"temperature": 1.0, "tokens": self.reranker_tokens}
         return TrainingSettings(self.reranker_batch, self.learning_rate, seed=seed, **how)
 

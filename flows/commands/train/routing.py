@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flows.commands.console import folder_at, progress
-from flows.commands.routing.settings import TrainingOptions, load_training
+from flows.commands.routing.settings import TrainingOptions, load_skillrouter, load_training
 from flows.commands.train.data import Encoders, Material, described, gather, gather_lists
 from flows.commands.train.measures import fitted_scorer, measured
 from flows.settings import Settings
@@ -27,7 +27,7 @@ from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder, resolve
 from tasks.models.protocols import Tokenizer
-from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_cross_encoder
+from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_reranker
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.rows import list_rows, text_form, training_rows
 
@@ -36,7 +36,7 @@ _CARD, _BASIS = "training.json", "basis.json"
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The options of the command: corpora, where models go, queries at most, a cross-encoder, the seed."""
+    """The options of the command: corpora, where models go, queries at most, a reranker, the seed."""
 
     corpora: Sequence[Path]
     out: Path
@@ -103,7 +103,12 @@ def _ranked(
         rows = list_rows(material.skills, queries, lists.negatives, text)
         target, how = wishes.out / "reranker", options.reranker_training(wishes.seed)
         with progress("updates made to the reranker") as report:
-            reranker = _card(train_cross_encoder(wishes.reranker, rows, how, target, report))
+            told = load_skillrouter().reranker_instruction
+            reranker = _card(
+                train_reranker(
+                    wishes.reranker, rows, how, target, report, loss=options.reranker_loss, instruction=told
+                )
+            )
     named = None if reranker is None else str(wishes.out / "reranker")
     return {
         "scorer": {"weights": scorer, "false_negatives": dict(lists.removed)}, "reranker": reranker,

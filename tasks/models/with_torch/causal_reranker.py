@@ -77,7 +77,7 @@ class CausalReranker:
 
     def _prompt(self, query: str, text: str) -> list[int]:
         loaded = self._loaded
-        asked = f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {text}"
+        asked = f"{_asked(self._instruction, query)}{text}"
         room = self._max_tokens - len(loaded.before) - len(loaded.after)
         ids = loaded.tokenizer(asked, add_special_tokens=False, split_special_tokens=True, verbose=False)[
             "input_ids"
@@ -121,3 +121,30 @@ def _single(tokenizer: Any, word: str, name: str) -> int:  # noqa: ANN401 (trans
         msg = f"{name} has no token of its own for {word!r}, by which pairs are scored: name a reranker"
         raise ModelMismatch(msg)
     return int(ids[0])
+
+
+def asked_row(
+    row: Sequence[str],
+    instruction: str,
+    tokens: int,
+    tokenizer: Any,  # noqa: ANN401
+) -> tuple[str, ...]:
+    """Return a query and its texts as two parts of a prompt each, the texts cut to what is left of `tokens`.
+
+    A query may take half of them. Marks of the chat within are broken up, so that they are plain characters.
+    """
+    query, *texts = (text.replace("<|", "< |") for text in row)
+    query = _cut(query, tokens // 2, tokenizer)
+    left = tokens - len(tokenizer(query, add_special_tokens=False)["input_ids"])
+    cut = (_cut(text, left, tokenizer) for text in texts)
+    return f"{_BEFORE}{_asked(instruction, query)}", *(f"{text}{_AFTER}" for text in cut)
+
+
+def _asked(instruction: str, query: str) -> str:
+    return f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: "
+
+
+def _cut(text: str, most: int, tokenizer: Any) -> str:  # noqa: ANN401
+    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    offsets = found["offset_mapping"]
+    return text if len(offsets) <= most else text[: offsets[most - 1][1]]

@@ -1,4 +1,4 @@
-"""Trains bi-encoders and cross-encoders on queries with hard negatives, by sentence-transformers."""
+"""Training of bi-encoders and rerankers on queries with hard negatives, by sentence-transformers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from storage.errors import WrongInput
 from tasks.models.onnx_export import resolve
+from tasks.models.with_torch.causal_reranker import asked_row
 from tasks.models.with_torch.cross_encoder import missing_model
 from tasks.models.with_torch.device import AUTO, device_of
 
 Report = Callable[[int, int], None]
+Loss = Literal["listwise", "pointwise"]
+_ASKING = 256  # tokens around query and text, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,34 +101,53 @@ def train_bi_encoder(
     return Trained(trainer.state.global_step, seconds, tokens, losses)
 
 
-def train_cross_encoder(
+def train_reranker(
     name: str,
     rows: Sequence[Sequence[str]],
     how: TrainingSettings,
     target: Path,
     report: Report = lambda _done, _total: None,
+    *,
+    loss: Loss = "listwise",
+    instruction: str = "",
 ) -> Trained:
-    """Train a reranker by listwise cross-entropy over each query's candidates, and save it to `target`.
+    """Train a cross-encoder or a causal reranker on each query's candidates, and save it to `target`.
 
-    The softmax goes over the scores of a query's own candidates, divided by the temperature (SkillRouter,
-    equation 2). `tokens` cuts query and text together; all else is as in `train_bi_encoder`.
+    Listwise it is cross-entropy: the softmax goes over the scores of a query's own candidates, divided by the
+    temperature (SkillRouter, equation 2). Pointwise it is the binary cross-entropy of each candidate by
+    itself. `tokens` cuts query and text together; a causal model is asked as `CausalReranker` asks it, with
+    the instruction, and its score is the logit of `yes` less that of `no`. All else is as in
+    `train_bi_encoder`.
     """
     require_training()
     from sentence_transformers import CrossEncoder  # noqa: PLC0415 (torch)
-    from sentence_transformers.cross_encoder import CrossEncoderTrainer  # noqa: PLC0415
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, losses  # noqa: PLC0415
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments as Arguments  # noqa: PLC0415
-    from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss  # noqa: PLC0415
+    from sentence_transformers.cross_encoder.modules import LogitScore  # noqa: PLC0415
 
     model = _loaded(CrossEncoder, name, max_length=how.tokens)
-    scale: Any = 1 / how.temperature  # whose type is said to be a whole number
-    # Read one list at a time there are no candidates of other queries, and what is left is equation 2.
-    loss = MultipleNegativesRankingLoss(model, num_negatives=None, scale=scale, activation_fn=None)
-    arguments = Arguments(**_arguments(how, len(rows), target, at_once=1))
-    trainer = CrossEncoderTrainer(model, arguments, train_dataset=_dataset(rows, how.seed), loss=loss)
-    seconds, losses = _run(trainer, target, report)
+    if isinstance(model[-1], LogitScore):
+        rows = [asked_row(row, instruction, how.tokens, model.tokenizer) for row in rows]
+        # The texts are cut already, so that no cut hits the question behind them.
+        model.max_seq_length = how.tokens + _ASKING
+    candidates = len(rows[0]) - 1
+    if loss == "pointwise":
+        how = replace(how, batch=how.batch * candidates)
+        least: Any = losses.BinaryCrossEntropyLoss(model)
+        dataset, at_once = _labelled(rows, how.seed), candidates
+    else:
+        scale: Any = 1 / how.temperature  # whose type is said to be a whole number
+        # Read one list at a time there are no candidates of other queries, and what is left is equation 2.
+        least = losses.MultipleNegativesRankingLoss(
+            model, num_negatives=None, scale=scale, activation_fn=None
+        )
+        dataset, at_once = _dataset(rows, how.seed), 1
+    arguments = Arguments(**_arguments(how, len(dataset), target, at_once=at_once))
+    trainer = CrossEncoderTrainer(model, arguments, train_dataset=dataset, loss=least)
+    seconds, told = _run(trainer, target, report)
     _save(model, target)
     pairs = [f"{query} {text}" for query, *texts in rows for text in texts]
-    return Trained(trainer.state.global_step, seconds, _tokens(model.tokenizer, pairs, how.tokens), losses)
+    return Trained(trainer.state.global_step, seconds, _tokens(model.tokenizer, pairs, how.tokens), told)
 
 
 def _loaded(kind: Any, name: str, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)
@@ -159,6 +181,21 @@ def _dataset(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401 (
 
     names = ["query", "positive", *(f"negative_{n}" for n in range(1, len(rows[0]) - 1))]
     return Dataset.from_dict(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def _labelled(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401 (of an optional package)
+    """Return a row a candidate, 1 for the positive, the candidates of a query one after another."""
+    from datasets import Dataset, disable_progress_bars  # noqa: PLC0415 (pandas: seconds)
+
+    disable_progress_bars()
+    pairs = [
+        (query, text, float(n == 0))
+        for i in np.random.default_rng(seed).permutation(len(rows)).tolist()
+        for query, *texts in [rows[i]]
+        for n, text in enumerate(texts)
+    ]
+    columns = zip(*pairs, strict=True)
+    return Dataset.from_dict(dict(zip(("query", "text", "label"), map(list, columns), strict=True)))
 
 
 def _run(trainer: Any, target: Path, report: Report) -> tuple[float, list[tuple[int, float]]]:  # noqa: ANN401

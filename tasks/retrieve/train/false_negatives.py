@@ -24,11 +24,13 @@ class FalseNegativeSettings:
     """The least similarity, 0 to 1, with which a negative counts as a second positive.
 
     `body` is the Jaccard similarity of word trigrams, `embedding` the cosine of name and description.
+    Without `drop` nothing counts as one.
     """
 
     # SkillRouter does not give its thresholds; texts that share half of their trigrams are versions of one.
     body: float = 0.5
     embedding: float = 0.9
+    drop: bool = True
 
 
 class FalseNegatives:
@@ -43,6 +45,8 @@ class FalseNegatives:
 
     def layer(self, positive: int, candidate: int) -> Layer | None:
         """Return the first layer in which a candidate is a second positive, None for a true negative."""
+        if not self._settings.drop:
+            return None
         if plain_name(self._skills[positive].name) == plain_name(self._skills[candidate].name):
             return "name"
         if jaccard(self._of(positive), self._of(candidate)) >= self._settings.body:

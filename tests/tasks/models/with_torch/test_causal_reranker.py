@@ -7,7 +7,7 @@ import torch
 
 from storage.errors import ModelMismatch
 from tasks.models.with_torch import causal_reranker
-from tasks.models.with_torch.causal_reranker import CausalReranker
+from tasks.models.with_torch.causal_reranker import CausalReranker, asked_row
 from tests.support.models.tiny_models import library, save_qwen3
 
 TEXTS = ["mend a tyre with glue", "honey", "bake rye bread with sour dough and yeast in the oven"]
@@ -70,3 +70,17 @@ def test_a_model_without_words_for_yes_and_no_is_refused(tmp_path: Path) -> None
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match=f"model {tmp_path} cannot be loaded"):
         CausalReranker(str(tmp_path), instruction=JUDGE).score("bread", TEXTS)
+
+
+def test_a_row_to_train_with_is_cut_between_question_and_answer(folder: Path) -> None:
+    tokenizer = library.AutoTokenizer.from_pretrained(folder)
+    count = lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])  # noqa: E731
+    query, short, long = " ".join(["bake"] * 50), "honey <|im_end|> wax", " ".join(["honey"] * 300)
+
+    asked, first, second = asked_row((query, short, long), JUDGE, 40, tokenizer)
+
+    assert asked.startswith(causal_reranker._BEFORE)
+    assert asked.count("bake") == 20
+    assert "<|im_end|>" not in first.removesuffix(causal_reranker._AFTER)
+    assert second.endswith(causal_reranker._AFTER)
+    assert count(second) - count(causal_reranker._AFTER) == 20

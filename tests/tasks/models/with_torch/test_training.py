@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 from storage.errors import ModelMismatch, WrongInput
+from tasks.models.with_torch.causal_reranker import CausalReranker
 from tasks.models.with_torch.cross_encoder import CrossEncoder
+from tasks.models.with_torch.reranker import load_reranker
 from tasks.models.with_torch.training import (
+    Loss,
     TrainingSettings,
     require_training,
     train_bi_encoder,
-    train_cross_encoder,
+    train_reranker,
 )
-from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder
+from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder, save_qwen3
 
 # Each skill is asked for in words that its text does not have: only training can know.
 _PAIRS = {
@@ -41,6 +44,7 @@ ROWS = [
     for _ in range(4)
     for (query, text), other in zip(_PAIRS.items(), _OTHERS, strict=True)
 ]
+JUDGE = "judge the skill"
 HOW = TrainingSettings(batch=8, learning_rate=0.01, temperature=0.1, tokens=16, checkpoint=1)
 
 
@@ -133,7 +137,7 @@ def test_a_cross_encoder_learns_which_of_a_list_belongs_to_the_query(tmp_path: P
     base = str(save_cross_encoder(tmp_path / "base"))
 
     how = replace(HOW, temperature=1.0, batch=4, learning_rate=0.005, checkpoint=100)
-    trained = train_cross_encoder(base, ROWS * 2, how, tmp_path / "new")
+    trained = train_reranker(base, ROWS * 2, how, tmp_path / "new")
 
     assert trained.steps == len(trained.losses) == len(ROWS) / 2
     assert not same(base, tmp_path / "new")
@@ -154,7 +158,7 @@ def test_a_lists_loss_is_the_cross_entropy_of_its_own_candidates(tmp_path: Path)
     # Not a step is made that could move a score: the loss told is that of the base.
     still = replace(HOW, temperature=0.5, batch=1, learning_rate=1e-12)
 
-    trained = train_cross_encoder(base, ROWS[:1], still, tmp_path / "new")
+    trained = train_reranker(base, ROWS[:1], still, tmp_path / "new")
 
     import torch
     from sentence_transformers import CrossEncoder as Loaded
@@ -166,12 +170,46 @@ def test_a_lists_loss_is_the_cross_entropy_of_its_own_candidates(tmp_path: Path)
     assert trained.losses[0][1] == pytest.approx(float(np.log(np.exp(raw).sum()) - raw[0]), rel=1e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["listwise", "pointwise"])
+def test_a_causal_reranker_learns_as_it_is_asked_later(loss: Loss, tmp_path: Path) -> None:
+    base = str(save_qwen3(tmp_path / "base"))
+    how = replace(HOW, temperature=1.0, batch=4, learning_rate=0.005, tokens=64, checkpoint=100)
+
+    trained = train_reranker(base, ROWS * 4, how, tmp_path / "new", loss=loss, instruction=JUDGE)
+
+    assert trained.steps == len(ROWS)
+    assert np.mean([loss for _, loss in trained.losses[-5:]]) < np.mean(
+        [loss for _, loss in trained.losses[:5]]
+    )
+    before, after = (
+        sum(
+            int(load_reranker(folder, instruction=JUDGE, max_tokens=64, device="cpu")
+            .score(*_list(row)).argmax() == 0)
+            for row in range(8)
+        )
+        for folder in (base, str(tmp_path / "new"))
+    )  # fmt: skip
+    assert after > before
+
+
+def test_pointwise_the_loss_is_that_of_each_candidate_by_itself(tmp_path: Path) -> None:
+    base = str(save_qwen3(tmp_path / "base"))
+    still = replace(HOW, batch=1, learning_rate=1e-12, tokens=64)
+
+    trained = train_reranker(base, ROWS[:1], still, tmp_path / "new", loss="pointwise", instruction=JUDGE)
+
+    shares = CausalReranker(base, instruction=JUDGE, device="cpu").score(*_list(0))
+    expected = -np.mean([np.log(shares[0]), *np.log(1 - shares[1:])])
+    assert trained.losses[0][1] == pytest.approx(expected, rel=1e-3)
+
+
 def _list(row: int) -> tuple[str, list[str]]:
     query, *texts = ROWS[row]
     return query, texts
 
 
-@pytest.mark.parametrize("train", [train_bi_encoder, train_cross_encoder])
+@pytest.mark.parametrize("train", [train_bi_encoder, train_reranker])
 def test_a_model_that_is_not_there_is_named(train: Any, tmp_path: Path) -> None:  # noqa: ANN401
     (tmp_path / "bare").mkdir()
 

@@ -59,3 +59,11 @@ def test_texts_of_fewer_than_three_words_have_nothing_in_common() -> None:
     skills = [Skill("a", "a", "", ""), Skill("b", "b", "", "")]
     settings = FalseNegativeSettings()
     assert FalseNegatives(skills, np.eye(2, dtype=np.float32), settings).layer(0, 1) is None
+
+
+def test_a_filter_that_is_off_finds_none() -> None:
+    skills = [Skill(doc_id, "Rye bread", "", _BODY) for doc_id in ("a", "b")]
+    vectors = np.array([[1, 0], [1, 0]], dtype=np.float32)
+
+    assert FalseNegatives(skills, vectors, FalseNegativeSettings()).layer(0, 1) == "name"
+    assert FalseNegatives(skills, vectors, FalseNegativeSettings(drop=False)).layer(0, 1) is None

@@ -6,19 +6,31 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from storage.errors import ModelMismatch
 from storage.root import Root
 from storage.vectors import StateStore, VectorStore, text_hash
-from tasks.models.encoder import load_encoder
+from tasks.models.encoder import OnnxEncoder, load_encoder
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.models.token_states import encoded, packing
 
 log = logging.getLogger(__name__)
+# What made the first vectors of a folder, and its vectors of a few texts: another engine, or the same in
+# another precision, makes these again before it adds to them.
+ENGINE = "engine.json"
+LEAST = 0.999  # the least cosine of a text's vectors by two engines; bf16 and float32 have .9999
+_BEFORE = "ONNX Runtime"  # what made the vectors that lie there without the file
+_PROBES = (
+    "Knead the dough.",
+    "Use when the hive hums at night, or when bees are found in front of it in the morning.",
+    "`git rebase --onto main feature~3 feature`",
+    "Loosen the bolt, slide the blade out, and wipe it with an oiled cloth. Leave a bent blade blunt.",
+)
 
 
 def export_here(root: str, folder: str) -> str:
@@ -44,8 +56,13 @@ def _identity(said: dict[str, Any]) -> str:
 @functools.lru_cache(maxsize=2)
 def load_kept_encoder(root: str, folder: str) -> KeptEncoder:
     """Return the encoder of an export over the vectors that this root keeps, loaded once a process."""
-    encoder = load_encoder(export_here(root, folder))
-    return KeptEncoder(encoder, Root(root))
+    encoder, place = load_encoder(export_here(root, folder)), Root(root)
+    store = vectors_of(place, encoder.card)
+
+    def agree() -> None:
+        require_agreement(place, store.folder, encoder, empty=not len(store))
+
+    return KeptEncoder(encoder, place, agree)
 
 
 class KeptEncoder:
@@ -54,10 +71,12 @@ class KeptEncoder:
     Args:
         encoder: Makes vectors, and states if it can.
         root: Where it keeps them.
+        agree: Called once before it makes the first; may raise.
     """
 
-    def __init__(self, encoder: IndexEncoder, root: Root) -> None:
+    def __init__(self, encoder: IndexEncoder, root: Root, agree: Callable[[], None] = lambda: None) -> None:
         self.card, self._encoder = encoder.card, encoder
+        self._agree = functools.lru_cache(maxsize=1)(agree)
         self._vectors, self._states = vectors_of(root, encoder.card), kept_states(root, encoder.card)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
@@ -65,11 +84,14 @@ class KeptEncoder:
 
         Raises:
             StorageError: What is kept is damaged; the message names the file, which may be deleted.
+            ModelMismatch: What is kept was made by another engine, and its vectors differ.
         """
-        hashes = [text_hash(text) for text in texts]
-        vectors, made = self._vectors.complete(
-            hashes, lambda missing: self._encoder.encode([texts[i] for i in missing])
-        )
+
+        def make(missing: list[int]) -> Vectors:
+            self._agree()
+            return self._encoder.encode([texts[i] for i in missing])
+
+        vectors, made = self._vectors.complete([text_hash(text) for text in texts], make)
         log.info("%d texts: %d encoded, the others share a vector or had one", len(texts), made)
         return vectors
 
@@ -82,6 +104,7 @@ class KeptEncoder:
         had_states, states = self._states.find(keys)
         missing = np.flatnonzero(~(had_vector & had_states))
         if len(missing):
+            self._agree()
             made, packed = encoded(self._encoder, [by_hash[keys[i]] for i in missing])
             # What was kept stays as it is: only what was not is taken of what is made together.
             lacking = ~had_vector[missing]
@@ -102,3 +125,33 @@ class KeptEncoder:
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return each token's character span in `text`, in order."""
         return self._encoder.offsets(text)
+
+
+def require_agreement(root: Root, folder: str, encoder: OnnxEncoder, *, empty: bool) -> None:
+    """Note what makes the vectors of a folder, or check that the encoder's engine makes the same.
+
+    `empty` says whether the folder holds no vectors yet. A line in the log says when another engine goes on.
+
+    Raises:
+        ModelMismatch: A vector of another engine has a cosine below `LEAST` to that of the first.
+    """
+    path = f"{folder}/{ENGINE}"
+    held = root.read_json(path)
+    if held is None and not empty:
+        held = {"engine": _BEFORE, "vectors": encoder.by_onnx_runtime().encode(_PROBES).tolist()}
+        root.write_json(path, held)
+    if held is None:
+        root.write_json(path, {"engine": encoder.engine, "vectors": encoder.encode(_PROBES).tolist()})
+    elif held["engine"] != encoder.engine:
+        _compare(held["engine"], np.asarray(held["vectors"], dtype=np.float32), encoder, folder)
+
+
+def _compare(first: str, vectors: Vectors, encoder: OnnxEncoder, folder: str) -> None:
+    least = float((vectors * encoder.encode(_PROBES)).sum(axis=1).min())
+    if not least >= LEAST:
+        msg = (
+            f"{folder} was made with {first}, this machine encodes with {encoder.engine}, and their vectors "
+            f"differ (cosine {least:.4f}): delete that folder, and `skillery rebuild` encodes everything anew"
+        )
+        raise ModelMismatch(msg)
+    log.info("vectors of %s are continued with %s: cosine %.5f at least", first, encoder.engine, least)

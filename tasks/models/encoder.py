@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import EncodingTooLong, ModelMismatch
+from tasks.models.engine import Engine, OnnxRuntime, engine_of
 from tasks.models.protocols import Vectors
-from tasks.models.runtime import onnxruntime
 from tasks.models.token_states import STATE_MODEL, pack, unit
 from tasks.models.tokens import whole_tokenizer
 
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _BATCH_TOKENS = 1024
 _SECONDS_BETWEEN_REPORTS = 5.0
 POOLINGS = ("mean", "cls")
+INT8 = "-int8"  # ends the revision of weights of eight bits
 _Window = tuple[int, list[int]]
 # A batch's vectors and packed states, and what makes them of the tokens' states and the mask of padding.
 _Found = tuple[Vectors, list[bytes]]
@@ -74,15 +75,27 @@ class OnnxEncoder:
         self.card, self.seconds = card_of(folder), seconds
         self._folder, self._threads = folder, threads or os.cpu_count() or 1
 
-    # Tokenizer and session are loaded when first used: a night with nothing new needs neither.
+    # Tokenizer and engine are loaded when first used: a night with nothing new needs neither.
     @functools.cached_property
     def _tokenizer(self) -> FastTokenizer:
         return whole_tokenizer(self._folder)
 
     @functools.cached_property
-    def _session(self) -> onnxruntime.InferenceSession:
+    def _engine(self) -> Engine:
         model = (self._folder / "model.onnx").resolve()
-        return _session_of(str(model), model.stat().st_mtime_ns)
+        quantised = str(self.card["revision"]).endswith(INT8)
+        return engine_of(model, model.stat().st_mtime_ns, quantised=quantised)
+
+    def by_onnx_runtime(self) -> OnnxEncoder:
+        """Return an encoder of the same export that ONNX Runtime runs, as all were before OpenVINO did."""
+        other = OnnxEncoder(self._folder, threads=self._threads)
+        other._engine = OnnxRuntime(self._folder / "model.onnx")
+        return other
+
+    @property
+    def engine(self) -> str:
+        """What computes the vectors, and in which precision."""
+        return self._engine.name
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
@@ -154,7 +167,7 @@ class OnnxEncoder:
         if self._threads == 1 or len(batches) <= 1:
             yield from zip(batches, map(infer, windows), strict=True)
             return
-        _ = self._session, self._special_tokens  # made once, before threads ask for them
+        _ = self._engine, self._special_tokens  # made once, before threads ask for them
         # Nor are there cores left for the linear algebra to take several for a product.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self._threads) as pool:
             try:
@@ -181,8 +194,7 @@ class OnnxEncoder:
             ids[i, : len(row)] = row
             mask[i, : len(row)] = 1
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        inputs = {i.name for i in self._session.get_inputs()}
-        return self._session.run(None, {k: v for k, v in feed.items() if k in inputs})[0], mask
+        return self._engine.run({k: v for k, v in feed.items() if k in self._engine.inputs}), mask
 
     def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
         prefix, suffix = self._special_tokens
@@ -202,16 +214,6 @@ class OnnxEncoder:
         full = self._tokenizer.encode("a", add_special_tokens=True).ids
         at = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
         return full[:at], full[at + len(bare) :]
-
-
-@functools.lru_cache(maxsize=2)
-def _session_of(model: str, _changed: int) -> onnxruntime.InferenceSession:
-    """Return the session of a model's file, loaded once a process for all its encoders."""
-    options = onnxruntime.SessionOptions()
-    # Threads that share one small inference spend much of it waiting for each other.
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def token_batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from storage.errors import ModelMismatch, TerminalError, WrongInput
 from storage.root import Root
-from tasks.models.encoder import OnnxEncoder, card_of
+from tasks.models.encoder import INT8, OnnxEncoder, card_of
 from tasks.models.hub import require_on_hub
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
@@ -234,7 +234,7 @@ def quantise(export: Path, target: Path) -> None:
     )  # fmt: skip
     shutil.copy(export / "tokenizer.json", target)
     expected = OnnxEncoder(export, threads=1).encode([_PROBE])
-    _finish(target, {**card, "revision": f"{card['revision']}-int8"}, expected, _NEAR)
+    _finish(target, {**card, "revision": f"{card['revision']}{INT8}"}, expected, _NEAR)
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ def test_of_an_encoder_without_a_fit_none_is_known_and_none_can_be_asked_for() -
     ranked: list[tuple[dict[str, Any], Ranked]] = [({}, Ranked("a", 1.0, {}, ()))]
 
     assert fitting(ranked, None, None) == (ranked, None)
-    with pytest.raises(WrongInput, match="the default encoder alone"):
+    with pytest.raises(WrongInput, match="the default encoder and method alone"):
         fitting(ranked, None, 0.5)
 
 

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _BATCH_TOKENS = 1024
 _SECONDS_BETWEEN_REPORTS = 5.0
 POOLINGS = ("mean", "cls")
+SMALL = "model.xml"  # what OpenVINO loads fastest; exports from before it lack it
 INT8 = "-int8"  # ends the revision of weights of eight bits
 _Window = tuple[int, list[int]]
 # A batch's vectors and packed states, and what makes them of the tokens' states and the mask of padding.
@@ -82,7 +83,8 @@ class OnnxEncoder:
 
     @functools.cached_property
     def _engine(self) -> Engine:
-        model = (self._folder / "model.onnx").resolve()
+        small = self._folder / SMALL
+        model = (small if small.is_file() else self._folder / "model.onnx").resolve()
         quantised = str(self.card["revision"]).endswith(INT8)
         return engine_of(model, model.stat().st_mtime_ns, quantised=quantised)
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from storage.errors import ModelMismatch, TerminalError, WrongInput
 from storage.root import Root
-from tasks.models.encoder import INT8, OnnxEncoder, card_of
+from tasks.models.encoder import INT8, SMALL, OnnxEncoder, card_of
+from tasks.models.engine import save_small
 from tasks.models.hub import require_on_hub
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
@@ -162,7 +163,8 @@ def _digest(file: Path) -> str:
 def export(name: str, source: str, weights: str, scratch: Path) -> None:
     """Export a sentence-transformers model to `scratch/export`: model.onnx, tokenizer.json, encoder.json.
 
-    Weights of more than 2 GB lie beside model.onnx, in model.onnx_data. The export is read again, and must
+    Weights of more than 2 GB lie beside model.onnx, in model.onnx_data. model.xml and model.bin hold the same
+    in OpenVINO's form. The export is read again, and must
     answer as the model does; digests.json then holds the SHA-256 of its files.
 
     Raises:
@@ -190,6 +192,7 @@ def export(name: str, source: str, weights: str, scratch: Path) -> None:
         "max_tokens": model.max_seq_length,
         "pooling": pooling.get("pooling_mode") or _old_pooling(pooling),
     }
+    save_small(target / "model.onnx", target / SMALL)
     _finish(target, card, model.encode([_PROBE]), _SAME)
 
 

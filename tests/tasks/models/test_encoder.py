@@ -51,6 +51,17 @@ def test_encoders_of_one_file_share_its_engine_and_a_file_that_changed_has_anoth
     assert OnnxEncoder(tmp_path)._engine is not first
 
 
+def test_an_export_without_openvinos_form_has_the_same_vectors(
+    minilm: OnnxEncoder, minilm_export: Export, tmp_path: Path
+) -> None:
+    for name in ("encoder.json", "tokenizer.json", "model.onnx"):
+        shutil.copy(minilm_export.folder / name, tmp_path)
+
+    before = OnnxEncoder(tmp_path).encode(TEXTS)
+
+    assert (minilm.encode(TEXTS) * before).sum(axis=1) == pytest.approx(np.ones(len(TEXTS)), abs=1e-4)
+
+
 def test_a_text_has_the_same_vector_alone_as_in_a_batch(minilm: OnnxEncoder) -> None:
     texts = [*TEXTS, words(60), *(words(n) for n in range(1, 30, 7))]
 

@@ -60,7 +60,9 @@ def test_the_packaged_model_is_exported_without_torch_in_this_process(minilm_exp
     assert sorted(os.listdir(minilm_export.folder)) == [
         "digests.json",
         "encoder.json",
+        "model.bin",
         "model.onnx",
+        "model.xml",
         "tokenizer.json",
     ]
 

@@ -23,6 +23,7 @@ from tasks.evaluate.measures.separation import RECALL
 from tasks.evaluate.routing.bench import RoutingBench, answer_negatives, measure_method, summarise_method
 from tasks.evaluate.routing.contests import contest
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks, require_judged
+from tasks.evaluate.routing.measures import require_measures
 from tasks.evaluate.routing.pools import POOLS, PoolPart, parts_of
 from tasks.evaluate.routing.rejection import summarise_rejection
 from tasks.evaluate.routing.report import draw_routing, routing_markdown
@@ -152,6 +153,7 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
         WrongInput: A file or a wish cannot be used; nothing was encoded.
     """
     require_names([*wishes.wanted, wishes.compared_with])
+    require_measures()
     require_methods(wishes.wanted, settings)
     bench, agents = _read_bench(files), read_agents(wishes.agents) if wishes.agents else []
     pools = _pools(wishes, files, bench)

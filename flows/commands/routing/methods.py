@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.commands.routing.pipelines import JUDGE, Means, rerank_stage, skillflow, skillrouter
+from flows.commands.routing.pipelines import JUDGE, Means, reranking, skillflow, skillrouter
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, require_skillflow
 from flows.commands.routing.variants import VARIED, base_of, settings_of
 from flows.settings import Settings, llm_options
@@ -21,7 +21,6 @@ from tasks.evaluate.paging.bench import Remembering
 from tasks.evaluate.routing.ablation import ABLATIONS, Ablations, as_served
 from tasks.evaluate.routing.baselines import BASELINES, LEXICAL, Baselines, require_bm25
 from tasks.evaluate.routing.bench import RoutingMethod, whole
-from tasks.evaluate.routing.measures import require_measures
 from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
@@ -52,7 +51,6 @@ def require_names(names: Sequence[str]) -> None:
 
 def require_methods(names: Sequence[str], settings: Settings) -> None:
     """Raise `WrongInput` if a method's settings cannot be used, or its library is not installed."""
-    require_measures()
     if LEXICAL & set(names):
         require_bm25()
     for name in names:
@@ -179,7 +177,7 @@ class Methods:
         if base == "skillrouter":
             return skillrouter(self._skills, router, models.root, models.means)
         first = RouteStage(self._skills, self._ablations.router("default"), k=router.candidates)
-        return Staged(self._skills, [first, rerank_stage(self._skills, router, models.means)])
+        return Staged(self._skills, [first, reranking(router, models.means)(self._skills)])
 
 
 def staged(pipeline: Staged) -> RoutingMethod:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, prompts_of
@@ -56,7 +56,7 @@ def skillflow(
 
 
 def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root, means: Means) -> Staged:
-    """Return SkillRouter's stages; vectors of skills are kept below the root. Raises as `rerank_stage`."""
+    """Return SkillRouter's stages; vectors of skills are kept below the root. Raises as `reranking`."""
     model = LastTokenEncoder(router.encoder, device=means.device)
     kept = KeptEncoder(model, root)
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
@@ -64,27 +64,28 @@ def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root
     asking = Instructed(model, router.encoder_instruction)
     stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
     if router.reranker:
-        stages.append(rerank_stage(skills, router, means))
+        stages.append(reranking(router, means)(skills))
     return Staged(skills, stages)
 
 
-def rerank_stage(skills: Sequence[Skill], router: SkillRouterSettings, means: Means) -> Stage:
-    """Return the stage that puts candidates in order, by a model or by the LLM as judge.
+def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[Skill]], Stage]:
+    """Return what makes the stage that puts skills in order, by a model, loaded once, or the LLM as judge.
 
     Raises:
         WrongInput: The LLM is to judge, and none is set up.
         ModelMismatch: There is no such model.
     """
+    llm = means.llm
     if router.reranker == JUDGE:
-        if means.llm is None:
+        if llm is None:
             msg = "the judge is a language model: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
-        return JudgeStage(skills, means.llm, k=router.candidates)
+        return lambda skills: JudgeStage(skills, llm, k=router.candidates)
     limits = router.reranker_description_tokens, router.reranker_body_tokens
     scorer = load_reranker(
         router.reranker, instruction=router.reranker_instruction, max_tokens=sum(limits), device=means.device
     )
-    return FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits)
+    return lambda skills: FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits)
 
 
 def _dense(

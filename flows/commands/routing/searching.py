@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
@@ -12,14 +13,16 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
-from flows.commands.routing.pipelines import rerank_stage
-from flows.commands.routing.settings import SkillRouterSettings
+from flows.commands.routing.pipelines import JUDGE, reranking
+from flows.commands.routing.settings import SkillRouterSettings, load_skillrouter
 from flows.commands.routing.variants import base_of
-from flows.settings import Settings
+from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.routing.baselines import BASELINES
 from tasks.evaluate.routing.bench import RoutingMethod
+from tasks.models.with_torch.device import device_of
+from tasks.retrieve.baselines.stages import Stage
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Searcher, SkillRanker
 from tasks.retrieve.routing.skill import Skill
@@ -44,26 +47,30 @@ def other_ranker(
     if base_of(method) not in SEARCHING:
         msg = f"--method {method} ranks on benches alone: choose one of {', '.join(SEARCHING)}"
         raise WrongInput(msg)
-    wanted = [] if reranker is None else [f"reranked:reranker={_named(reranker)}"]
-    require_methods([method, *wanted], settings)
+    require_methods([method], settings)
+    router = None if reranker is None else _router(reranker, settings)
     with ExitStack() as held:
         models = RoutingModels(root, settings, held)
-        yield _Ranking(models, method, reranker)
+        yield _Ranking(models, method, router)
         if (asked := models.llm_report()) and (reasons := asked["fallbacks"]):
             told = ", ".join(f"{count} x {reason}" for reason, count in reasons.items())
             sys.stderr.write(f"the language model gave no answer ({told}): its step was left out there\n")
 
 
-def _named(reranker: str) -> str:
-    return SkillRouterSettings().reranker if reranker == _OWN else reranker
+def _router(reranker: str, settings: Settings) -> SkillRouterSettings:
+    router = load_skillrouter() if reranker == _OWN else SkillRouterSettings(reranker=reranker)
+    if router.reranker == JUDGE:
+        llm_options(settings, "llm")
+    else:
+        device_of(settings.device)
+    return router
 
 
 class _Ranking:
     """Ranks by a method, made once for each set of skills that may be found, and then by a reranker."""
 
-    def __init__(self, models: RoutingModels, method: str, reranker: str | None) -> None:
-        self._models, self._method = models, method
-        self._router = None if reranker is None else SkillRouterSettings(reranker=_named(reranker))
+    def __init__(self, models: RoutingModels, method: str, router: SkillRouterSettings | None) -> None:
+        self._models, self._method, self._router = models, method, router
         self._made: tuple[Searcher, bytes, RoutingMethod] | None = None
 
     def __call__(
@@ -72,15 +79,18 @@ class _Ranking:
         """Return the `k` best of the skills allowed, best first; only the default's have scores and fit."""
         if not allowed.any():
             return []
-        depth = k if self._router is None else max(k, self._router.candidates)
-        found = self._candidates(searcher, query, depth, allowed)
         if self._router is None:
-            return found[:k]
-        skills = searcher.skills(searcher.places_of([one.doc_id for one in found]))
-        stage = rerank_stage(
-            skills, self._router.model_copy(update={"candidates": depth}), self._models.means
-        )
-        return [found[i] for i in stage.narrow(query, range(len(found)))][:k]
+            return self._candidates(searcher, query, k, allowed)[:k]
+        found = self._candidates(searcher, query, max(k, self._router.candidates), allowed)
+        first = found[: self._router.candidates]
+        skills = searcher.skills(searcher.places_of([one.doc_id for one in first]))
+        order = self._rerank(skills).narrow(query, range(len(first)))
+        return [*(first[i] for i in order), *found[len(first) :]][:k]
+
+    @functools.cached_property
+    def _rerank(self) -> Callable[[Sequence[Skill]], Stage]:
+        assert self._router is not None  # noqa: S101 - it is asked for where there is one
+        return reranking(self._router, self._models.means)
 
     def _candidates(
         self, searcher: Searcher, query: str, depth: int, allowed: npt.NDArray[np.bool_]

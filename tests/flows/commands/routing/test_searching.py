@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from flows.commands.routing.searching import other_ranker
+from flows.settings import load_settings
+from tasks.models.with_torch.cross_encoder import CrossEncoder
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.models.tiny_models import save_cross_encoder, save_qwen3
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
+made = CrossEncoder.__init__
 QUERY = "knead the dough before the oven is hot"
 
 
@@ -127,3 +131,20 @@ def test_a_reranker_that_is_not_there_is_named(where: list[str], ask: Ask, tmp_p
 
     assert code == 1
     assert f"model {tmp_path} cannot be loaded" in told
+
+
+def test_a_reranker_is_loaded_once_for_a_batch(
+    served_bakery: SkillRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(
+        CrossEncoder, "__init__", lambda self, name, **how: (loaded.append(name), made(self, name, **how))[1]
+    )
+    folder = str(save_cross_encoder(tmp_path / "model"))
+    index = served_bakery.ask()
+
+    with other_ranker(served_bakery.root, load_settings(), reranker=folder) as ranker:
+        found = [index.search(query, 2, ranker=ranker) for query in (QUERY, "bake a loaf")]
+
+    assert loaded == [folder]
+    assert all(len(one["results"]) == min(2, len(SKILLS)) for one in found)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol
 
+from tasks.models.hub import require_on_hub
 from tasks.models.protocols import Tokenizer
 from tasks.models.with_torch.causal_reranker import CausalReranker
 from tasks.models.with_torch.cross_encoder import CrossEncoder, PairScorer, missing_model
@@ -23,8 +25,11 @@ def load_reranker(name: str, *, instruction: str, max_tokens: int, device: str) 
         device: As `tasks.models.with_torch.device.device_of` takes it.
 
     Raises:
-        ModelMismatch: There is no such model.
+        ModelMismatch: A folder holds no model.
+        TerminalError: The hub has no such model, or it cannot be asked.
     """
+    if not Path(name).is_dir():
+        require_on_hub(name)
     import transformers  # noqa: PLC0415 (torch: seconds, megabytes)
 
     library: Any = transformers

@@ -36,6 +36,8 @@ _COLUMNS = [
     "stale", "category", "n_tokens",
 ]  # fmt: skip
 
+_NAMED = 1000  # rows that are asked for by their ids; of more, all are read, which takes less
+
 
 def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FETCH) -> list[str]:
     """Return the ids of at most `fetch_k` skills whose name and description are nearest, best first.
@@ -145,7 +147,7 @@ class Searcher:
         """Return the skills at some places of the index, in that order, with their bodies."""
         wanted = self.ids(places)
         read = self._skills.search()
-        if len(wanted) < len(self._ids):
+        if len(wanted) <= _NAMED:
             read = read.where(f"doc_id IN ({quoted(wanted)})")
         rows = read.select(["doc_id", "name", "description", "text", "body_start"]).to_arrow().to_pylist()
         found = {row["doc_id"]: row for row in rows}

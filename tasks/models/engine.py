@@ -99,7 +99,7 @@ class OnnxRuntime:
 def save_small(model: Path, target: Path) -> None:
     """Write a model of ONNX in OpenVINO's own form, `target` and a file of weights, in half their bytes.
 
-    Weights in 16 bits change a vector's cosine by less than 1e-6, also where it is computed in float32.
+    Weights in 16 bits turn a vector by a cosine of about 1e-6.
     """
     library = _openvino()
     library.save_model(library.Core().read_model(str(model)), str(target), compress_to_fp16=True)

@@ -44,7 +44,8 @@ def rewritten(change: Callable[[np.ndarray], np.ndarray]) -> Injury:
 
 def first_is(value: float) -> Callable[[np.ndarray], np.ndarray]:
     def change(vectors: np.ndarray) -> np.ndarray:
-        vectors[0] *= value
+        # A coordinate that is 0 stays: times infinity it would be no number.
+        vectors[0, vectors[0] != 0] *= value
         return vectors
 
     return change

@@ -86,6 +86,36 @@ def evaluate_paging(
     print_json(found) if as_json else printing_bench.print_paging(found)
 
 
+_Variants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method", metavar="METHOD", help="Repeatable; also a variant, as skillflow:deep_tokens=1024."
+    ),
+]
+_Sweeps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep", metavar="NAME", help="Variants a paper compares: a wrong name lists all; repeatable."
+    ),
+]
+_Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="METHOD",
+        help="The measured method that others are compared with  [zsum, or a sweep's first]",
+    ),
+]
+_Agents = Annotated[
+    str | None,
+    typer.Option(
+        "--agents",
+        metavar="FILE",
+        help="How often would they pass? JSON lines {agent, without, with}, or skillsbench.",
+    ),
+]
+
+
 @evaluate_app.command("routing")
 def evaluate_routing(
     bench: Annotated[
@@ -115,34 +145,10 @@ def evaluate_routing(
         float,
         typer.Option("--recall", metavar="SHARE", help="Tasks to be routed; how many negatives then are?"),
     ] = 0.95,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method", metavar="METHOD", help="Repeatable; also a variant, as skillflow:deep_tokens=1024."
-        ),
-    ] = None,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sweep", metavar="NAME", help="Variants a paper compares: a wrong name lists all; repeatable."
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="METHOD",
-            help="The measured method that others are compared with  [zsum, or a sweep's first]",
-        ),
-    ] = None,
-    agents: Annotated[
-        str | None,
-        typer.Option(
-            "--agents",
-            metavar="FILE",
-            help="How often would they pass? JSON lines {agent, without, with}, or skillsbench.",
-        ),
-    ] = None,
+    method: _Variants = None,
+    sweep: _Sweeps = None,
+    baseline: _Baseline = None,
+    agents: _Agents = None,
     report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,

@@ -183,14 +183,14 @@ class TrainingOptions(BaseSettings):
         """Return the thresholds of the filter of false negatives, and whether it is on."""
         return FalseNegativeSettings(self.false_body, self.false_embedding, drop=self.drop_false)
 
-    def encoder_training(self, seed: int) -> TrainingSettings:
+    def encoder_training(self, seed: int, device: str) -> TrainingSettings:
         """Return how the bi-encoder is trained."""
-        how: dict[str, Any] = {"temperature": self.temperature, "tokens": self.tokens}
+        how: dict[str, Any] = {"temperature": self.temperature, "tokens": self.tokens, "device": device}
         return TrainingSettings(self.batch, self.learning_rate, seed=seed, **how)
 
-    def reranker_training(self, seed: int) -> TrainingSettings:
+    def reranker_training(self, seed: int, device: str) -> TrainingSettings:
         """Return how the reranker is trained; its scores are no cosines and have no temperature."""
-        how: dict[str, Any] = {"temperature": 1.0, "tokens": self.reranker_tokens}
+        how: dict[str, Any] = {"temperature": 1.0, "tokens": self.reranker_tokens, "device": device}
         return TrainingSettings(self.reranker_batch, self.learning_rate, seed=seed, **how)
 
 

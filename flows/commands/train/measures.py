@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flows.commands.console import progress
-from flows.commands.routing.settings import TrainingOptions, load_skillrouter
+from flows.commands.routing.settings import TrainingOptions
 from flows.commands.train.data import Encoders, Material
 from tasks.evaluate.routing.bench import RoutingMethod
 from tasks.evaluate.routing.training import (
@@ -24,8 +24,7 @@ from tasks.evaluate.routing.training import (
     routed,
     scored,
 )
-from tasks.models.with_torch.device import AUTO
-from tasks.models.with_torch.reranker import load_reranker
+from tasks.models.with_torch.cross_encoder import PairScorer
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.train.hard_negatives import Negative
 from tasks.retrieve.train.queries import TrainingQuery
@@ -61,7 +60,7 @@ def measured(
     base: Encoders,
     trained: Encoders,
     scorer: dict[str, float],
-    reranker: str | None,
+    reranker: PairScorer | None,
     options: TrainingOptions,
 ) -> dict[str, Any]:
     """Return `methods`, `contests` with the default router, and `helps`, all on held-out skills."""
@@ -78,7 +77,7 @@ def _methods(
     base: Encoders,
     trained: Encoders,
     scorer: dict[str, float],
-    reranker: str | None,
+    reranker: PairScorer | None,
     options: TrainingOptions,
 ) -> dict[str, RoutingMethod]:
     side, weights = material.held_out, np.array(list(scorer.values()))
@@ -95,10 +94,6 @@ def _methods(
         "scorer, trained": scored(side.skills, lambda task: part_features(better, task)[1], weights),
     }  # fmt: skip
     if reranker is not None:
-        instruction = load_skillrouter().reranker_instruction
-        model = load_reranker(
-            reranker, instruction=instruction, max_tokens=options.reranker_tokens, device=AUTO
-        )
         flat = text_form("flat", options.reranker_tokens, trained.skills)
-        methods["reranked, trained"] = reranked(side.skills, better, model, flat, options.candidates)
+        methods["reranked, trained"] = reranked(side.skills, better, reranker, flat, options.candidates)
     return methods

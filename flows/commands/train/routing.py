@@ -27,6 +27,7 @@ from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder, resolve
 from tasks.models.protocols import Tokenizer
+from tasks.models.with_torch.reranker import load_reranker
 from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_reranker
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.rows import list_rows, text_form, training_rows
@@ -79,45 +80,51 @@ def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, A
     categories = read_categories(wishes.corpora)
     material = gather(skills, categories, base, options, pairs=wishes.pairs, seed=wishes.seed)
     _write_pairs(wishes.out / "pairs.jsonl", material)
-    training = _train(material, base.skills, settings.encoder, options, wishes)
+    training = _train(material, base.skills, settings, options, wishes)
     name = str(wishes.out / "encoder")
     found = {
         "out": str(wishes.out), "encoder": name, "base": settings.encoder,
         "material": described(material), "training": training,
-        **_ranked(material, base, _encoders(root, settings, name), options, wishes),
+        **_ranked(material, base, _encoders(root, settings, name), settings.device, options, wishes),
     }  # fmt: skip
     folder.write_json(_CARD, found)
     return found
 
 
 def _ranked(
-    material: Material, base: Encoders, trained: Encoders, options: TrainingOptions, wishes: Wishes
+    material: Material,
+    base: Encoders,
+    trained: Encoders,
+    device: str,
+    options: TrainingOptions,
+    wishes: Wishes,
 ) -> dict[str, Any]:
     """Train what puts the router's candidates in order, and measure everything on held-out skills."""
     router = material.train.router(trained)
     queries, lists = gather_lists(material, router, options, wishes.seed)
     scorer = fitted_scorer(material, router, queries, lists.negatives)
-    reranker = None
+    reranker, model = None, None
     if wishes.reranker is not None:
         text = text_form("flat", options.reranker_tokens, trained.skills)
         rows = list_rows(material.skills, queries, lists.negatives, text)
-        target, how = wishes.out / "reranker", options.reranker_training(wishes.seed)
+        target, how = wishes.out / "reranker", options.reranker_training(wishes.seed, device)
+        told, loss = load_skillrouter().reranker_instruction, options.reranker_loss
         with progress("updates made to the reranker") as report:
-            told = load_skillrouter().reranker_instruction
-            reranker = _card(
-                train_reranker(
-                    wishes.reranker, rows, how, target, report, loss=options.reranker_loss, instruction=told
-                )
+            trained_as = train_reranker(
+                wishes.reranker, rows, how, target, report, loss=loss, instruction=told
             )
-    named = None if reranker is None else str(wishes.out / "reranker")
+        reranker = _card(trained_as)
+        model = load_reranker(
+            str(target), instruction=told, max_tokens=options.reranker_tokens, device=device
+        )
     return {
         "scorer": {"weights": scorer, "false_negatives": dict(lists.removed)}, "reranker": reranker,
-        **measured(material, base, trained, scorer, named, options),
+        **measured(material, base, trained, scorer, model, options),
     }  # fmt: skip
 
 
 def _train(
-    material: Material, tokenizer: Tokenizer, name: str, options: TrainingOptions, wishes: Wishes
+    material: Material, tokenizer: Tokenizer, settings: Settings, options: TrainingOptions, wishes: Wishes
 ) -> dict[str, Any]:
     text = text_form(options.text, options.tokens, tokenizer)
     rows = training_rows(
@@ -128,8 +135,8 @@ def _train(
         msg = f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer"
         raise WrongInput(msg)
     with progress("updates made to the encoder") as report:
-        how = options.encoder_training(wishes.seed)
-        return _card(train_bi_encoder(name, rows, how, wishes.out / "encoder", report))
+        how = options.encoder_training(wishes.seed, settings.device)
+        return _card(train_bi_encoder(settings.encoder, rows, how, wishes.out / "encoder", report))
 
 
 def _card(trained: Trained) -> dict[str, Any]:
@@ -158,6 +165,7 @@ def _basis(
     return {
         "skills": texts.hexdigest(), "encoder": settings.encoder, "weights": resolve(settings.encoder)[1],
         "pairs": wishes.pairs, "reranker": wishes.reranker, "seed": wishes.seed,
+        "instruction": load_skillrouter().reranker_instruction if wishes.reranker else None,
         "settings": options.model_dump(),
     }  # fmt: skip
 

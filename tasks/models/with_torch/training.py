@@ -29,7 +29,7 @@ class TrainingSettings:
     """How a model is trained; the learning rate rises over 5 % of the steps and falls as a cosine.
 
     `batch` counts the queries of an update, `tokens` what is read of each text, and `temperature` divides the
-    scores. `checkpoint` updates lie between two states on disk.
+    scores. `checkpoint` updates lie between two states on disk. `device` is as `device_of` takes it.
     """
 
     batch: int = 16
@@ -38,6 +38,7 @@ class TrainingSettings:
     tokens: int = 128
     checkpoint: int = 25
     seed: int = 0
+    device: str = AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def train_bi_encoder(
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments  # noqa: PLC0415
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss  # noqa: PLC0415
 
-    model = _loaded(SentenceTransformer, name)
+    model = _loaded(SentenceTransformer, name, how)
     window, model.max_seq_length = model.max_seq_length, min(how.tokens, model.max_seq_length or how.tokens)
     arguments = {**_arguments(how, len(rows), target, at_once=how.batch), "batch_sampler": "no_duplicates"}
     loss = MultipleNegativesRankingLoss(model, scale=1 / how.temperature)
@@ -125,7 +126,7 @@ def train_reranker(
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments as Arguments  # noqa: PLC0415
     from sentence_transformers.cross_encoder.modules import LogitScore  # noqa: PLC0415
 
-    model = _loaded(CrossEncoder, name, max_length=how.tokens)
+    model = _loaded(CrossEncoder, name, how, max_length=how.tokens)
     if isinstance(model[-1], LogitScore):
         rows = [asked_row(row, instruction, how.tokens, model.tokenizer) for row in rows]
         # The texts are cut already, so that no cut hits the question behind them.
@@ -150,9 +151,9 @@ def train_reranker(
     return Trained(trainer.state.global_step, seconds, _tokens(model.tokenizer, pairs, how.tokens), told)
 
 
-def _loaded(kind: Any, name: str, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)
+def _loaded(kind: Any, name: str, how: TrainingSettings, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)
     try:
-        model = kind(resolve(name)[0], device=device_of(AUTO), **options)
+        model = kind(resolve(name)[0], device=device_of(how.device), **options)
     except (OSError, ValueError) as error:
         raise missing_model(name, error) from error
     # Without examples in its card they are made, with a progress bar, for a card that nobody writes.
@@ -167,7 +168,7 @@ def _arguments(how: TrainingSettings, rows: int, target: Path, *, at_once: int) 
         "per_device_train_batch_size": at_once, "gradient_accumulation_steps": how.batch // at_once,
         "lr_scheduler_type": "cosine", "warmup_steps": round(0.05 * steps), "seed": how.seed,
         "save_strategy": "steps", "save_steps": how.checkpoint, "save_total_limit": 1, "logging_steps": 1,
-        "report_to": "none", "disable_tqdm": True, "use_cpu": device_of(AUTO) == "cpu",
+        "report_to": "none", "disable_tqdm": True, "use_cpu": device_of(how.device) == "cpu",
         "dataloader_pin_memory": False,
     }  # fmt: skip
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from tasks.models.protocols import Tokenizer as TextTokenizer
+
 
 def whole_tokenizer(folder: Path) -> Tokenizer:
     """Return the tokenizer of a model's folder; it is shared, so nobody may set it otherwise."""
@@ -24,3 +26,9 @@ def _of_file(data: bytes) -> Tokenizer:
 @functools.lru_cache(maxsize=2)
 def _of_content(content: str) -> Tokenizer:
     return Tokenizer.from_str(content)
+
+
+def first_tokens(text: str, most: int, tokenizer: TextTokenizer) -> str:
+    """Return the beginning of a text with at most so many tokens."""
+    offsets = tokenizer.offsets(text)
+    return text if len(offsets) <= most else text[: offsets[most - 1][1]]

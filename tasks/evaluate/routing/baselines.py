@@ -15,7 +15,7 @@ import polars as pl
 from storage.errors import WrongInput
 from tasks.evaluate.routing.bench import RoutingAnswer
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
-from tasks.retrieve.baselines.skillrouter import first_tokens
+from tasks.models.tokens import first_tokens
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 
 Scores = npt.NDArray[np.float64]

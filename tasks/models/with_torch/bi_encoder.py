@@ -12,9 +12,10 @@ from tasks.models.onnx_export import resolve
 from tasks.models.protocols import Vectors
 from tasks.models.with_torch.cross_encoder import missing_model
 from tasks.models.with_torch.device import AUTO, device_of
+from tasks.models.with_torch.token_spans import TokenSpans
 
 
-class LastTokenEncoder:
+class LastTokenEncoder(TokenSpans):
     """Encodes by the state of each text's last token, normalised; implements IndexEncoder.
 
     Loaded when first asked; Zhang et al., "Qwen3 Embedding", 2025.
@@ -55,16 +56,10 @@ class LastTokenEncoder:
         )
         return np.asarray(vectors, dtype=np.float32)
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, without special tokens."""
-        return [len(self.offsets(text)) for text in texts]
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return each token's character span in `text`, in order."""
-        found = self._model.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        return [(int(start), int(end)) for start, end in found["offset_mapping"]]
+    @property
+    def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
+        """The model's own."""
+        return self._model.tokenizer
 
     @functools.cached_property
     def _model(self) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from storage.errors import ModelMismatch
+from tasks.models.tokens import first_tokens
 from tasks.models.with_torch.cross_encoder import PairScores, missing_model
 from tasks.models.with_torch.device import AUTO, device_of
+from tasks.models.with_torch.token_spans import LibraryTokens, TokenSpans
 
 # How the Qwen3 rerankers were trained to be asked: marks of their chat, and a thought that is empty.
 _BEFORE = (
@@ -29,7 +31,7 @@ class _Loaded(NamedTuple):
     no: int
 
 
-class CausalReranker:
+class CausalReranker(TokenSpans):
     """Scores by the logits of `yes` and `no` after query and document, as SkillRouter has it.
 
     The score is the probability of `yes` among the two. Loaded when first asked. Marks of the chat in a query
@@ -64,16 +66,10 @@ class CausalReranker:
             scores[some] = self._probabilities([prompts[i] for i in some])
         return scores
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, without special tokens."""
-        return [len(self.offsets(text)) for text in texts]
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return each token's character span in `text`, in order."""
-        found = self._loaded.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        return [(int(start), int(end)) for start, end in found["offset_mapping"]]
+    @property
+    def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
+        """The model's own."""
+        return self._loaded.tokenizer
 
     def _prompt(self, query: str, text: str) -> list[int]:
         loaded = self._loaded
@@ -134,17 +130,12 @@ def asked_row(
     A query may take half of them. Marks of the chat within are broken up, so that they are plain characters.
     """
     query, *texts = (text.replace("<|", "< |") for text in row)
-    query = _cut(query, tokens // 2, tokenizer)
-    left = tokens - len(tokenizer(query, add_special_tokens=False)["input_ids"])
-    cut = (_cut(text, left, tokenizer) for text in texts)
+    spans = LibraryTokens(tokenizer)
+    query = first_tokens(query, tokens // 2, spans)
+    left = tokens - len(spans.offsets(query))
+    cut = (first_tokens(text, left, spans) for text in texts)
     return f"{_BEFORE}{_asked(instruction, query)}", *(f"{text}{_AFTER}" for text in cut)
 
 
 def _asked(instruction: str, query: str) -> str:
     return f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: "
-
-
-def _cut(text: str, most: int, tokenizer: Any) -> str:  # noqa: ANN401
-    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    offsets = found["offset_mapping"]
-    return text if len(offsets) <= most else text[: offsets[most - 1][1]]

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import ModelMismatch
+from tasks.models.tokens import first_tokens
 from tasks.models.with_torch.device import AUTO, device_of
+from tasks.models.with_torch.token_spans import TokenSpans
 
 PairScores = npt.NDArray[np.float64]
 
@@ -22,7 +24,7 @@ class PairScorer(Protocol):
         """Return a score a text, shape `(len(texts),)`."""
 
 
-class CrossEncoder:
+class CrossEncoder(TokenSpans):
     """A sequence classifier with one output, loaded when first asked (Nogueira and Cho, 2019).
 
     Args:
@@ -44,24 +46,14 @@ class CrossEncoder:
         """
         if not texts:
             return np.zeros(0)
-        pairs = [(query, self._cut(text)) for text in texts]
+        pairs = [(query, first_tokens(text, self._max_tokens, self)) for text in texts]
         scores = self._model.predict(pairs, batch_size=self._batch, show_progress_bar=False)
         return np.asarray(scores, dtype=np.float64)
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, without special tokens."""
-        return [len(self.offsets(text)) for text in texts]
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return each token's character span in `text`, in order."""
-        found = self._model.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        return [(int(start), int(end)) for start, end in found["offset_mapping"]]
-
-    def _cut(self, text: str) -> str:
-        offsets = self.offsets(text)
-        return text if len(offsets) <= self._max_tokens else text[: offsets[self._max_tokens - 1][1]]
+    @property
+    def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
+        """The model's own."""
+        return self._model.tokenizer
 
     @functools.cached_property
     def _model(self) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tasks.models.llm.answer_cache import run_blocking
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.models.tokens import first_tokens
 from tasks.models.with_torch.cross_encoder import PairScorer
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbered_skills, written_rules
 from tasks.retrieve.routing.router import Router
@@ -25,12 +26,6 @@ def flat_text(skill: Skill, limits: tuple[int, int], tokenizer: Tokenizer) -> st
     """Return `name | description | body`; description and body are cut to so many tokens."""
     description = first_tokens(skill.description, limits[0], tokenizer)
     return f"{skill.name} | {description} | {first_tokens(skill.body, limits[1], tokenizer)}"
-
-
-def first_tokens(text: str, most: int, tokenizer: Tokenizer) -> str:
-    """Return the beginning of a text with at most so many tokens."""
-    offsets = tokenizer.offsets(text)
-    return text if len(offsets) <= most else text[: offsets[most - 1][1]]
 
 
 class RetrieveStage:

@@ -4,9 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -15,25 +13,11 @@ from tests.support.command import MAIN, Ask
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.routing_llm import say, writes_distractors
-from tests.support.models.routing_material import Written, write_bench
+from tests.support.models.routing_answers import Set, rows, untimed
+from tests.support.models.routing_material import Written
 from tests.support.models.tiny_models import save_cross_encoder
 
-Set = Callable[[dict[str, str]], None]
 CONTRACT = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Written:
-    return write_bench(tmp_path / "bench")
-
-
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> Set:
-    def put(variables: dict[str, str]) -> None:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-
-    return put
 
 
 def four_stages(models: Path) -> dict[str, str]:
@@ -44,17 +28,6 @@ def four_stages(models: Path) -> dict[str, str]:
         "SHALLOW_K": 4, "DEEP_MODEL": tiny, "DEEP_TOKENS": 64, "DEEP_K": 3, "DEEP_QUERIES": 2, "SELECT_K": 2,
     }  # fmt: skip
     return {f"SKILLERY_SKILLFLOW_{name}": str(value) for name, value in settings.items()}
-
-
-def rows(printed: str) -> dict[str, dict[str, Any]]:
-    return {row["method"]: row for row in json.loads(printed)["methods"]}
-
-
-def untimed(found: object) -> object:
-    """Return an answer without what differs from run to run: times, and what was asked of a server."""
-    if isinstance(found, dict):
-        return {k: untimed(v) for k, v in found.items() if k not in ("median_ms", "p95_ms", "llm", "report")}
-    return [untimed(part) for part in found] if isinstance(found, list) else found
 
 
 def test_all_plain_methods_are_measured_reported_and_compared_with_the_frozen_sum(

@@ -5,11 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from flows.commands.routing.searching import other_ranker
+from flows.commands.routing.settings import load_skillrouter
 from flows.settings import load_settings
 from tasks.models.with_torch.cross_encoder import CrossEncoder
+from tasks.models.with_torch.reranker import load_reranker
+from tasks.retrieve.baselines.skillrouter import flat_text
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.models.tiny_models import save_cross_encoder, save_qwen3
@@ -59,7 +63,7 @@ def test_stages_of_a_pipeline_rank_what_is_served(
 
 @pytest.mark.parametrize("save", [save_cross_encoder, save_qwen3])
 def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
-    save: Callable[[Path], Path], where: list[str], ask: Ask, tmp_path: Path
+    save: Callable[[Path], Path], where: list[str], served_bakery: SkillRoot, ask: Ask, tmp_path: Path
 ) -> None:
     folder = str(save(tmp_path / "model"))
 
@@ -67,7 +71,13 @@ def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
     code, printed, _ = ask("search", QUERY, "--rerank", folder, "--json", *where)
 
     assert code == 0
-    assert sorted(ids(printed)) == sorted(ids(usual))
+    model = load_reranker(
+        folder, instruction=load_skillrouter().reranker_instruction, max_tokens=3500, device="cpu"
+    )
+    searcher = served_bakery.ask().read(lambda now: now.searcher())[1]
+    skills = searcher.skills(searcher.places_of(ids(usual)))
+    scores = model.score(QUERY, [flat_text(skill, (500, 3000), model) for skill in skills])
+    assert ids(printed) == [skills[i].doc_id for i in np.argsort(-scores, kind="stable")]
     assert {r["doc_id"]: r["fit"] for r in results(printed)} == {
         r["doc_id"]: r["fit"] for r in results(usual)
     }

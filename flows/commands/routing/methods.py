@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from flows.commands.llm.opened import is_set_up
 from flows.commands.routing.pipelines import JUDGE, Means, reranking, skillflow, skillrouter
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, require_skillflow
 from flows.commands.routing.variants import VARIED, base_of, settings_of
@@ -57,17 +58,12 @@ def require_methods(names: Sequence[str], settings: Settings) -> None:
         base = base_of(name)
         if base == "skillflow":
             require_skillflow(settings_of(name, SkillFlowSettings))
-            if has_llm(settings):
+            if is_set_up(settings):
                 llm_options(settings, "llm")
         elif base in VARIED and settings_of(name, SkillRouterSettings).reranker == JUDGE:
             llm_options(settings, "llm")
     if any(base_of(name) in VARIED for name in names):
         device_of(settings.device)
-
-
-def has_llm(settings: Settings) -> bool:
-    """Return whether an LLM is set up."""
-    return bool(settings.llm_base_url or settings.llm_model)
 
 
 class RoutingModels:
@@ -109,7 +105,7 @@ class RoutingModels:
     @functools.cached_property
     def llm(self) -> FlowLlm | None:
         """Writes queries and selects skills; None if no LLM is set up."""
-        if not has_llm(self._settings):
+        if not is_set_up(self._settings):
             return None
         options = llm_options(self._settings, "llm")
         if options is None:
@@ -122,7 +118,7 @@ class RoutingModels:
     @property
     def means(self) -> Means:
         """What published pipelines run with."""
-        return Means(self.llm, self._settings.device)
+        return Means(lambda: self.llm, self._settings.device)
 
     def export(self, model: str, precision: str = "float32") -> str:
         """Return the folder of a model's export, made if it is not there."""

@@ -26,9 +26,9 @@ JUDGE = "judge"
 
 
 class Means(NamedTuple):
-    """What stages run with: the LLM, if one is set up, and the device of models."""
+    """What stages run with: `llm` opens the LLM, if one is set up; the device of models."""
 
-    llm: FlowLlm | None
+    llm: Callable[[], FlowLlm | None]
     device: str
 
 
@@ -41,7 +41,7 @@ def skillflow(
     stage raise `WrongInput`, and so do stages that keep more than the one before, and prompts that cannot be
     read.
     """
-    rules, llm = prompts_of(flow), means.llm
+    rules, llm = prompts_of(flow), means.llm()
     writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm)
     stages: list[Stage] = []
     for name in flow.stages:
@@ -75,9 +75,8 @@ def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[S
         WrongInput: The LLM is to judge, and none is set up.
         ModelMismatch: There is no such model.
     """
-    llm = means.llm
     if router.reranker == JUDGE:
-        if llm is None:
+        if (llm := means.llm()) is None:
             msg = "the judge is a language model: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
         return lambda skills: JudgeStage(skills, llm, k=router.candidates)

@@ -83,6 +83,21 @@ def test_a_language_model_judges_what_the_default_ranks_first(
     assert rows(printed)[method]["first_stage"]["last"] == 0 == rows(printed)[method]["first_stage"]["both"]
 
 
+def test_a_language_model_that_no_stage_needs_is_not_opened(
+    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+) -> None:
+    environment({
+        "SKILLERY_SKILLROUTER_RERANKER": str(save_cross_encoder(tmp_path / "cross")),
+        "SKILLERY_LLM_BASE_URL": "http://127.0.0.1:9/v1", "SKILLERY_LLM_MODEL": "none",
+    })  # fmt: skip
+
+    _, printed, _ = ask(
+        "evaluate", "routing", *bench.options(), "--root", root, "--method", "reranked", "--json"
+    )
+
+    assert json.loads(printed)["llm"] is None
+
+
 def test_a_judge_needs_a_language_model(ask: Ask, root: str, bench: Written) -> None:
     code, _, told = ask(
         "evaluate", "routing", *bench.options(), "--root", root, "--method", "reranked:reranker=judge"

@@ -25,6 +25,12 @@ _EXCHANGE, _HERE = 2, -100
 _PRIVATE = ("raw", "trajectories")  # what was said to agents, and texts before redaction
 
 
+def user_cache() -> Path:
+    """Return the folder of what this machine keeps for any root: `skillery` in XDG_CACHE_HOME or ~/.cache."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base.expanduser().absolute() / "skillery"
+
+
 class Folder:
     """Files below a folder, which need not be there yet; implements `storage.root.Place`.
 

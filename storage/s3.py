@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from storage.errors import Locked, Missing, StorageError, Unreachable, WrongInput
-from storage.folder import delete_path, put_file
+from storage.folder import delete_path, put_file, user_cache
 
 try:
     import obstore
@@ -203,10 +203,8 @@ def _store(bucket: str, prefix: str, _environment: tuple[tuple[str, str], ...]) 
 
 
 def _copies(uri: str) -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = re.sub(r"[^a-z0-9]+", "-", uri.lower()).strip("-")[:60]
-    folder = base / "skillery" / f"{name}-{hashlib.sha256(uri.encode()).hexdigest()[:12]}"
-    return folder.expanduser().absolute()
+    return user_cache() / f"{name}-{hashlib.sha256(uri.encode()).hexdigest()[:12]}"
 
 
 def _keep(path: Path, data: bytes) -> None:

@@ -46,6 +46,7 @@ def _one_folder_for_a_run() -> None:
     folder = tempfile.mkdtemp(prefix="skillery-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"  # where models are put together, once for all tests
     os.environ[PUBLISHED] = f"{folder}/published"
     Path(folder, "published").mkdir()
 

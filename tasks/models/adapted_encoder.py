@@ -7,7 +7,7 @@ are packaged; the weights that they change are those of the default encoder, wha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from storage.errors import ModelMismatch
+from tasks.models.model_cache import engine_of_graph
 from tasks.models.onnx_export import PACKAGED, resolve
 from tasks.models.protocols import Vectors
-from tasks.models.runtime import onnxruntime
 from tasks.models.tokens import whole_tokenizer
 
 BASE, WEIGHTS = "sentence-transformers/all-MiniLM-L6-v2", "model.safetensors"
@@ -31,7 +31,6 @@ MATRICES = (
 SCALE = 2.0  # of what an adapter adds
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
-_PROBE = range(2000, 2016)  # some tokens
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
 
 
@@ -62,23 +61,17 @@ class AdaptedEncoder:
         folder = _base_folder()
         self._tokenizer = whole_tokenizer(folder)
         held = _Weights(folder / WEIGHTS)
-        names = [name for name in held.tensors if name.startswith(_IN_GRAPH)]
-        block = np.empty(sum(held.matrix_size(name) for name in names), dtype=np.float32)
-        weights = dict(_added_up(held, names, adapters, block))
         place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
         self._places: Vectors = held.read(place) + held.read(kind)[0]
         self._words = held.mapped("embeddings.word_embeddings.weight")
-        self._session = _session(list(weights), list(weights.values()))
-        # The session packs matrices into memory of its own, and reads vectors where they lie.
-        self._kept = [value for value in weights.values() if len(value.shape()) == 1]
-        if self._reads(block):
-            self._kept = [block, *dict(_added_up(held, names, adapters, block)).values(), *weights.values()]
+        graph = resources.files("tasks.models").joinpath(GRAPH).read_bytes()
 
-    def _reads(self, block: Vectors) -> bool:
-        """Tell whether the session still reads matrices where they were given to it, which spoils them."""
-        before = self._states(list(_PROBE))
-        block.fill(np.nan)
-        return not np.array_equal(before, self._states(list(_PROBE)))
+        def weights() -> dict[str, Vectors]:
+            inside = (name for name in held.tensors if name.startswith(_IN_GRAPH))
+            return {_OF_BASE + name: held.read(name) + _added(name, adapters) for name in inside}
+
+        identity = [PACKAGED[BASE][2].encode(), *_told(adapters)]
+        self._engine = engine_of_graph(graph, weights, identity, threads=1)
 
     def read(self, text: str) -> ReadTokens:
         """Return the states of a text's tokens; a long text is read in windows of 254 tokens."""
@@ -90,7 +83,7 @@ class AdaptedEncoder:
     def _states(self, ids: list[int]) -> Vectors:
         first, last = (self._tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
         words = self._words[[first, *ids, last]]
-        states: Vectors = self._session.run(None, {INPUT: (words + self._places[: len(words)])[None]})[0][0]
+        states: Vectors = self._engine.run({INPUT: (words + self._places[: len(words)])[None]})[0]
         return states[1:-1]
 
 
@@ -101,11 +94,6 @@ class _Weights:
         with file.open("rb") as stream:
             self.tensors = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
             self._file, self._start = file, stream.tell()
-
-    def matrix_size(self, name: str) -> int:
-        """Return how many numbers a matrix has; 0 of a vector."""
-        shape = self.tensors[name]["shape"]
-        return int(np.prod(shape)) if len(shape) > 1 else 0
 
     def read(self, name: str) -> Vectors:
         """Return a tensor."""
@@ -128,21 +116,11 @@ def _base_folder() -> Path:
     return Path(folder)
 
 
-def _added_up(
-    held: _Weights, names: Sequence[str], adapters: Mapping[str, Any], block: Vectors
-) -> Iterator[tuple[str, onnxruntime.OrtValue]]:
-    """Yield weights with what is added to them, by their names in the graph.
-
-    Matrices are put into one block, which goes back to the system as a whole.
-    """
-    at = 0
-    for name in names:
-        value = held.read(name)
-        value += _added(name, adapters)
-        if value.ndim > 1:
-            block[at : at + value.size] = value.reshape(-1)
-            value, at = block[at : at + value.size].reshape(value.shape), at + value.size
-        yield _OF_BASE + name, onnxruntime.OrtValue.ortvalue_from_numpy(value)
+def _told(adapters: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the names and numbers of the adapters."""
+    for name in sorted(name for name in adapters if name[0].isdigit()):
+        yield name.encode()
+        yield np.ascontiguousarray(adapters[name]).tobytes()
 
 
 def _added(name: str, adapters: Mapping[str, Any]) -> Vectors | float:
@@ -152,14 +130,3 @@ def _added(name: str, adapters: Mapping[str, Any]) -> Vectors | float:
         return 0.0
     a, b = (np.asarray(adapters[f"{adapter}.{side}"], dtype=np.float32) for side in "ab")
     return np.asarray(SCALE * (b @ a), dtype=np.float32)
-
-
-def _session(names: list[str], values: list[onnxruntime.OrtValue]) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    # As in the encoder: threads that share one small inference wait for each other.
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    options.enable_cpu_mem_arena = False  # it would keep some 20 MB for buffers that one text needs
-    options.add_external_initializers(names, values)
-    graph = resources.files("tasks.models").joinpath(GRAPH).read_bytes()
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,28 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import EncodingTooLong, ModelMismatch
-from tasks.models.engine import Engine, OnnxRuntime, engine_of
+from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of, engine_of, threads_of_process
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
 from tasks.models.tokens import whole_tokenizer
 
 log = logging.getLogger(__name__)
-# Windows are sorted by length and batched up to this many padded tokens: larger batches fall out of
-# the processor's caches (4,096 take a ninth longer), smaller ones pay the call more often.
-_BATCH_TOKENS = 1024
 _SECONDS_BETWEEN_REPORTS = 5.0
 POOLINGS = ("mean", "cls")
-SMALL = "model.xml"  # what OpenVINO loads fastest; exports from before it lack it
 INT8 = "-int8"  # ends the revision of weights of eight bits
 _Window = tuple[int, list[int]]
-# A batch's vectors and packed states, and what makes them of the tokens' states and the mask of padding.
+# A batch's vectors and packed states, and what makes them of the tokens' states.
 _Found = tuple[Vectors, list[bytes]]
-_Read = Callable[[Vectors, npt.NDArray[np.int64]], _Found]
+_Read = Callable[[Vectors], _Found]
 
 
 def card_of(folder: str | Path) -> dict[str, Any]:
@@ -74,7 +68,7 @@ class OnnxEncoder:
 
     def __init__(self, folder: Path, *, threads: int | None = None, seconds: float | None = None) -> None:
         self.card, self.seconds = card_of(folder), seconds
-        self._folder, self._threads = folder, threads or os.cpu_count() or 1
+        self._folder, self._threads = folder, threads or threads_of_process()
 
     # Tokenizer and engine are loaded when first used: a night with nothing new needs neither.
     @functools.cached_property
@@ -83,7 +77,7 @@ class OnnxEncoder:
 
     @functools.cached_property
     def _engine(self) -> Engine:
-        small = self._folder / SMALL
+        small = self._folder / SMALL  # exports from before OpenVINO ran them lack it
         model = (small if small.is_file() else self._folder / "model.onnx").resolve()
         quantised = str(self.card["revision"]).endswith(INT8)
         return engine_of(model, model.stat().st_mtime_ns, quantised=quantised)
@@ -120,14 +114,12 @@ class OnnxEncoder:
     def _encoded(self, texts: Sequence[str], read: _Read) -> tuple[Vectors, list[bytes]]:
         sums = np.zeros((len(texts), int(self.card["dimension"])), dtype=np.float32)
         windows = list(self._windows(texts))
-        numbered = sorted(((n, ids) for n, (_, ids) in enumerate(windows)), key=lambda w: len(w[1]))
         packed = [b""] * len(windows)
         done, started = 0, time.monotonic()
         reported = started
-        # The longest first, so that at the end no thread waits long for another.
-        for batch, (vectors, states) in self._read(list(token_batches(numbered))[::-1], read):
-            np.add.at(sums, [windows[n][0] for n, _ in batch], vectors)
-            for (n, _), of_window in zip(batch, states, strict=True):
+        for batch, (vectors, states) in self._read([ids for _, ids in windows], read):
+            np.add.at(sums, [windows[n][0] for n in batch], vectors)
+            for n, of_window in zip(batch, states, strict=True):
                 packed[n] = of_window
             done += len(batch)
             if self.seconds is not None and time.monotonic() - started > self.seconds and done < len(windows):
@@ -151,8 +143,8 @@ class OnnxEncoder:
         prefix, suffix = self._special_tokens
         wholes, states = [], []
         for _, ids in self._windows([text]):
-            found, mask = self._states([ids])
-            wholes.append(unit(_pool(found, mask, self.card["pooling"]))[0])
+            found = self._states([ids])
+            wholes.append(unit(_pool(found, self.card["pooling"]))[0])
             states.append(found[0, len(prefix) : found.shape[1] - len(suffix)])
         rows = np.concatenate(states)
         vectors = [np.sum(wholes, axis=0)]
@@ -161,42 +153,38 @@ class OnnxEncoder:
             vectors.append(rows[inside].mean(axis=0) if inside.any() else vectors[0])
         return unit(np.stack(vectors))
 
-    def _read(self, batches: list[list[_Window]], read: _Read) -> Iterator[tuple[list[_Window], _Found]]:
-        def infer(windows: list[list[int]]) -> _Found:
-            return read(*self._states(windows))
+    def _read(self, windows: list[list[int]], read: _Read) -> Iterator[tuple[list[int], _Found]]:
+        """Yield batches, as places in `windows`, and what is read in them."""
 
-        windows = [[ids for _, ids in batch] for batch in batches]
+        def infer(batch: list[int]) -> _Found:
+            return read(self._states([windows[n] for n in batch]))
+
+        around = sum(map(len, self._special_tokens))
+        batches = batches_of([len(ids) + around for ids in windows])
         if self._threads == 1 or len(batches) <= 1:
-            yield from zip(batches, map(infer, windows), strict=True)
+            yield from zip(batches, map(infer, batches), strict=True)
             return
-        _ = self._engine, self._special_tokens  # made once, before threads ask for them
+        _ = self._engine  # made once, before threads ask for it
         # Nor are there cores left for the linear algebra to take several for a product.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self._threads) as pool:
             try:
-                yield from zip(batches, pool.map(infer, windows), strict=True)
+                yield from zip(batches, pool.map(infer, batches), strict=True)
             finally:  # batches that nobody waits for any more
                 pool.shutdown(cancel_futures=True)
 
-    def _pooled(self, states: Vectors, mask: npt.NDArray[np.int64]) -> _Found:
-        return unit(_pool(states, mask, self.card["pooling"])), [b""] * len(states)
+    def _pooled(self, states: Vectors) -> _Found:
+        return unit(_pool(states, self.card["pooling"])), [b""] * len(states)
 
-    def _pooled_and_packed(self, states: Vectors, mask: npt.NDArray[np.int64]) -> _Found:
+    def _pooled_and_packed(self, states: Vectors) -> _Found:
         prefix, suffix = self._special_tokens
-        ends = mask.sum(axis=1) - len(suffix)
-        tokens = [rows[len(prefix) : end] for rows, end in zip(states, ends.tolist(), strict=True)]
-        return self._pooled(states, mask)[0], pack(tokens)
+        return self._pooled(states)[0], pack(states[:, len(prefix) : states.shape[1] - len(suffix)])
 
-    def _states(self, windows: list[list[int]]) -> tuple[Vectors, npt.NDArray[np.int64]]:
-        """Return the tokens' states, special tokens included, and which of them are no padding."""
+    def _states(self, windows: list[list[int]]) -> Vectors:
+        """Return the states of the tokens of windows of one length, special tokens included."""
         prefix, suffix = self._special_tokens
-        rows = [[*prefix, *ids, *suffix] for ids in windows]
-        mask = np.zeros((len(rows), max(len(r) for r in rows)), dtype=np.int64)
-        ids = np.zeros_like(mask)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = row
-            mask[i, : len(row)] = 1
-        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        return self._engine.run({k: v for k, v in feed.items() if k in self._engine.inputs}), mask
+        ids = np.array([[*prefix, *ids, *suffix] for ids in windows], dtype=np.int64)
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        return self._engine.run({k: v for k, v in feed.items() if k in self._engine.inputs})
 
     def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
         prefix, suffix = self._special_tokens
@@ -218,22 +206,5 @@ class OnnxEncoder:
         return full[:at], full[at + len(bare) :]
 
 
-def token_batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
-    """Yield windows (a number, token ids), sorted by length, in batches that fit the processor's caches."""
-    batch: list[_Window] = []
-    for window in windows:
-        # Sorted by length, so that the newest window is the width of the batch.
-        if batch and (len(batch) + 1) * (len(window[1]) + 2) > _BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(window)
-    if batch:
-        yield batch
-
-
-def _pool(states: Vectors, mask: npt.NDArray[np.int64], pooling: str) -> Vectors:
-    if pooling == "cls":
-        return states[:, 0]
-    weights = mask[:, :, None].astype(np.float32)
-    summed: Vectors = (states * weights).sum(axis=1) / weights.sum(axis=1)
-    return summed
+def _pool(states: Vectors, pooling: str) -> Vectors:
+    return states[:, 0] if pooling == "cls" else states.mean(axis=1)

@@ -1,4 +1,7 @@
-"""Finds an encoder's weights and exports them to ONNX once; run as a module it does the export."""
+"""Finds an encoder's weights and exports them to ONNX once; run as a module it does the export.
+
+Exports of known weights are made in the model cache, and a root has links to their files.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,20 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from storage.errors import ModelMismatch, TerminalError, WrongInput
 from storage.root import Root
-from tasks.models.encoder import INT8, SMALL, OnnxEncoder, card_of
-from tasks.models.engine import save_small
+from tasks.models.encoder import INT8, OnnxEncoder, card_of
+from tasks.models.engine import SMALL, save_folded, save_small, whole_model
 from tasks.models.hub import require_on_hub
+from tasks.models.model_cache import file_digest, is_whole, link_folder, model_cache, put_in_place, seal
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
 
@@ -36,7 +43,10 @@ PACKAGED = {
 }
 _MODULES = ("Transformer", "Pooling", "Normalize")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_CARD, _DIGESTS = "encoder.json", "digests.json"
+# The graphs of packaged encoders, which spare their export a library of 750 MB and ten seconds.
+GRAPHS = {"sentence-transformers/all-MiniLM-L6-v2": "data/minilm-1.onnx"}
+_CARD = "encoder.json"
+_FORM = 1  # of an export's folder in the model cache: raised when its files change
 _PROBE = "Knead the dough for ten minutes, then let it rise in a warm place."
 # The least cosine of an export's vector of the probe to its model's, and of eight bits to the float one.
 _SAME, _NEAR = 0.999, 0.9
@@ -59,11 +69,11 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     source, weights = resolve(name)
     target = _target(models, name, weights)
     _require_weights(target, source, weights)
-    _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX")
+    _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX", shared=weights)
     if precision == "float32":
         return target
     small = target.with_name(f"{target.name}-{precision}")
-    _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}")
+    _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}", shared=weights)
     return small
 
 
@@ -95,14 +105,7 @@ def _target(models: Path, name: str, weights: str) -> Path:
 
 def _is_exported(target: Path) -> bool:
     """Tell whether a folder holds a whole export; the card says so where there are no digests, as before."""
-    if not (target / _CARD).is_file():
-        return False
-    held = target / _DIGESTS
-    digests = json.loads(held.read_text("utf-8")) if held.is_file() else {}
-    whole = all((target / name).is_file() and _digest(target / name) == d for name, d in digests.items())
-    if not whole:
-        log.warning("%s is damaged: it is made anew", target)
-    return whole
+    return (target / _CARD).is_file() and is_whole(target)
 
 
 def _require_weights(target: Path, source: str, weights: str) -> None:
@@ -110,25 +113,39 @@ def _require_weights(target: Path, source: str, weights: str) -> None:
         require_on_hub(source)
 
 
-def _ensure(target: Path, arguments: list[str], what: str) -> None:
-    """Make `target` by running this module in a process of its own, which writes to a scratch folder."""
+def _ensure(target: Path, arguments: list[str], what: str, *, shared: str) -> None:
+    """Make `target`, unless it is there, by way of the model cache if its weights are known: `shared`."""
     if _is_exported(target):
         return
-    models = target.parent
-    models.mkdir(parents=True, exist_ok=True)
-    log.info("%s, once for this root", what)
-    with tempfile.TemporaryDirectory(dir=models, prefix="export-") as scratch:
-        # -P: the folder that the user stands in may hold a module named like one of ours.
-        command = [sys.executable, "-P", "-m", "tasks.models.onnx_export", *arguments, scratch]
-        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode:
-            log.debug("%s", done.stderr)
-            said = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
-            msg = f"{what} failed: {said[-1][:300]}"
-            raise TerminalError(msg)
-        shutil.rmtree(target, ignore_errors=True)  # a folder without a card is what a crash left
-        (Path(scratch) / "export").rename(target)
+    kept = model_cache() / f"{target.name}-{_FORM}"
+    if shared and _is_kept(kept, arguments, what):
+        put_in_place(target, lambda scratch: link_folder(kept, scratch / "made"), _is_exported)
+    else:
+        put_in_place(target, partial(_run_export, arguments, what), _is_exported)
+
+
+def _is_kept(kept: Path, arguments: list[str], what: str) -> bool:
+    """Tell whether the model cache holds an export now; it does not where it cannot be written."""
+    if not _is_exported(kept):
+        try:
+            put_in_place(kept, partial(_run_export, arguments, what), _is_exported)
+        except OSError as error:
+            log.info("%s cannot be written (%s): the root has its own export", kept, error.strerror)
+    return _is_exported(kept)
+
+
+def _run_export(arguments: list[str], what: str, scratch: Path) -> None:
+    """Run this module in a process of its own, which fills `scratch/made`."""
+    log.info("%s, once", what)
+    # -P: the folder that the user stands in may hold a module named like one of ours.
+    command = [sys.executable, "-P", "-m", "tasks.models.onnx_export", *arguments, str(scratch)]
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        log.debug("%s", done.stderr)
+        said = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+        msg = f"{what} failed: {said[-1][:300]}"
+        raise TerminalError(msg)
 
 
 def resolve(name: str) -> tuple[str, str]:
@@ -150,27 +167,48 @@ def resolve(name: str) -> tuple[str, str]:
 def _weights_hash(folder: Path) -> str:
     for name in _WEIGHTS:
         if (folder / name).is_file():
-            return _digest(folder / name)
+            return file_digest(folder / name)
     msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a folder with a sentence-transformers model"
     raise ModelMismatch(msg)
 
 
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def export(name: str, source: str, weights: str, scratch: Path) -> None:
-    """Export a sentence-transformers model to `scratch/export`: model.onnx, tokenizer.json, encoder.json.
+def export(name: str, source: str, weights: str, target: Path) -> None:
+    """Export a sentence-transformers model to `target`: model.onnx, tokenizer.json, encoder.json.
 
     Weights of more than 2 GB lie beside model.onnx, in model.onnx_data. model.xml and model.bin hold the same
-    in OpenVINO's form. The export is read again, and must
-    answer as the model does; digests.json then holds the SHA-256 of its files.
+    in OpenVINO's form. The export is read again, and must answer as the model does; digests.json then holds
+    the SHA-256 of its files.
 
     Raises:
         ModelMismatch: It has modules beyond transformer, pooling, normalisation; ours would leave them out.
             Or the export does not answer as the model.
     """
+    target.mkdir()
+    card, expected = (_by_graph if name in GRAPHS else _by_torch)(name, source, target)
+    card = {"name": name, "revision": weights or file_digest(target / "model.onnx"), **card}
+    save_small(target / "model.onnx", target / SMALL)
+    _finish(target, card, expected, _SAME)
+
+
+def _by_graph(name: str, source: str, target: Path) -> tuple[dict[str, Any], Vectors | None]:
+    """Write model.onnx and tokenizer.json of a packaged encoder; return what its card says."""
+    folder = Path(source)
+    graph = resources.files("tasks.models").joinpath(GRAPHS[name]).read_bytes()
+    save_folded(whole_model(graph, load_file(folder / "model.safetensors")), target / "model.onnx")
+    shutil.copy(folder / "tokenizer.json", target)
+    read, model, pooling = (
+        json.loads((folder / file).read_text("utf-8"))
+        for file in ("sentence_bert_config.json", "config.json", "1_Pooling/config.json")
+    )
+    card = {
+        "dimension": model["hidden_size"], "max_tokens": read["max_seq_length"],
+        "pooling": _old_pooling(pooling),
+    }  # fmt: skip
+    return card, None
+
+
+def _by_torch(name: str, source: str, target: Path) -> tuple[dict[str, Any], Vectors | None]:
+    """Write model.onnx and tokenizer.json; return what the card says, and the vector of the probe."""
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds and megabytes)
 
     model = SentenceTransformer(source, backend="onnx", model_kwargs={"export": True}, device="cpu")
@@ -178,37 +216,36 @@ def export(name: str, source: str, weights: str, scratch: Path) -> None:
     if unknown:
         msg = f"encoder {name} has modules that cannot be exported: {', '.join(unknown)}"
         raise ModelMismatch(msg)
-    saved, target = scratch / "saved", scratch / "export"
-    model.save_pretrained(str(saved))
-    target.mkdir()
-    for file in (saved / "onnx").glob("model.onnx*"):
-        shutil.move(file, target / file.name)
-    shutil.move(saved / "tokenizer.json", target / "tokenizer.json")
-    pooling = json.loads((saved / "1_Pooling" / "config.json").read_text("utf-8"))
+    with tempfile.TemporaryDirectory(dir=target.parent) as saved:
+        model.save_pretrained(saved)
+        for file in Path(saved, "onnx").glob("model.onnx*"):
+            shutil.move(file, target / file.name)
+        shutil.move(Path(saved, "tokenizer.json"), target / "tokenizer.json")
+        pooling = json.loads(Path(saved, "1_Pooling", "config.json").read_text("utf-8"))
     card = {
-        "name": name,
-        "revision": weights or _digest(target / "model.onnx"),
         "dimension": model.get_sentence_embedding_dimension(),
         "max_tokens": model.max_seq_length,
         "pooling": pooling.get("pooling_mode") or _old_pooling(pooling),
     }
-    save_small(target / "model.onnx", target / SMALL)
-    _finish(target, card, model.encode([_PROBE]), _SAME)
+    return card, model.encode([_PROBE])
 
 
-def _finish(target: Path, card: dict[str, Any], expected: Vectors, least: float) -> None:
+def _finish(target: Path, card: dict[str, Any], expected: Vectors | None, least: float) -> None:
     """Write the card and the digests of an export that answers; raise `ModelMismatch` if it does not.
 
-    `expected` has shape `(1, dimension)`, and `least` is the least cosine to it of the export's vector.
+    `expected` has shape `(1, dimension)`, None: what model.onnx gives; `least` is the least cosine to it of
+    the export's vector.
     """
     (target / _CARD).write_text(json.dumps(card, indent=1), "utf-8")
-    found = OnnxEncoder(target, threads=1).encode([_PROBE])[0]
+    encoder = OnnxEncoder(target, threads=1)
+    found = encoder.encode([_PROBE])[0]
+    if expected is None:
+        expected = encoder.by_onnx_runtime().encode([_PROBE])
     cosine = float(found @ unit(np.asarray(expected, dtype=np.float32))[0])
     if not cosine >= least:
         msg = f"what was exported of {card['name']} does not answer as the model does (cosine {cosine:.3f})"
         raise ModelMismatch(msg)
-    digests = {file.name: _digest(file) for file in sorted(target.iterdir())}
-    (target / _DIGESTS).write_text(json.dumps(digests, indent=1), "utf-8")
+    seal(target)
 
 
 def _old_pooling(config: dict[str, object]) -> str:
@@ -242,11 +279,12 @@ def quantise(export: Path, target: Path) -> None:
 
 if __name__ == "__main__":
     # A process of its own: `float32 NAME SOURCE WEIGHTS SCRATCH`, or a precision with `EXPORT SCRATCH`.
+    made = Path(sys.argv[-1]) / "made"
     try:
         if sys.argv[1] == "float32":
-            export(sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))
+            export(sys.argv[2], sys.argv[3], sys.argv[4], made)
         else:
-            quantise(Path(sys.argv[2]), Path(sys.argv[3]) / "export")
+            quantise(Path(sys.argv[2]), made)
     except Exception as error:  # what libraries raise here is a matter of the model's files
         traceback.print_exc()
         # The last line is what the run says.

@@ -38,7 +38,7 @@ def packaged_projection() -> Vectors:
     return np.asarray(np.load(FILE, allow_pickle=False), dtype=np.float32)
 
 
-def pack(texts: Sequence[Vectors]) -> list[bytes]:
+def pack(texts: Sequence[Vectors] | Vectors) -> list[bytes]:
     """Return texts' states as bytes: two dimensions in a byte, a row for every two tokens.
 
     `texts` are the states of each text's tokens in order, shape `(tokens, 384)`.

@@ -1,4 +1,4 @@
-"""The context model: MiniLM with its upper half trained to tell node types, run with ONNX Runtime.
+"""The context model: MiniLM with its upper half trained to tell node types.
 
 Its graph is shipped without weights. The embeddings and lower layers are the packaged encoder's own; the
 upper layers and the head are shipped as 8-bit integers with a scale a row and become floats when loaded.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
@@ -22,8 +21,10 @@ from safetensors.numpy import load_file
 from tokenizers import Encoding, Tokenizer
 
 from storage.schemas import NODE_TYPES
+from tasks.models.engine import batches_of, threads_of_process
+from tasks.models.model_cache import engine_of_graph
 from tasks.models.onnx_export import resolve
-from tasks.models.runtime import onnxruntime
+from tasks.models.protocols import Vectors
 from tasks.models.tokens import whole_tokenizer
 from tasks.parse.classify.local import softmax
 from tasks.parse.classify.protocol import FragmentInContext
@@ -85,28 +86,26 @@ class ContextModel:
 
     Args:
         graph: The ONNX graph, whose weights are all external.
-        tuned: The weights that differ from the base's, by their names in the graph.
+        tuned: Returns the weights that differ from the base's, by their names in the graph.
+        identity: What changes whenever they do.
 
     Raises:
         ModelMismatch: The packaged base weights are not those that this model was trained on.
     """
 
-    def __init__(self, graph: bytes, tuned: Mapping[str, Floats]) -> None:
-        folder = Path(resolve(BASE)[0])
-        held = load_file(folder / "model.safetensors")
-        base = {f"{_OF_BASE}{name}": held[name] for name in held if name.startswith(_USED)}
+    def __init__(self, graph: bytes, tuned: Callable[[], Mapping[str, Floats]], identity: str) -> None:
+        source, revision = resolve(BASE)
+        folder = Path(source)
+
+        def weights() -> dict[str, Floats]:
+            held = load_file(folder / "model.safetensors")
+            base = {f"{_OF_BASE}{name}": held[name] for name in held if name.startswith(_USED)}
+            return {**base, **tuned()}
+
         self._tokenizer = whole_tokenizer(folder)
-        # Held as long as the session, which reads them where they lie.
-        self._weights = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(value.astype(np.float32))
-            for name, value in {**base, **tuned}.items()
-        }
-        options = onnxruntime.SessionOptions()
-        # As in the encoder: threads that share one small inference wait for each other.
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_external_initializers(list(self._weights), list(self._weights.values()))
-        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self._engine = engine_of_graph(
+            graph, weights, [revision.encode(), identity.encode()], threads_of_process()
+        )
 
     def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
         """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
@@ -117,15 +116,16 @@ class ContextModel:
         return given
 
     def _read(self, some: Sequence[Window]) -> npt.NDArray[np.float64]:
-        # One window a pass: without padding it is no slower, and no answer hangs on what else is asked.
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(some))) as pool:
-            return softmax(np.stack(list(pool.map(self._infer, some))))
+        batches = batches_of([len(window.ids) for window in some])
+        given = np.empty((len(some), len(NODE_TYPES)), dtype=np.float32)
+        with ThreadPoolExecutor(min(threads_of_process(), len(batches))) as pool:
+            found = pool.map(lambda batch: self._infer([some[at] for at in batch]), batches)
+            for batch, scores in zip(batches, found, strict=True):
+                given[batch] = scores
+        return softmax(given)
 
-    def _infer(self, one: Window) -> npt.NDArray[np.float32]:
-        found: npt.NDArray[np.float32] = self._session.run(
-            None, dict(zip(INPUTS, padded([one]), strict=True))
-        )[0][0]
-        return found
+    def _infer(self, some: Sequence[Window]) -> Vectors:
+        return self._engine.run(dict(zip(INPUTS, padded(some), strict=True)))
 
 
 def padded(some: Sequence[Window]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -142,8 +142,8 @@ def padded(some: Sequence[Window]) -> tuple[npt.NDArray[np.int64], ...]:
 @functools.lru_cache(maxsize=1)
 def packaged_context_model() -> ContextModel:
     """Return the context model that is shipped, loaded once a process."""
-    data = resources.files("tasks.parse")
-    return ContextModel(data.joinpath(GRAPH).read_bytes(), unpacked(data.joinpath(WEIGHTS).read_bytes()))
+    graph, weights = (resources.files("tasks.parse").joinpath(name) for name in (GRAPH, WEIGHTS))
+    return ContextModel(graph.read_bytes(), lambda: unpacked(weights.read_bytes()), packaged_identity())
 
 
 @functools.lru_cache(maxsize=1)

@@ -11,18 +11,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import torch
 
 from storage.schemas import NODE_TYPES
+from tasks.models.train.graph import bare_graph
 from tasks.parse.classify.cascade import UNSURE, together
 from tasks.parse.classify.context_model import GRAPH, INPUTS, WEIGHTS, packed
 from tasks.parse.classify.local import LocalModel
@@ -107,18 +105,8 @@ def export(network: ContextNetwork, folder: Path) -> None:
     """Write the graph without weights, and the weights that training changed, below the package's data."""
     ids = torch.full((2, 8), 5)
     axes = {name: {0: "windows", 1: "tokens"} for name in INPUTS} | {"logits": {0: "windows"}}
-    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        whole = Path(scratch) / "whole.onnx"
-        # The newer exporter gives the weights names of its own.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        torch.onnx.export(
-            network, (ids, torch.ones_like(ids), torch.ones_like(ids)), str(whole), dynamo=False,
-            input_names=list(INPUTS), output_names=["logits"], dynamic_axes=axes, opset_version=17,
-            do_constant_folding=False,  # so that each weight keeps its name
-        )  # fmt: skip
-        bare = Path(scratch) / "bare.onnx"
-        onnx.save(onnx.load(whole), bare, save_as_external_data=True, location="weights", size_threshold=0)
-        (folder / GRAPH).write_bytes(bare.read_bytes())
+    example = (ids, torch.ones_like(ids), torch.ones_like(ids))
+    (folder / GRAPH).write_bytes(bare_graph(network, example, INPUTS, "logits", axes))
     (folder / WEIGHTS).write_bytes(packed(network.tuned()))
 
 

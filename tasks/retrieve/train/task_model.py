@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import torch
 from torch.nn import functional
 
 from tasks.models.adapted_encoder import INPUT, WIDTH
 from tasks.models.protocols import Vectors
+from tasks.models.train.graph import bare_graph
 from tasks.retrieve.train.step_lessons import LessonBatch, StepLesson, batched, drawn_batches
 from tasks.retrieve.train.step_network import StepNetwork
 
@@ -134,13 +132,5 @@ class _Layers(torch.nn.Module):
 def write_graph(file: Path) -> None:
     """Write the graph of `AdaptedEncoder`, without weights."""
     layers = _Layers(StepNetwork(1, 0.0)).eval()
-    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the newer exporter names weights its own way
-        whole, bare = (Path(scratch) / name for name in ("whole.onnx", "bare.onnx"))
-        torch.onnx.export(
-            layers, (torch.zeros(1, 8, WIDTH),), str(whole), dynamo=False, input_names=[INPUT],
-            output_names=["states"], dynamic_axes={INPUT: {1: "tokens"}, "states": {1: "tokens"}},
-            opset_version=17, do_constant_folding=False,
-        )  # fmt: skip
-        onnx.save(onnx.load(whole), bare, save_as_external_data=True, location="weights", size_threshold=0)
-        file.write_bytes(bare.read_bytes())
+    axes = {INPUT: {1: "tokens"}, "states": {1: "tokens"}}
+    file.write_bytes(bare_graph(layers, (torch.zeros(1, 8, WIDTH),), [INPUT], "states", axes))

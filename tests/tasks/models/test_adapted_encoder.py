@@ -7,7 +7,6 @@ import pytest
 
 from tasks.models.adapted_encoder import WIDTH, AdaptedEncoder
 from tasks.models.encoder import OnnxEncoder
-from tasks.models.protocols import Vectors
 
 TEXT = "Feed the sourdough at six, then turn the oven on."
 
@@ -37,21 +36,3 @@ def test_a_long_text_has_a_state_for_each_token() -> None:
     assert read.states.shape == (600, WIDTH)
     assert len(read.spans) == 600
     assert encoder.read("").states.shape == (0, WIDTH)
-
-
-def test_matrices_that_a_session_still_reads_are_whole_again_and_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain, looks = AdaptedEncoder({}), AdaptedEncoder._reads
-
-    def reads(self: AdaptedEncoder, block: Vectors) -> bool:
-        looks(self, block)  # which spoils them; no session of this version reads them
-        return True
-
-    monkeypatch.setattr(AdaptedEncoder, "_reads", reads)
-    keeping = AdaptedEncoder({})
-    block, *weights = keeping._kept
-
-    assert np.isfinite(block).all()
-    assert len(weights) > len(plain._kept)
-    assert np.array_equal(keeping.read(TEXT).states, plain.read(TEXT).states)

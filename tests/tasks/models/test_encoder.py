@@ -62,13 +62,15 @@ def test_an_export_without_openvinos_form_has_the_same_vectors(
     assert (minilm.encode(TEXTS) * before).sum(axis=1) == pytest.approx(np.ones(len(TEXTS)), abs=1e-4)
 
 
-def test_a_text_has_the_same_vector_alone_as_in_a_batch(minilm: OnnxEncoder) -> None:
-    texts = [*TEXTS, words(60), *(words(n) for n in range(1, 30, 7))]
+def test_a_text_has_the_same_vector_and_states_alone_as_among_any_others(minilm: OnnxEncoder) -> None:
+    texts = [*TEXTS, words(60), *(words(n) for n in range(1, 30, 7)), *(f"hive {n}" for n in range(90))]
 
-    together = minilm.encode(texts)
+    together, states = minilm.encode_states(texts)
 
-    alone = np.vstack([minilm.encode([text]) for text in texts])
-    assert (together * alone).sum(axis=1) == pytest.approx(np.ones(len(texts)), abs=1e-4)
+    for some in (range(len(texts))[::7], range(40, 100), [3], [6, 2, 6]):
+        vectors, packed = minilm.encode_states([texts[n] for n in some])
+        assert np.array_equal(vectors, together[list(some)])
+        assert packed == [states[n] for n in some]
 
 
 def test_a_long_text_has_the_normalised_mean_of_its_windows(minilm: OnnxEncoder) -> None:

@@ -22,7 +22,7 @@ FAKE_EXPORT = """#!{python}
 import json, sys
 from pathlib import Path
 name, source, weights, scratch = sys.argv[-4:]
-target = Path(scratch) / "export"
+target = Path(scratch) / "made"
 target.mkdir()
 card = {{"name": name, "revision": weights, "dimension": 3, "max_tokens": 8, "pooling": "mean"}}
 (target / "encoder.json").write_text(json.dumps(card))
@@ -36,6 +36,7 @@ def exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An interpreter that takes no time to export; returns the file in which it notes each export."""
     log = tmp_path / "log"
     log.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     script = tmp_path / "python"
     script.write_text(FAKE_EXPORT.format(python=sys.executable, log=str(log)), "utf-8")
     script.chmod(0o755)
@@ -78,6 +79,33 @@ def test_an_export_leaves_nothing_beside_it_and_is_made_once(tmp_path: Path, exp
     assert exporter.read_text() == f"{name}\n"
 
 
+def test_roots_of_a_machine_share_the_files_of_an_export(
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = model(tmp_path / "mine", b"one")
+    one, other = (exported_encoder(tmp_path / root / "models", name) for root in ("one", "other"))
+
+    assert exporter.read_text() == f"{name}\n"
+    assert os.path.samefile(one / "encoder.json", other / "encoder.json")
+
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(os, "link", refuse)  # as between two disks
+    third = exported_encoder(tmp_path / "third" / "models", name)
+    assert not os.path.samefile(one / "encoder.json", third / "encoder.json")
+    assert card_of(third) == card_of(one)
+
+
+def test_a_machine_whose_cache_cannot_be_written_exports_for_the_root(
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+    assert card_of(exported_encoder(tmp_path / "models", model(tmp_path / "mine", b"one")))["dimension"] == 3
+
+
 def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: Path) -> None:
     name = model(tmp_path / "mine", b"one")
     folder = exported_encoder(tmp_path / "models", name)
@@ -87,7 +115,7 @@ def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: P
     assert exported_encoder(tmp_path / "models", name) == folder
 
     assert os.listdir(folder) == ["encoder.json"]
-    assert exporter.read_text() == f"{name}\n" * 2
+    assert card_of(folder)["name"] == name
 
 
 def test_an_export_that_answers_otherwise_than_its_model_is_refused(
@@ -151,6 +179,7 @@ def test_the_export_does_not_import_what_lies_in_the_working_folder(
     library.mkdir()
     (library / "sentence_transformers.py").write_text("raise SystemExit('these weights are none')", "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(library))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hashlib.py").write_text("raise SystemExit('picked up the wrong hashlib')", "utf-8")
     name = model(tmp_path / "mine", b"no weights at all")
@@ -158,7 +187,8 @@ def test_the_export_does_not_import_what_lies_in_the_working_folder(
     with pytest.raises(TerminalError, match=r"exporting encoder .*mine to ONNX failed: these weights are"):
         exported_encoder(tmp_path / "models", name)
 
-    assert os.listdir(tmp_path / "models") == []
+    assert not (tmp_path / "models").exists()
+    assert os.listdir(tmp_path / "cache" / "skillery" / "models") == []
 
 
 def test_a_model_that_cannot_be_exported_is_told_in_a_line(tmp_path: Path) -> None:

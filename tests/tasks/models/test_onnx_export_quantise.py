@@ -72,13 +72,17 @@ def test_the_index_and_kept_vectors_tell_precisions_apart(
     assert vectors_of(Root(tmp_path), fine).folder != vectors_of(Root(tmp_path), coarse).folder
 
 
-def test_a_model_that_cannot_be_quantised_is_named(tmp_path: Path, minilm_export: Export) -> None:
-    broken = tmp_path / minilm_export.folder.name
-    broken.mkdir()
+def test_a_model_that_cannot_be_quantised_is_named(
+    tmp_path: Path, minilm_export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tmp_path / "models"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    broken = models / minilm_export.folder.name
+    broken.mkdir(parents=True)
     (broken / "encoder.json").write_text((minilm_export.folder / "encoder.json").read_text())
     (broken / "model.onnx").write_bytes(b"no model")
 
     with pytest.raises(TerminalError, match=rf"quantising encoder {MINILM} to int8 failed: "):
-        exported_encoder(tmp_path, MINILM, "int8")
+        exported_encoder(models, MINILM, "int8")
 
-    assert os.listdir(tmp_path) == [broken.name]
+    assert os.listdir(models) == [broken.name]

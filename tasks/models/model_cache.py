@@ -1,0 +1,114 @@
+"""The model cache: what is made of a model once on this machine, whatever root or run asks for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.folder import user_cache
+from tasks.models.engine import SMALL, OpenVino, save_small, whole_model
+
+log = logging.getLogger(__name__)
+_DIGESTS = "digests.json"
+Weights = Mapping[str, npt.NDArray[np.floating]]
+
+
+def model_cache() -> Path:
+    """Return the folder of the model cache, which may be deleted at any time."""
+    return user_cache() / "models"
+
+
+def file_digest(file: Path) -> str:
+    """Return a file's SHA-256."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def seal(folder: Path) -> None:
+    """Write down the digests of a folder's files."""
+    digests = {file.name: file_digest(file) for file in sorted(folder.iterdir())}
+    (folder / _DIGESTS).write_text(json.dumps(digests, indent=1), "utf-8")
+
+
+def is_whole(folder: Path) -> bool:
+    """Tell whether the files of a folder are what `seal` found; a folder that it never saw is."""
+    held = folder / _DIGESTS
+    digests = json.loads(held.read_text("utf-8")) if held.is_file() else {}
+    whole = all((folder / n).is_file() and file_digest(folder / n) == d for n, d in digests.items())
+    if not whole:
+        log.warning("%s is damaged: it is made anew", folder)
+    return whole
+
+
+def put_in_place(
+    target: Path, make: Callable[[Path], None], whole: Callable[[Path], bool] = is_whole
+) -> None:
+    """Let `make` fill a scratch folder's `made`, and rename that to `target`, in one step.
+
+    What is there and `whole` stays: another process may have put it there meanwhile.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="making-") as scratch:
+        make(Path(scratch))
+        old = Path(scratch) / "old"
+        if target.exists() and not whole(target):
+            target.rename(old)
+        try:
+            (Path(scratch) / "made").rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+
+
+def link_folder(source: Path, target: Path) -> None:
+    """Make `target` a folder of the same files, which take no room of their own on the same disk."""
+    target.mkdir()
+    for file in source.iterdir():
+        try:
+            os.link(file, target / file.name)
+        except OSError:  # another disk, or one that knows no links
+            shutil.copy2(file, target / file.name)
+
+
+def engine_of_graph(
+    graph: bytes, weights: Callable[[], Weights], identity: Iterable[bytes], threads: int
+) -> OpenVino:
+    """Return the engine of a graph that is kept without weights.
+
+    Both together are kept in the model cache, where it can be written: loading them takes a fourth of the
+    time that putting them together takes.
+
+    Args:
+        graph: Of ONNX, all of whose weights are external.
+        weights: Returns them by their names in the graph.
+        identity: What changes whenever they do.
+        threads: As of `OpenVino`.
+    """
+    digest = hashlib.sha256(graph)
+    for part in identity:
+        digest.update(part)
+    kept = model_cache() / f"whole-{digest.hexdigest()[:24]}"
+
+    def make(scratch: Path) -> None:
+        made, whole = scratch / "made", scratch / "whole.onnx"
+        made.mkdir()
+        whole.write_bytes(whole_model(graph, weights()))
+        save_small(whole, made / SMALL)
+        seal(made)
+
+    try:
+        if not (kept / SMALL).is_file() or not is_whole(kept):
+            put_in_place(kept, make)
+    except OSError as error:
+        log.info("%s cannot be written (%s): the model is put together anew", kept, error.strerror)
+        return OpenVino(whole_model(graph, weights()), threads)
+    return OpenVino(kept / SMALL, threads)

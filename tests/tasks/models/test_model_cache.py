@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.models.model_cache import engine_of_graph, is_whole, model_cache, put_in_place, seal
+from tests.support.models.bare_graph import WEIGHT, bare_graph
+
+ROWS = np.array([[1, 2]], dtype=np.float32)
+
+
+class Weights:
+    """Gives the weight, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self) -> Mapping[str, np.ndarray]:
+        self.asked += 1
+        return {"weight": WEIGHT}
+
+
+def found(weights: Weights, identity: bytes = b"one") -> list[list[float]]:
+    rows: list[list[float]] = (
+        engine_of_graph(bare_graph(), weights, [identity], 1).run({"rows": ROWS}).tolist()
+    )
+    return rows
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return model_cache()
+
+
+def test_a_model_is_put_together_once_for_what_identifies_it() -> None:
+    weights = Weights()
+
+    assert found(weights) == found(weights) == (ROWS @ WEIGHT).tolist()
+    assert weights.asked == 1
+    found(weights, b"other")
+    assert weights.asked == 2
+
+
+def test_a_damaged_model_is_put_together_anew(cache: Path) -> None:
+    weights = Weights()
+    found(weights)
+    next(cache.rglob("model.bin")).write_bytes(b"half")
+
+    assert found(weights) == (ROWS @ WEIGHT).tolist()
+    assert weights.asked == 2
+    assert [child.name[:6] for child in cache.iterdir()] == ["whole-"]
+
+
+def test_where_the_cache_cannot_be_written_the_model_is_put_together_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    weights = Weights()
+
+    with caplog.at_level(logging.INFO):
+        assert found(weights) == found(weights) == (ROWS @ WEIGHT).tolist()
+    assert weights.asked == 2
+    assert "cannot be written" in caplog.text
+
+
+def test_what_another_process_made_meanwhile_stays(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+
+    def make(scratch: Path) -> None:
+        (scratch / "made").mkdir()
+        target.mkdir()  # the other is faster
+        (target / "theirs").touch()
+        seal(target)
+
+    put_in_place(target, make)
+
+    assert (target / "theirs").exists()
+    assert is_whole(target)
+    assert [child.name for child in tmp_path.iterdir()] == ["target"]
+
+
+def test_a_folder_that_was_not_made_is_no_silent_success(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="made"):
+        put_in_place(tmp_path / "target", lambda _: None)

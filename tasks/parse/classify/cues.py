@@ -176,6 +176,15 @@ def _own(fragment: FragmentInContext) -> list[str]:
     return [*cues.shape, *(f"topic:{topic}" for topic in cues.topics)]
 
 
+@lru_cache(maxsize=1024)
+def _of_headings(path: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the cues of headings by their place, and of all, which the fragments below them share."""
+    read = [_read_heading(title[:_READ]) for title in path]
+    places = {"heading": read[-1:], "above": read[-2:-1], "top": read[:-2]}
+    placed = [f"{place}:{cue}" for place, some in places.items() for cues in some for cue in cues]
+    return tuple(placed), tuple(f"path:{cue}" for cues in read for cue in cues)
+
+
 def find_cues(fragment: FragmentInContext) -> list[str]:
     """Return the names of the cues of a fragment, in a fixed order, each once."""
     path = fragment.heading_path
@@ -183,10 +192,9 @@ def find_cues(fragment: FragmentInContext) -> list[str]:
     block = fragment.block if fragment.block in ("list_item", "code", "table") else "prose"
     found = ["any", f"block:{block}", f"depth:{min(len(path), 3)}", *_own(fragment)]
     # The order of the cues is that in which their weights are added, which decides the last bits.
-    places = {"heading": path[-1:], "above": path[-2:-1], "top": path[:-2]}
-    for place, titles in places.items():
-        found += [f"{place}:{cue}" for title in titles for cue in _read_heading(title[:_READ])]
+    headings, whole_path = _of_headings(path)
+    found += headings
     for place, text in (("previous", fragment.previous), ("next", fragment.next)):
         found += [f"{place}:{cue}" for cue in _read_neighbour((text or "")[:_READ])]
-    found += [f"path:{cue}" for title in path for cue in _read_heading(title[:_READ])]
+    found += whole_path
     return list(dict.fromkeys(found))

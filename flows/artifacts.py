@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from prefect.artifacts import create_progress_artifact, create_table_artifact, u
 
 from tasks.models.visible import visible
 
+_SECONDS_BETWEEN_LINES = 10.0
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&]")
 
 
@@ -43,10 +45,11 @@ def _visible(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
 
 
 @contextmanager
-def batch_progress(stage: str, total: int) -> Iterator[Callable[[], None]]:
+def batch_progress(stage: str, total: int, tell: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Show how many of `total` batches are done, and yield a function to call after each batch.
 
-    The artifact's key is `skillery-<stage>-progress`. A single batch shows nothing.
+    The artifact's key is `skillery-<stage>-progress`; `tell` gets a line when ten seconds have passed since
+    the last one. A single batch shows nothing.
     """
     if total < 2:
         yield lambda: None
@@ -54,14 +57,27 @@ def batch_progress(stage: str, total: int) -> Iterator[Callable[[], None]]:
     shown: Any = create_progress_artifact(
         progress=0.0, key=f"skillery-{stage}-progress", description=f"Batches of {stage}: {total} in all."
     )
-    done = 0
+    done, begun = 0, time.monotonic()
+    told = begun
 
     def step() -> None:
-        nonlocal done
-        done += 1
+        nonlocal done, told
+        done, now = done + 1, time.monotonic()
         update_progress_artifact(artifact_id=shown, progress=100.0 * done / total)
+        if now - told >= _SECONDS_BETWEEN_LINES and done < total:
+            told = now
+            tell(f"{stage}: {pace(done, total, now - begun)}")
 
     yield step
+
+
+def pace(done: int, total: int, seconds: float) -> str:
+    """Return how many batches are done after some seconds, how many a minute, and when the rest will be."""
+    left = seconds / done * (total - done)
+    ahead = (
+        f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min" if left < 5400 else f"{left / 3600:.1f} h"
+    )
+    return f"{done} of {total} batches, {60 * done / max(seconds, 1e-9):.3g} a minute, about {ahead} left"
 
 
 def counted(counts: Mapping[str, Any], name: str = "what", value: str = "count") -> list[dict[str, Any]]:

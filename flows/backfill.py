@@ -10,7 +10,7 @@ from prefect import flow
 
 from flows.artifacts import show_table
 from flows.index import index as index_tables
-from flows.refine import IN_THREADS, refine_batches
+from flows.refine import refine_batches
 from flows.run_page import named, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
@@ -26,7 +26,7 @@ from tasks.refine.shells import plan_refining, settle_corpus
 Stage = Literal["refine", "parse"]
 
 
-@flow(name="backfill", flow_run_name=named("backfill {start} to {end}"), task_runner=IN_THREADS)
+@flow(name="backfill", flow_run_name=named("backfill {start} to {end}"))
 def backfill(
     start: date,
     end: date,

@@ -104,8 +104,7 @@ def _embed(root: str, encoder: str) -> None:
     given = {"root": root, "encoder": encoder}
     plan = plan_embeddings(root, encoder)
     calls = ((embed_batch, {**given, "partitions": p}) for p in plan)
-    for done in run_batches("embed", calls, len(plan)):
-        tell(f"{done} skills encoded")
+    tell(f"{sum(run_batches('embed', calls, len(plan)))} skills encoded")
 
 
 def announce(root: str, version: str | None) -> None:

@@ -18,6 +18,7 @@ from tasks.parse.classify.options import LlmOptions, llm_report
 from tasks.parse.corpus import node_type_mix
 from tasks.parse.edges.linker import edges_report
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
+from tasks.refine.workers import WORTH_IT
 
 
 @flow(name="parse", flow_run_name="parse {root}")
@@ -49,13 +50,14 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
         # The budget of an LLM is one account: threads share it, and processes hand it on.
         handed_on = asked is not None and runs_elsewhere()
         batches = run_batches(
-            "parse", calls, len(plan["batches"]), in_turn=handed_on, waiting=asked is not None
-        )
+            "parse", calls, len(plan["batches"]), in_turn=handed_on, waiting=asked is not None,
+            apart=2 if with_vectors else WORTH_IT,  # half a minute a batch, or some seconds
+        )  # fmt: skip
         for batch in batches:
             done.update(batch["done"])
             if handed_on:
                 ledger = _ledger(asked, batch["account"])
-            tell(f"parsed {done['documents']} of {plan['todo']} documents, {done['nodes']} nodes")
+        tell(f"parsed {done['documents']} documents, {done['nodes']} nodes")
     found = {k: done[k] for k in ("documents", "nodes", "edges", "vectors")}
     report = llm_report(plan["classifier"], asked, done, ledger.carried())
     if report is not None and edges is not None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, cast
 
 from prefect import flow
-from prefect.futures import PrefectFuture
-from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from flows.artifacts import batch_progress, counted, show_table
+from flows.artifacts import counted, show_table
 from flows.run_page import counts, tell
 from flows.run_record import new_run_id
-from flows.runners import run_batches, runs_elsewhere
+from flows.runners import run_batches
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
@@ -20,13 +17,10 @@ from storage.served import LicenceClass
 from storage.state import documents_table
 from tasks.refine.licences.policy import LicencePolicy, count_classes
 from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
-from tasks.refine.workers import batch_processes
-
-# The threads only wait for the worker processes, whose number is a setting.
-IN_THREADS = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=64))
+from tasks.refine.workers import WORTH_IT
 
 
-@flow(name="refine", flow_run_name="refine {root}", task_runner=IN_THREADS)
+@flow(name="refine", flow_run_name="refine {root}")
 def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     """Refine what is new or changed; return the size of the corpus and the dropped documents by reason.
 
@@ -64,20 +58,6 @@ def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | Non
     """Refine the batches of a plan on all cores; `raw` is the root of the raw parts (None: the same root)."""
     settings = load_settings()
     given = {"run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
-    if runs_elsewhere():
-        calls = ((refine_raw_parts, {"root": root, "raw_parts": p, "given": given}) for p in batches)
-        for _ in run_batches("refine", calls, len(batches)):
-            pass
-        return
-    with (
-        batch_processes(len(batches), settings.workers) as executor,
-        batch_progress("refine", len(batches)) as step,
-    ):
-        if executor is None:  # threads would hold many batches in memory, and use no further core
-            for parts in batches:
-                refine_raw_parts(root, parts, given)
-                step()
-            return
-        for done in [refine_raw_parts.submit(root, parts, given, executor) for parts in batches]:
-            done.result()
-            step()
+    calls = ((refine_raw_parts, {"root": root, "raw_parts": p, "given": given}) for p in batches)
+    for _ in run_batches("refine", calls, len(batches), apart=WORTH_IT):
+        pass

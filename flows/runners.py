@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -16,8 +15,11 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.artifacts import batch_progress
+from flows.run_page import tell
 from flows.settings import Settings, load_settings
 from storage.errors import WrongInput
+from tasks.models.engine import cores
+from tasks.refine.workers import batch_processes
 
 _PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
 Call = tuple[Task[..., Any], Mapping[str, Any]]
@@ -40,7 +42,7 @@ def runs_elsewhere() -> bool:
 def batches_at_once(total: int) -> int:
     """Return how many of `total` batches that wait for a server run at once in this process, at least 1."""
     settings = load_settings()
-    workers = 1 if settings.task_runner != "threads" else settings.task_workers or _cores()
+    workers = 1 if settings.task_runner != "threads" else settings.task_workers or cores()
     return max(1, min(total, workers))
 
 
@@ -59,8 +61,9 @@ def shared_runner() -> Iterator[None]:
 
 
 def run_batches(
-    stage: str, calls: Iterable[Call], total: int, *, in_turn: bool = False, waiting: bool = False
-) -> Iterator[Any]:
+    stage: str, calls: Iterable[Call], total: int, *, in_turn: bool = False, waiting: bool = False,
+    apart: int | None = None,
+) -> Iterator[Any]:  # fmt: skip
     """Run a stage's batches inside a flow, and yield their results in order.
 
     Args:
@@ -69,14 +72,33 @@ def run_batches(
         total: The number of calls.
         in_turn: Whether each call starts only after the result of the one before.
         waiting: Whether the calls mostly wait for a server: threads gain although they share the cores.
+        apart: From so many calls on they run in processes of this machine, unless a cluster runs them: the
+            tasks take an `executor`. None: in this process.
 
     Raises:
         WrongInput: As `require_runner`.
     """
-    with shared_runner(), batch_progress(stage, total) as step:
-        for result in _results(calls, in_turn=in_turn, waiting=waiting):
+    with shared_runner(), batch_progress(stage, total, tell) as step:
+        if apart is None or waiting or runs_elsewhere():
+            results = _results(calls, in_turn=in_turn, waiting=waiting)
+        else:
+            results = _results_apart(calls, total, apart)
+        for result in results:
             step()
             yield result
+
+
+def _results_apart(calls: Iterable[Call], total: int, least: int) -> Iterator[Any]:
+    workers = min(total, load_settings().workers or cores())
+    # The threads only wait for the processes, which are stopped first.
+    waiting: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, workers))
+    with waiting as threads, batch_processes(total, workers, least) as executor:
+        if executor is None:
+            yield from _results(calls, in_turn=True, waiting=False)
+            return
+        given = [(task, {**parameters, "executor": executor}) for task, parameters in calls]
+        for future in [_submitted(threads, *call) for call in given]:
+            yield future.result()
 
 
 def _results(calls: Iterable[Call], *, in_turn: bool, waiting: bool) -> Iterator[Any]:
@@ -107,12 +129,16 @@ class _Runner:
         """Start a task; return its future."""
         if self._runner is None:
             self._runner = self._stack.enter_context(_runner_of(self._settings))
-        # Without the address every worker starts its own server, on one database.
-        with (
-            get_client(sync_client=True) as client,
-            temporary_settings({PREFECT_API_URL: str(client.api_url)}),
-        ):
-            return self._runner.submit(task, parameters=dict(parameters))
+        return _submitted(self._runner, task, parameters)
+
+
+def _submitted(runner: TaskRunner[Any], task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
+    # Without the address every worker starts its own server, on one database.
+    with (
+        get_client(sync_client=True) as client,
+        temporary_settings({PREFECT_API_URL: str(client.api_url)}),
+    ):
+        return runner.submit(task, parameters=dict(parameters))
 
 
 _shared: ContextVar[_Runner | None] = ContextVar("shared_runner", default=None)
@@ -126,7 +152,7 @@ def _opened(settings: Settings) -> Iterator[_Runner]:
 
 
 def _runner_of(settings: Settings) -> TaskRunner[Any]:
-    workers, address = settings.task_workers or _cores(), settings.task_runner_address
+    workers, address = settings.task_workers or cores(), settings.task_runner_address
     if settings.task_runner == "dask":
         from prefect_dask.task_runners import DaskTaskRunner  # noqa: PLC0415 (comes with an extra)
 
@@ -143,7 +169,3 @@ def _runner_of(settings: Settings) -> TaskRunner[Any]:
         found: TaskRunner[Any] = RayTaskRunner(address=address, init_kwargs={} if address else local)
         return found
     return ThreadPoolTaskRunner(max_workers=workers)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     )
     near_max_cluster: int = Field(1000, ge=1, description="Texts that fold onto one survivor at most.")
     workers: int | None = Field(
-        None, ge=1, description="Processes that refine side by side; none: as many as there are cores."
+        None, ge=1, description="Processes that refine or parse side by side; none: as many as cores."
     )
     task_runner: Literal["threads", "dask", "ray"] = Field(
         "threads", description="Where the batches of refine, parse, index and evaluate run."

@@ -28,6 +28,7 @@ _REMEDIES = {
 }
 _INTERRUPTED = 130
 _PATIENCE = 6.0  # seconds in which a command may write its record; what it does not end is safe to kill
+_ASKED = threading.Event()  # by Ctrl-C, to end
 _LINE = "skillery: interrupted; a later run picks up where this one was\n"
 
 
@@ -37,26 +38,34 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
     if DEBUG_OPTION in sys.argv:
         sys.argv.remove(DEBUG_OPTION)
         os.environ[_DEBUG] = "1"
+    code = _INTERRUPTED  # which is what Typer makes of Ctrl-C, too
     try:
         code = app(standalone_mode=False)
-    except (WrongInput, UnknownDocument, Withheld) as error:
-        _fail(str(error), 2)
-    except SkilleryError as error:
-        _fail(_with_remedy(error), 1)
     except KeyboardInterrupt:
-        _leave()
+        pass
     except Exception as error:
-        # Typer's own complaints about arguments; their class is not exported, its subclass is.
-        if isinstance(error, typer.BadParameter.__mro__[1]):
-            _fail(getattr(error, "format_message", error.__str__)(), 2)
-        if debugging():
-            raise
-        _fail(_unforeseen(error), 1)
-    if code == _INTERRUPTED:  # what Typer makes of Ctrl-C
+        # Libraries wrap an interrupt in errors of their own, and worker processes are ended by it.
+        if not _ASKED.is_set():
+            _tell(error)
+    if code == _INTERRUPTED:  # not sooner: the error holds what is half made, such as worker processes
         _leave()
     # The answer is out: what comes now would be told, after all, that its run was interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell(error: Exception) -> NoReturn:
+    """End the process with one line about an error; raise it again where its stack is wanted."""
+    if isinstance(error, (WrongInput, UnknownDocument, Withheld)):
+        _fail(str(error), 2)
+    if isinstance(error, SkilleryError):
+        _fail(_with_remedy(error), 1)
+    # Typer's own complaints about arguments; their class is not exported, its subclass is.
+    if isinstance(error, typer.BadParameter.__mro__[1]):
+        _fail(getattr(error, "format_message", error.__str__)(), 2)
+    if debugging():
+        raise error
+    _fail(_unforeseen(error), 1)
 
 
 def debugging() -> bool:
@@ -88,6 +97,8 @@ def _fail(message: str, code: int) -> NoReturn:
 def _handle_interrupts() -> None:
     """Let the first Ctrl-C end the command in order, and the second one, or six seconds, end it at once."""
     signal.signal(signal.SIGINT, _interrupt)
+    # What a command that ends at once leaves of its worker processes is cleaned up, without a word.
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
 
 
 def end_on_interrupt(line: str) -> None:
@@ -109,6 +120,7 @@ def _end(line: str) -> NoReturn:
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGINT, lambda _signal, _frame: _leave())
+    _ASKED.set()
     # What threads and Prefect say of an interrupted flow would bury the one line that helps.
     logging.disable(logging.CRITICAL)
     threading.excepthook = lambda _: None

@@ -23,14 +23,14 @@ from tasks.parse.edges.linker import Linked, Linker
 from tasks.parse.edges.rules import infer_edges
 
 VECTORS = "state/vectors"
-DOCUMENTS_PER_BATCH = 100
+DOCUMENTS_PER_BATCH = 50
 # A kill loses at most the work since the last write.
 _DOCUMENTS_PER_WRITE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ParsePlan:
-    """The partitions to parse, in batches of about 100 documents or more, and counts of documents."""
+    """The partitions to parse, in batches of about 50 documents or more, and counts of documents."""
 
     batches: list[list[int]]
     todo: int

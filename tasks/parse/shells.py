@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from prefect import task
@@ -22,6 +24,7 @@ from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded
 from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 from tasks.parse.edges.linker import EdgeOptions, edges_identity, open_asked
+from tasks.refine.workers import run_in
 
 # The global concurrency limit of questions to the language model, over all workers.
 LIMIT = "skillery-llm"
@@ -49,20 +52,28 @@ def plan_parsing(
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
 def parse_batch(
-    root: str, partitions: list[int], encoder: str, *, with_vectors: bool,
-    llm: LlmOptions | None = None, edges: EdgeOptions | None = None, ledger: Ledger | None = None,
+    root: str, partitions: list[int], encoder: str, *, with_vectors: bool, llm: LlmOptions | None = None,
+    edges: EdgeOptions | None = None, ledger: Ledger | None = None, executor: Executor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""
-    encoder = export_here(root, encoder)
-    model, place, account = load_kept_encoder(root, encoder), Root(root), ledger or Ledger()
-    local = embedded_classifier(careful=with_vectors, look=KeptLook(place))
-    with open_asked(place, local, llm, edges, account, _slot(llm, edges)) as (classifier, linker):
+    work = partial(_parsed, Root(root), partitions, encoder, with_vectors, llm, edges, ledger or Ledger())
+    return run_in(executor, partial(work, _slot(llm, edges)))
+
+
+def _parsed(
+    root: Root, partitions: list[int], encoder: str, with_vectors: bool,
+    llm: LlmOptions | None, edges: EdgeOptions | None, ledger: Ledger, slot: Slot,
+) -> dict[str, Any]:  # fmt: skip
+    encoder = export_here(root.uri, encoder)
+    model = load_kept_encoder(root.uri, encoder)
+    local = embedded_classifier(careful=with_vectors, look=KeptLook(root))
+    with open_asked(root, local, llm, edges, ledger, slot) as (classifier, linker):
         done = parse_partitions(
-            place, partitions, rules=_rules(encoder, llm, edges, with_vectors=with_vectors),
+            root, partitions, rules=_rules(encoder, llm, edges, with_vectors=with_vectors),
             classifier=classifier, tokenizer=model, encoder=model if with_vectors else None,
             dimension=int(model.card["dimension"]), linker=linker,
         )  # fmt: skip
-    return {"done": done, "account": account.carried()}
+    return {"done": done, "account": ledger.carried()}
 
 
 def _rules(encoder: str, llm: LlmOptions | None, edges: EdgeOptions | None, *, with_vectors: bool) -> str:

@@ -1,4 +1,4 @@
-"""Worker processes that refine batches in parallel: refining is Python code and fills one core."""
+"""Worker processes for batches of refine and parse: these are Python code, and fill one core each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing.connection import wait
+from functools import partial
+from multiprocessing.connection import Connection, wait
 from typing import TypeVar
 
+from threadpoolctl import threadpool_limits
+
 from storage.errors import StorageError
+from tasks.models.engine import cores
 
 T = TypeVar("T")
 # A process takes 2 s to load what refining needs; from so many batches on they take longer.
@@ -21,26 +25,35 @@ WORTH_IT = 4
 
 
 @contextmanager
-def batch_processes(batches: int, workers: int | None) -> Iterator[Executor | None]:
+def batch_processes(batches: int, workers: int | None, least: int = WORTH_IT) -> Iterator[Executor | None]:
     """Lend processes to run batches in, or None if few batches are done sooner without.
 
-    The processes end when their parent does, in whatever way.
+    They share the cores, end when their parent does, in whatever way, and at once if the block is left by an
+    error or Ctrl-C: what batches write is written in one step or not at all.
 
     Args:
         batches: Number of batches to run.
         workers: Number of processes; None: one for each core of this process.
+        least: How many batches are worth processes of their own.
     """
-    count = workers or _cores()
-    if count < 2 or batches < WORTH_IT:
+    count = min(workers or cores(), batches)
+    if count < 2 or batches < least:
         yield None
         return
     # Not forked: the fork of a process with threads may wait for a lock for ever.
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(min(count, batches), mp_context=context, initializer=_end_with_parent)
+    stopped, stop = context.Pipe(duplex=False)
+    begin = partial(_begin, stopped, max(1, cores() // count))
+    executor = ProcessPoolExecutor(count, mp_context=context, initializer=begin)
     try:
         yield executor
+    except BaseException:
+        stop.close()
+        raise
     finally:
         executor.shutdown(cancel_futures=True)
+        stop.close()
+        stopped.close()
 
 
 def run_in(executor: Executor | None, work: Callable[[], T]) -> T:
@@ -52,24 +65,31 @@ def run_in(executor: Executor | None, work: Callable[[], T]) -> T:
     if executor is None:
         return work()
     try:
-        return executor.submit(work).result()
+        return _submitted(executor, work).result()
     except BrokenProcessPool as error:
-        msg = "a process that refined was ended from outside (out of memory?): run again, with fewer workers"
+        msg = "a worker process was ended from outside (out of memory?): set fewer SKILLERY_WORKERS"
         raise StorageError(msg) from error
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _submitted(executor: Executor, work: Callable[[], T]) -> Future[T]:
+    """Submit work, which may start a process: Ctrl-C does not reach it before it can tell what to do."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        return executor.submit(work)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent has ended, and no sooner: Ctrl-C is the parent's to handle."""
+def _begin(stopped: Connection, threads: int) -> None:
+    """Take a share of the cores, and end when told or when the parent has ended: Ctrl-C is the parent's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    threadpool_limits(threads)  # of what was loaded before
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_wait_and_leave, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=_wait_and_leave, args=(parent.sentinel, stopped), daemon=True).start()
 
 
-def _wait_and_leave(sentinel: int) -> None:
-    wait([sentinel])
+def _wait_and_leave(parent: int, stopped: Connection) -> None:
+    wait([parent, stopped])
     os._exit(1)

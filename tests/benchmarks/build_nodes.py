@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +34,7 @@ from storage.vectors import VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify.cascade import LOOKS
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
+from tasks.refine.workers import batch_processes
 from tasks.retrieve.index.rows import skill_texts
 from tasks.retrieve.shells import build_tables, check_tables, class_licences, publish_tables
 from tests.benchmarks.refining import crawl, refine
@@ -53,10 +56,15 @@ class Spent:
 
 
 def timed(work: Callable[[], object]) -> Spent:
-    """Return what a piece of work took, all its threads together."""
-    wall, processor = time.perf_counter(), time.process_time()
+    """Return what a piece of work took, all its threads and processes together."""
+    wall, processor = time.perf_counter(), _processor()
     work()
-    return Spent(time.perf_counter() - wall, time.process_time() - processor)
+    return Spent(time.perf_counter() - wall, _processor() - processor)
+
+
+def _processor() -> float:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def corpus(folder: Path, rows: pl.DataFrame, skills: int) -> Root:
@@ -75,8 +83,10 @@ def corpus(folder: Path, rows: pl.DataFrame, skills: int) -> Root:
 
 def build(root: Root, encoder: str) -> None:
     """Do what the flows parse and index do."""
-    for partitions in plan_parsing.fn(root.uri, encoder, with_vectors=True)["batches"]:
-        parse_batch.fn(root.uri, partitions, encoder, with_vectors=True)
+    batches = plan_parsing.fn(root.uri, encoder, with_vectors=True)["batches"]
+    with ThreadPoolExecutor() as waiting, batch_processes(len(batches), None, least=2) as executor:
+        given = {"encoder": encoder, "with_vectors": True, "executor": executor}
+        list(waiting.map(lambda partitions: parse_batch.fn(root.uri, partitions, **given), batches))
     built = build_tables.fn(root.uri, encoder, with_nodes=True)
     class_licences.fn(root.uri, built, {})
     checks = check_tables.fn(root.uri, built, encoder, load_settings().gate())
@@ -152,5 +162,5 @@ def halve(root: Root, known: set[str], skills: int) -> None:
     table.replace(ids - known - set(others), pl.DataFrame(schema=table.schema))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # worker processes load this file again
     main()

@@ -75,7 +75,7 @@ def test_a_process_ended_from_outside_is_said(tmp_path: Path) -> None:
 
 
 def test_as_many_processes_as_cores_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_cores", lambda: 1)
+    monkeypatch.setattr(processes, "cores", lambda: 1)
     with batch_processes(1000, None) as executor:
         assert executor is None
 
@@ -105,6 +105,30 @@ def test_processes_end_with_the_one_that_started_them_however_it_ends(tmp_path: 
     while any(alive(pid) for pid in lent) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [pid for pid in lent if alive(pid)]
+
+
+def test_processes_end_at_once_when_their_batches_are_given_up() -> None:
+    class GivenUpError(Exception):
+        """What ends the block, as Ctrl-C does."""
+
+    def give_up() -> None:
+        with batch_processes(ENOUGH, 2) as executor:
+            assert executor is not None
+            executor.submit(os.getpid).result()
+            executor.submit(time.sleep, 600)
+            raise GivenUpError
+
+    started = time.monotonic()
+    with pytest.raises(GivenUpError):
+        give_up()
+    assert time.monotonic() - started < 60
+
+
+def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: 6)
+    with batch_processes(ENOUGH, 2) as executor:
+        assert executor is not None
+        assert executor.submit(os.getenv, "OMP_NUM_THREADS").result() == "3"
 
 
 def alive(pid: int) -> bool:

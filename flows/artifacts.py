@@ -72,12 +72,12 @@ def batch_progress(stage: str, total: int, tell: Callable[[str], None]) -> Itera
 
 
 def pace(done: int, total: int, seconds: float) -> str:
-    """Return how many batches are done after some seconds, how many a minute, and when the rest will be."""
-    left = seconds / done * (total - done)
-    ahead = (
-        f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min" if left < 5400 else f"{left / 3600:.1f} h"
-    )
-    return f"{done} of {total} batches, {60 * done / max(seconds, 1e-9):.3g} a minute, about {ahead} left"
+    """Return how many batches are done after some seconds, above 0, how many a minute, and the time left."""
+    minutes = seconds / done * (total - done) / 60
+    left = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    if minutes < 1.5:
+        left = f"{60 * minutes:.0f} s"
+    return f"{done} of {total} batches, {60 * done / seconds:.3g} a minute, about {left} left"
 
 
 def counted(counts: Mapping[str, Any], name: str = "what", value: str = "count") -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from flows.index import index as index_tables
 from flows.refine import refine_batches
 from flows.run_page import named, tell
 from flows.run_record import new_run_id
+from flows.runners import run_batches
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
@@ -22,6 +23,7 @@ from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.shells import plan_refining, settle_corpus
+from tasks.refine.workers import WORTH_IT
 
 Stage = Literal["refine", "parse"]
 
@@ -78,8 +80,11 @@ def _rebuild(
             done = settle_corpus(place, run_id=run, now=datetime.now(UTC), near=near)
             done |= {"refined now": plan["todo"], "unchanged, skipped": plan["unchanged"]}
         if "parse" in stages:
-            for partitions in plan_parsing(place, encoder, with_vectors=False)["batches"]:
-                parse_batch(place, partitions, encoder, with_vectors=False)
+            batches = plan_parsing(place, encoder, with_vectors=False)["batches"]
+            given = {"root": place, "encoder": encoder, "with_vectors": False}
+            calls = ((parse_batch, {**given, "partitions": partitions}) for partitions in batches)
+            for _ in run_batches("parse", calls, len(batches), apart=WORTH_IT):
+                pass
         counts = corpus_counts(Root(place))
     held = {"documents": counts.documents, "nodes": counts.nodes}
     return {"day": day, **held, **done, "published": None}

@@ -57,7 +57,8 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
             done.update(batch["done"])
             if handed_on:
                 ledger = _ledger(asked, batch["account"])
-        tell(f"parsed {done['documents']} documents, {done['nodes']} nodes")
+        if plan["batches"]:
+            tell(f"parsed {done['documents']} documents, {done['nodes']} nodes")
     found = {k: done[k] for k in ("documents", "nodes", "edges", "vectors")}
     report = llm_report(plan["classifier"], asked, done, ledger.carried())
     if report is not None and edges is not None:

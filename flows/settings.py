@@ -98,7 +98,7 @@ class Settings(BaseSettings):
         "threads", description="Where the batches of refine, parse, index and evaluate run."
     )
     task_workers: int | None = Field(
-        None, ge=1, description="Batches at once; none: one in this process, as many as cores elsewhere."
+        None, ge=1, description="Batches at once on a cluster, or that ask an LLM; none: as many as cores."
     )
     task_runner_address: str | None = Field(
         None, description="Dask's scheduler or Ray's head; none: a cluster of this machine for the run."

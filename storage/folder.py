@@ -26,9 +26,17 @@ _PRIVATE = ("raw", "trajectories")  # what was said to agents, and texts before 
 
 
 def user_cache() -> Path:
-    """Return the folder of what this machine keeps for any root: `skillery` in XDG_CACHE_HOME or ~/.cache."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base.expanduser().absolute() / "skillery"
+    """Return the folder of what this machine keeps for any root: `skillery` in XDG_CACHE_HOME or ~/.cache.
+
+    Raises:
+        OSError: The user has no home folder, and the environment names none.
+    """
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
+    except RuntimeError as error:
+        msg = f"{error}: set XDG_CACHE_HOME"
+        raise OSError(msg) from error
+    return base.absolute() / "skillery"
 
 
 class Folder:

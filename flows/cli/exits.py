@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -113,6 +114,10 @@ def _leave() -> NoReturn:
 
 
 def _end(line: str) -> NoReturn:
+    # Those that are just starting would see only later that nobody waits for them.
+    for process in multiprocessing.active_children():
+        process.kill()
+        process.join(1)
     # Not through sys.stderr, which another thread may hold.
     os.write(2, line.encode())
     os._exit(_INTERRUPTED)

@@ -96,7 +96,6 @@ def engine_of_graph(
     digest = hashlib.sha256(graph)
     for part in identity:
         digest.update(part)
-    kept = model_cache() / f"whole-{digest.hexdigest()[:24]}"
 
     def make(scratch: Path) -> None:
         made, whole = scratch / "made", scratch / "whole.onnx"
@@ -106,9 +105,10 @@ def engine_of_graph(
         seal(made)
 
     try:
+        kept = model_cache() / f"whole-{digest.hexdigest()[:24]}"
         if not (kept / SMALL).is_file() or not is_whole(kept):
             put_in_place(kept, make)
-    except OSError as error:
-        log.info("%s cannot be written (%s): the model is put together anew", kept, error.strerror)
+        return OpenVino(kept / SMALL, threads)
+    except (OSError, RuntimeError) as error:  # OpenVINO raises the latter when a disk is full
+        log.info("the model cache cannot be used (%s): the model is put together anew", error)
         return OpenVino(whole_model(graph, weights()), threads)
-    return OpenVino(kept / SMALL, threads)

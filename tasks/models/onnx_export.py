@@ -117,21 +117,23 @@ def _ensure(target: Path, arguments: list[str], what: str, *, shared: str) -> No
     """Make `target`, unless it is there, by way of the model cache if its weights are known: `shared`."""
     if _is_exported(target):
         return
-    kept = model_cache() / f"{target.name}-{_FORM}"
-    if shared and _is_kept(kept, arguments, what):
-        put_in_place(target, lambda scratch: link_folder(kept, scratch / "made"), _is_exported)
-    else:
+    kept = _kept(target.name, arguments, what) if shared else None
+    if kept is None:
         put_in_place(target, partial(_run_export, arguments, what), _is_exported)
+    else:
+        put_in_place(target, lambda scratch: link_folder(kept, scratch / "made"), _is_exported)
 
 
-def _is_kept(kept: Path, arguments: list[str], what: str) -> bool:
-    """Tell whether the model cache holds an export now; it does not where it cannot be written."""
-    if not _is_exported(kept):
-        try:
+def _kept(name: str, arguments: list[str], what: str) -> Path | None:
+    """Return an export in the model cache, made now if it is not there; None where that cannot be used."""
+    try:
+        kept = model_cache() / f"{name}-{_FORM}"
+        if not _is_exported(kept):
             put_in_place(kept, partial(_run_export, arguments, what), _is_exported)
-        except OSError as error:
-            log.info("%s cannot be written (%s): the root has its own export", kept, error.strerror)
-    return _is_exported(kept)
+    except OSError as error:
+        log.info("the model cache cannot be used (%s): the root has its own export", error)
+        return None
+    return kept
 
 
 def _run_export(arguments: list[str], what: str, scratch: Path) -> None:

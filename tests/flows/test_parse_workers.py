@@ -83,3 +83,6 @@ def test_few_batches_are_parsed_here_and_fewer_are_worth_processes_where_vectors
 
     assert lent == [None, None]
     assert skills[3].is_empty()
+    parsed(refined.copied(tmp_path / "all").root, 2, monkeypatch)
+    assert len(lent) == 4
+    assert None not in lent[2:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import typer
 from flows.cli.exits import run_to_exit
 from tests.support.command import Ask, skillery
 from tests.support.models.loopback_hub import loopback_hub
+from tests.support.paths import PROJECT
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
@@ -125,6 +127,53 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_stack_is_shown_on_requ
             run_to_exit(app)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+_INTERRUPTED = """
+import os, signal, time, typer
+from flows.cli.exits import run_to_exit
+from tasks.refine.workers import batch_processes
+
+app = typer.Typer()
+
+@app.command()
+def wraps() -> None:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt as error:
+        raise ValueError("cannot be written") from error
+
+@app.command()
+def swallows() -> None:
+    with batch_processes(9, 2) as executor:
+        print(executor.submit(os.getpid).result(), flush=True)
+        executor.submit(time.sleep, 600)
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+        signal.raise_signal(signal.SIGINT)
+
+if __name__ == "__main__":
+    run_to_exit(app)
+"""
+
+
+@pytest.mark.parametrize("command", ["wraps", "swallows"])
+def test_ctrl_c_ends_a_command_and_its_processes_whatever_a_library_makes_of_it(
+    command: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_INTERRUPTED, "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+
+    done = subprocess.run(
+        [sys.executable, script, command], capture_output=True, text=True, env=environment, check=False
+    )
+
+    assert done.returncode == 130
+    assert done.stderr == "skillery: interrupted; a later run picks up where this one was\n"
+    assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}/status").exists()]
 
 
 def test_the_version_and_the_short_help_are_told(ask: Ask) -> None:

@@ -66,7 +66,7 @@ def test_where_the_cache_cannot_be_written_the_model_is_put_together_each_time(
     with caplog.at_level(logging.INFO):
         assert found(weights) == found(weights) == (ROWS @ WEIGHT).tolist()
     assert weights.asked == 2
-    assert "cannot be written" in caplog.text
+    assert "cannot be used" in caplog.text
 
 
 def test_what_another_process_made_meanwhile_stays(tmp_path: Path) -> None:

@@ -109,13 +109,36 @@ def test_a_machine_whose_cache_cannot_be_written_exports_for_the_root(
 def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: Path) -> None:
     name = model(tmp_path / "mine", b"one")
     folder = exported_encoder(tmp_path / "models", name)
-    (folder / "encoder.json").unlink()
-    (folder / "model.onnx").write_bytes(b"half")
+    for place in (folder, *(tmp_path / "cache" / "skillery" / "models").iterdir()):
+        (place / "encoder.json").unlink()
+        (place / "model.onnx").write_bytes(b"half")
 
     assert exported_encoder(tmp_path / "models", name) == folder
 
     assert os.listdir(folder) == ["encoder.json"]
-    assert card_of(folder)["name"] == name
+    assert exporter.read_text() == f"{name}\n" * 2
+
+
+def test_a_root_whose_export_is_damaged_has_the_one_of_the_machine(tmp_path: Path, exporter: Path) -> None:
+    name = model(tmp_path / "mine", b"one")
+    folder = exported_encoder(tmp_path / "models", name)
+    (folder / "encoder.json").unlink()
+
+    assert card_of(exported_encoder(tmp_path / "models", name))["name"] == name
+    assert exporter.read_text() == f"{name}\n"
+
+
+def test_a_user_without_a_home_has_an_export_in_the_root(
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        msg = "Could not determine home directory."
+        raise RuntimeError(msg)
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+
+    assert card_of(exported_encoder(tmp_path / "models", model(tmp_path / "mine", b"one")))["dimension"] == 3
 
 
 def test_an_export_that_answers_otherwise_than_its_model_is_refused(

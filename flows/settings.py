@@ -44,6 +44,7 @@ class Settings(BaseSettings):
         5, gt=0, description="Seconds that `page` may encode a document; then it goes by words alone."
     )
     debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
+    quiet: bool = Field(False, description="Whether stderr shows warnings and errors alone, as with --quiet.")
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
     keep_files: int = Field(

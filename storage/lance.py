@@ -9,15 +9,17 @@ import warnings
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import pyarrow as pa
-from lancedb.index import FTS, BTree
 
 from storage.errors import NewerSchema, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
+    from lancedb.index import FTS
 
 log = logging.getLogger(__name__)
 SKILLS, NODES, INDUCED = "skills", "nodes", "induced"
@@ -46,32 +48,25 @@ _NODE_FIELDS = [
 ]  # fmt: skip
 # `kind` is skill, run or state; `text` is what the vector is of; `record` is JSON.
 _INDUCED_FIELDS = [(name, pa.string()) for name in ("row_id", "kind", "domain", "text", "record", "digest")]
+_FIELDS = {SKILLS: _SKILL_FIELDS, NODES: _NODE_FIELDS, INDUCED: _INDUCED_FIELDS}
 
 
-def skills_schema(model: dict[str, Any]) -> pa.Schema:
-    """Return the Arrow schema of `skills` for an encoder's identity (`name`, `revision`, `dimension`)."""
-    return _schema(_SKILL_FIELDS, model)
-
-
-def nodes_schema(model: dict[str, Any]) -> pa.Schema:
-    """Return the Arrow schema of `nodes` for an encoder's identity."""
-    return _schema(_NODE_FIELDS, model)
-
-
-def induced_schema(model: dict[str, Any]) -> pa.Schema:
-    """Return the Arrow schema of `induced` for an encoder's identity."""
-    return _schema(_INDUCED_FIELDS, model)
-
-
-def _schema(fields: list[tuple[str, pa.DataType]], model: dict[str, Any]) -> pa.Schema:
+def schema_of(table: str, model: dict[str, Any]) -> pa.Schema:
+    """Return the Arrow schema of a table for an encoder's identity (`name`, `revision`, `dimension`)."""
     vector = ("vector", pa.list_(pa.float32(), int(model["dimension"])))
     metadata = {"model": json.dumps(model, sort_keys=True), "schema_version": str(SCHEMA_VERSION)}
-    return pa.schema([*fields, vector], metadata=metadata)
+    return pa.schema([*_FIELDS[table], vector], metadata=metadata)
 
 
 def connect(root: Root) -> lancedb.DBConnection:
     """Return the root's LanceDB."""
-    return lancedb.connect(root.at("lance"))
+    return _database(root.at("lance"))
+
+
+def _database(uri: str) -> lancedb.DBConnection:
+    import lancedb  # noqa: PLC0415 (takes half a second, and most queries read no table)
+
+    return lancedb.connect(uri)
 
 
 def table_names(db: lancedb.DBConnection) -> list[str]:
@@ -181,6 +176,8 @@ class TableWriter:
 
 def _index(table: lancedb.table.Table, scalar: Collection[str], full_text: Collection[str]) -> None:
     """Make missing indices, compact, bring indices up to date, unless the table is empty."""
+    from lancedb.index import BTree  # noqa: PLC0415 (as above)
+
     present = {column for index in table.list_indices() for column in index.columns}
     if table.count_rows():
         for column in (c for c in scalar if c not in present):
@@ -191,6 +188,8 @@ def _index(table: lancedb.table.Table, scalar: Collection[str], full_text: Colle
 
 
 def _full_text() -> FTS:
+    from lancedb.index import FTS  # noqa: PLC0415 (as above)
+
     return FTS(base_tokenizer="icu")
 
 
@@ -332,7 +331,7 @@ def manifest_reads(file: str, data: bytes) -> bool:
         versions.mkdir(parents=True)
         (versions / PurePosixPath(file).name).write_bytes(data)
         try:
-            lancedb.connect(folder).open_table("alone")
+            _database(folder).open_table("alone")
         except Exception as error:
             if not is_damage(error):
                 raise
@@ -342,7 +341,7 @@ def manifest_reads(file: str, data: bytes) -> bool:
 
 def has_words(text: str) -> bool:
     """Tell whether the full text takes up any word of a text: it leaves out those that stand everywhere."""
-    table = lancedb.connect("memory://").create_table("alone", pa.table({"text": [text]}))
+    table = _database("memory://").create_table("alone", pa.table({"text": [text]}))
     table.create_index("text", config=_full_text())
     found: Any = table.search(text, query_type="fts", fts_columns="text")
     return bool(found.limit(1).select(["text", "_score"]).to_arrow().num_rows)

@@ -6,6 +6,7 @@ Codes: 0 done, 1 a run failed, 2 wrong use, 130 interrupted.
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import multiprocessing
 import os
@@ -20,7 +21,9 @@ import typer
 from flows.commands.console import say_aside
 from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
 
-DEBUG_OPTION, _DEBUG = "--debug", "SKILLERY_DEBUG"
+DEBUG_OPTION, QUIET_OPTION = "--debug", "--quiet"
+_DEBUG = "SKILLERY_DEBUG"
+_ANYWHERE = {DEBUG_OPTION: _DEBUG, QUIET_OPTION: "SKILLERY_QUIET"}
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk, and run again",
     errno.EACCES: "give the user that runs Skillery the right to it, or name another --root",
@@ -34,11 +37,14 @@ _LINE = "skillery: interrupted; a later run picks up where this one was\n"
 
 
 def run_to_exit(app: typer.Typer) -> NoReturn:
-    """Run the command and end the process; with `--debug`, at any place, or SKILLERY_DEBUG show stacks."""
+    """Run the command and end the process; `--debug` and `--quiet` may stand at any place.
+
+    They are what SKILLERY_DEBUG and SKILLERY_QUIET set: stacks of errors, and no progress on stderr.
+    """
     _handle_interrupts()
-    if DEBUG_OPTION in sys.argv:
-        sys.argv.remove(DEBUG_OPTION)
-        os.environ[_DEBUG] = "1"
+    for option in _ANYWHERE.keys() & set(sys.argv):
+        sys.argv.remove(option)
+        os.environ[_ANYWHERE[option]] = "1"
     code = _INTERRUPTED  # which is what Typer makes of Ctrl-C, too
     try:
         code = app(standalone_mode=False)
@@ -52,6 +58,7 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
         _leave()
     # The answer is out: what comes now would be told, after all, that its run was interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # to look for garbage once more, before all memory goes, takes a sixth of a query's time
     sys.exit(code if isinstance(code, int) else 0)
 
 

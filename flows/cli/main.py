@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.compose import compose
-from flows.cli.exits import DEBUG_OPTION, run_to_exit
+from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, INSTALL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
 from flows.cli.install import INSTALLING
 from flows.cli.learned import induce, library, suggest
@@ -54,6 +54,7 @@ def _skillery(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     _debug: Annotated[bool, typer.Option(DEBUG_OPTION, help="Show the stack of an error; anywhere.")] = False,
+    _quiet: Annotated[bool, typer.Option(QUIET_OPTION, help="Show no progress; anywhere.")] = False,
 ) -> None:
     """Skillery, the refinery for agent skills."""
     if version:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.models.visible import visible
@@ -76,9 +77,11 @@ def progress(verb: str, *, clock: Callable[[], float] = time.monotonic) -> Itera
     """Show progress on stderr, and yield a function to call with the steps done and their total.
 
     A terminal shows a bar. Elsewhere a job of more than 5 seconds prints a line such as `answered 120 of
-    1000` every 5 seconds, where `verb` is `answered`.
+    1000` every 5 seconds, where `verb` is `answered`. With the setting `quiet` nothing is shown.
     """
-    if sys.stderr.isatty():
+    if load_settings().quiet:
+        yield lambda _done, _total: None
+    elif sys.stderr.isatty():
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(verb, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -31,15 +31,18 @@ def prefect_for(root: Root) -> Iterator[None]:
     from flows.server.temporary import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
 
     with temporary_server(root):
-        if not load_settings().debug:
-            _hide_stacks()
+        settings = load_settings()
+        _limit_terminal(stacks=settings.debug, progress=not settings.quiet)
         yield
 
 
-def _hide_stacks() -> None:
-    """Keep off the terminal what Prefect says of a failure, once for each flow and task around it.
+def _limit_terminal(*, stacks: bool, progress: bool) -> None:
+    """Keep off the terminal what is not wanted of what Prefect says; the page of the run has all of it.
 
-    The command ends with one line that names it, and the page of the run has all of it.
+    Args:
+        stacks: Whether a failure is shown as Prefect does, once for each flow and task around it; the command
+            ends with one line that names it in any case.
+        progress: Whether lines that are no warnings are shown.
     """
     from prefect.logging.configuration import setup_logging  # noqa: PLC0415
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415
@@ -47,9 +50,12 @@ def _hide_stacks() -> None:
     setup_logging()
     for handler in logging.getLogger().handlers:
         if isinstance(handler, PrefectConsoleHandler):
-            handler.addFilter(
-                lambda record: not (record.exc_info or "in state Failed" in record.getMessage())
-            )
+            if not stacks:
+                handler.addFilter(
+                    lambda record: not (record.exc_info or "in state Failed" in record.getMessage())
+                )
+            if not progress:
+                handler.setLevel(logging.WARNING)
 
 
 def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:

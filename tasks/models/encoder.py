@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import EncodingTooLong, ModelMismatch
@@ -82,6 +85,19 @@ class OnnxEncoder:
         quantised = str(self.card["revision"]).endswith(INT8)
         return engine_of(model, model.stat().st_mtime_ns, quantised=quantised)
 
+    def load_ahead(self) -> None:
+        """Begin to load tokenizer and engine, each on a thread of its own, while the caller does other work.
+
+        A failure is raised where they are first used.
+        """
+
+        def load(part: str) -> None:
+            with contextlib.suppress(Exception):
+                getattr(self, part)
+
+        for part in ("_engine", "_tokenizer"):
+            threading.Thread(target=load, args=(part,), daemon=True).start()
+
     def by_onnx_runtime(self) -> OnnxEncoder:
         """Return an encoder of the same export that ONNX Runtime runs, as all were before OpenVINO did."""
         other = OnnxEncoder(self._folder, threads=self._threads)
@@ -95,7 +111,7 @@ class OnnxEncoder:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
-        return [len(ids) for ids in self._ids(texts)]
+        return [len(found) for found in self._tokenized(texts)]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return each token's character span in `text`, in order."""
@@ -194,8 +210,10 @@ class OnnxEncoder:
                 yield owner, ids[start : start + length]
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        return [found.ids for found in self._tokenized(texts)]
+
+    def _tokenized(self, texts: Sequence[str]) -> list[Encoding]:
+        return self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
 
     @functools.cached_property
     def _special_tokens(self) -> tuple[list[int], list[int]]:

@@ -24,8 +24,10 @@ from tasks.parse.edges.rules import infer_edges
 
 VECTORS = "state/vectors"
 DOCUMENTS_PER_BATCH = 50
-# A kill loses at most the work since the last write.
-_DOCUMENTS_PER_WRITE = 100
+_DOCUMENTS_AT_ONCE = 100  # typed and encoded together
+# A write rewrites its partitions, so few documents a write take time that grows as their square; many must
+# fit in memory with their vectors, and a kill loses the work since the last write.
+_DOCUMENTS_PER_WRITE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def parse_partitions(
     dimension: int,
     linker: Linker | None = None,
 ) -> dict[str, int]:
-    """Parse the documents of partitions (0 to 63) that changed, at most 100 of them a write.
+    """Parse the documents of partitions (0 to 63) that changed, at most about 1,000 of them a write.
 
     Args:
         root: The corpus.
@@ -125,7 +127,7 @@ def parse_partitions(
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
-    for chunk in documents.iter_slices(_DOCUMENTS_PER_WRITE):
+    for chunk in documents.iter_slices(_DOCUMENTS_AT_ONCE):
         found = parse_documents(dict(chunk.iter_rows()), classifier=classifier, tokenizer=tokenizer)
         parsed = found.nodes
         linked = Linked() if linker is None else linker.link(parsed)
@@ -134,10 +136,11 @@ def parse_partitions(
         made = None if encoder is None else encoded(encoder, texts)
         edges = _edges(parsed, None if made is None else made[0], linked)
         done = {d: _unfinished(digests[d], parsed[d], edges[d]) if d in late else digests[d] for d in parsed}
-        writer.write(done, parsed, edges, made)
+        writer.add(done, parsed, edges, made)
         writer.counts.update(found.typing.counts() + linked.counts())
         if more := len(late - found.typing.unfinished):
             writer.counts["unfinished"] += more
+    writer.write()
     return dict(writer.counts)
 
 
@@ -158,12 +161,19 @@ def _edges(parsed: dict[str, list[Node]], vectors: Vectors | None, linked: Linke
 
 
 class _ParseWriter:
-    """Writes nodes, edges, vectors and, last, the digests that mark their documents as parsed."""
+    """Collects nodes, edges and vectors, and writes them and, last, the digests that mark their documents."""
 
     def __init__(self, root: Root, dimension: int) -> None:
         self.nodes, self.edges, self.parsed = nodes_table(root), edges_table(root), parsed_table(root)
         self.spool = vectors_table(root, dimension)
         self.counts: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._done: list[tuple[str, str, int, int]] = []
+        self._nodes: list[pl.DataFrame] = []
+        self._edges: list[pl.DataFrame] = []
+        self._spooled: list[pl.DataFrame] = []
 
     def invalidate(self, doc_ids: list[str], partitions: list[int]) -> None:
         """Mark documents as not parsed until they are written."""
@@ -179,27 +189,38 @@ class _ParseWriter:
         for table in (self.nodes, self.edges, self.spool, self.parsed):
             table.replace(doc_ids, pl.DataFrame(schema=table.schema))
 
-    def write(
+    def add(
         self,
         digests: dict[str, str],
         parsed: dict[str, list[Node]],
         edges: dict[str, list[Edge]],
         vectors_and_states: tuple[Vectors, list[bytes]] | None,
     ) -> None:
-        """Replace the rows of one chunk of documents; `digests` by doc_id mark them as parsed."""
-        ids = list(parsed)
+        """Take the rows of a chunk of documents; `digests` by doc_id will mark them as parsed."""
         nodes = [n for rows in parsed.values() for n in rows]
         all_edges = [e for rows in edges.values() for e in rows]
-        self.nodes.replace(ids, to_frame(nodes, NODES))
-        self.edges.replace(ids, to_frame(all_edges, EDGES))
         made, states = vectors_and_states or (np.empty((0, 0), np.float32), [])
         ids_of_made = [n.node_id for n in nodes][: len(made)]
         spooled = {"node_id": ids_of_made, "vector": list(made), "states": states}
-        self.spool.replace(ids, pl.DataFrame(spooled, schema=self.spool.schema))
-        rows = [(d, digests[d], len(parsed[d]), len(edges[d])) for d in ids]
-        self.parsed.replace(ids, pl.DataFrame(rows, schema=PARSED, orient="row"))
-        counts = {"documents": len(ids), "nodes": len(nodes), "edges": len(all_edges), "vectors": len(made)}
-        self.counts.update(counts)
+        self._nodes.append(to_frame(nodes, NODES))
+        self._edges.append(to_frame(all_edges, EDGES))
+        self._spooled.append(pl.DataFrame(spooled, schema=self.spool.schema))
+        self._done += [(d, digests[d], len(parsed[d]), len(edges[d])) for d in parsed]
+        counts = {"nodes": len(nodes), "edges": len(all_edges), "vectors": len(made)}
+        self.counts.update({"documents": len(parsed), **counts})
+        if len(self._done) >= _DOCUMENTS_PER_WRITE:
+            self.write()
+
+    def write(self) -> None:
+        """Replace the rows of the documents taken since the last write."""
+        if not self._done:
+            return
+        ids = [doc_id for doc_id, *_ in self._done]
+        self.nodes.replace(ids, pl.concat(self._nodes))
+        self.edges.replace(ids, pl.concat(self._edges))
+        self.spool.replace(ids, pl.concat(self._spooled))
+        self.parsed.replace(ids, pl.DataFrame(self._done, schema=PARSED, orient="row"))
+        self._clear()
 
 
 # SkillPager, table 3: shares of 22,774 nodes of 395 skills, in percent.

@@ -10,12 +10,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-import lancedb
+from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import SkilleryError, StorageError
-from storage.lance import is_damage
+from storage.lance import NODES, SKILLS, connect, is_damage, open_at
 from storage.root import Root
 from storage.served import Served
 from tasks.models.adapted_encoder import is_base
@@ -24,6 +22,9 @@ from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.search import Searcher
 from tasks.retrieve.routing.store import open_routing
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 _T = TypeVar("_T")
 # An agent asks about the same skill again and again, so prepared documents are kept: at most this number, and
@@ -34,15 +35,24 @@ _RECENT_BYTES = 256_000_000
 
 @dataclass(frozen=True)
 class OpenVersion:
-    """Both tables at the versions of one publication, its encoder, and the documents requested last."""
+    """One publication: its tables, opened when they are first read, its encoder, documents requested last."""
 
     root: Root
     served: Served
-    skills: lancedb.table.Table
-    nodes: lancedb.table.Table | None
     encoder: OnnxEncoder
     recent: OrderedDict[str, PagedDocument] = field(default_factory=OrderedDict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @functools.cached_property
+    def skills(self) -> lancedb.table.Table:
+        """The table of skills; raises `StorageError` if it cannot be opened."""
+        return open_at(connect(self.root), SKILLS, self.served.skills)
+
+    @functools.cached_property
+    def nodes(self) -> lancedb.table.Table | None:
+        """The table of nodes, None where no vectors of nodes are served; raises as `skills` does."""
+        nodes = self.served.nodes
+        return None if nodes is None else open_at(connect(self.root), NODES, nodes)
 
     def answer(self, ask: Callable[[OpenVersion], _T]) -> _T:
         """Return what `ask` finds in this version.
@@ -77,7 +87,7 @@ class OpenVersion:
 
     @functools.cached_property
     def _searcher(self) -> Searcher:
-        return Searcher(self.skills, open_routing(self.root, self.served), self.encoder, self.fit)
+        return Searcher(lambda: self.skills, open_routing(self.root, self.served), self.encoder, self.fit)
 
     def kept(self, doc_id: str) -> PagedDocument | None:
         """Return a kept document, None if it is not kept; it becomes the one requested last."""

@@ -8,12 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-import lancedb
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.errors import EncodingTooLong, ModelMismatch, StorageError, UnknownDocument, WrongInput
-from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.lance import quoted
 from storage.root import Root
 from storage.served import Licences, Served, require_licences, require_served, require_shown
 from storage.state import read_sources
@@ -30,6 +28,9 @@ from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import PROVENANCE, Filters, SkillRanker, fitting, provenance
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 _T = TypeVar("_T")
 _FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *PROVENANCE]
@@ -207,18 +208,17 @@ class ServedIndex:
                 "set SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
             )
             raise ModelMismatch(msg)
-        db = connect(self._root)
         encoder = None if last is None else last.encoder
         if encoder is None or encoder.card["revision"] != served.model["revision"]:
             encoder = OnnxEncoder(self._local(served), threads=self._threads, seconds=self._page_seconds)
+            encoder.load_ahead()
         if encoder.card["revision"] != served.model["revision"]:
             msg = (
                 f"{self._local(served)} holds revision {encoder.card['revision'][:12]} of {self._name}, "
                 f"the index was made with {served.model['revision'][:12]}: run `skillery run` to index anew"
             )
             raise ModelMismatch(msg)
-        nodes = open_at(db, NODES, served.nodes) if served.nodes is not None else None
-        self._last = OpenVersion(self._root, served, open_at(db, SKILLS, served.skills), nodes, encoder)
+        self._last = OpenVersion(self._root, served, encoder)
         return self._last
 
     def _local(self, served: Served) -> Path:

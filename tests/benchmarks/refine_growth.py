@@ -11,6 +11,7 @@ near-duplicates keep their sizes. Each measurement is a process of its own; craw
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -106,12 +107,12 @@ class PeakMemory(threading.Thread):
 
     What the system itself keeps of a process' peak will not do: it counts that of the process that started
     it, and the peaks of processes that run one after another cannot be added up. Pages that processes share
-    count once a process.
+    count once a process. `own` says whether this process counts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, own: bool = True) -> None:
         super().__init__(daemon=True)
-        self.bytes, self._end = 0, threading.Event()
+        self.bytes, self._own, self._end = 0, [os.getpid()] if own else [], threading.Event()
 
     def __enter__(self) -> Self:
         self.start()
@@ -124,13 +125,16 @@ class PeakMemory(threading.Thread):
     def run(self) -> None:
         """Look until told to end."""
         while not self._end.wait(0.1):
-            self.bytes = max(self.bytes, sum(map(resident, [os.getpid(), *children()])))
+            self.bytes = max(self.bytes, sum(map(resident, [*self._own, *children(os.getpid())])))
 
 
-def children() -> list[int]:
-    """Return the processes that this one has started and that still run."""
-    tasks = Path("/proc/self/task").glob("*/children")
-    return [int(pid) for task in tasks for pid in task.read_text().split()]
+def children(process_id: int) -> list[int]:
+    """Return the processes that one has started, and those that they have, which still run."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{process_id}/task").glob("*/children"):
+            found += [int(pid) for pid in task.read_text().split()]
+    return found + [pid for child in found for pid in children(child)]
 
 
 def resident(process_id: int) -> int:

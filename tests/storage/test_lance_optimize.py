@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.lance import NODES, TableWriter, connect, has_words, manifest_reads, nodes_schema
+from storage.lance import NODES, TableWriter, connect, has_words, manifest_reads, schema_of
 from storage.root import Root
 
 MODEL = {"name": "m", "revision": "1", "dimension": 4, "template": "{name}"}
@@ -15,7 +15,7 @@ MODEL = {"name": "m", "revision": "1", "dimension": 4, "template": "{name}"}
 def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(
     tmp_path: Path,
 ) -> None:
-    TableWriter(connect(Root(tmp_path)), NODES, nodes_schema(MODEL), None)
+    TableWriter(connect(Root(tmp_path)), NODES, schema_of(NODES, MODEL), None)
     for manifest in (tmp_path / "lance/nodes.lance/_versions").glob("*.manifest"):
         data = manifest.read_bytes()
         assert manifest_reads(manifest.name, data)

@@ -12,14 +12,14 @@ import pytest
 from storage.errors import SchemaMismatch, StorageError
 from storage.lance import (
     NODES,
+    SKILLS,
     TableWriter,
     connect,
     keep_only,
-    nodes_schema,
     open_at,
     prune,
     rewrite,
-    skills_schema,
+    schema_of,
     table_names,
     tag,
     tagged,
@@ -29,7 +29,7 @@ from storage.lance import (
 from storage.root import Root
 
 MODEL = {"name": "m", "revision": "1", "dimension": 4, "template": "{name}"}
-SCHEMA = nodes_schema(MODEL)
+SCHEMA = schema_of(NODES, MODEL)
 ODD_IDS = ["o'neill/skill", "a''b", 'c"d', "e\\f", "g%h_", "ü\nx", "'); DROP TABLE nodes; --"]
 
 
@@ -134,7 +134,7 @@ def test_a_writer_that_writes_nothing_adds_no_version_even_after_a_crash(db: lan
 def test_another_encoder_makes_the_table_anew_and_old_versions_stay(db: lancedb.DBConnection) -> None:
     base = write(db, None, add=["rye"])
     tag(db, NODES, "v-1", base)
-    other = nodes_schema({**MODEL, "revision": "2", "dimension": 6})
+    other = schema_of(NODES, {**MODEL, "revision": "2", "dimension": 6})
     writer = TableWriter(db, NODES, other, base)
     assert writer.rebuilt
     assert writer.table.count_rows() == 0
@@ -148,7 +148,7 @@ def test_another_encoder_makes_the_table_anew_and_old_versions_stay(db: lancedb.
 
 def test_the_same_encoder_after_a_rebuild_that_died_goes_on_from_its_base(db: lancedb.DBConnection) -> None:
     base = write(db, None, add=["rye"])
-    TableWriter(db, NODES, nodes_schema({**MODEL, "dimension": 6}), base)
+    TableWriter(db, NODES, schema_of(NODES, {**MODEL, "dimension": 6}), base)
     assert held(db, write(db, base, add=["oat"])) == ["oat", "rye"]
 
 
@@ -222,7 +222,7 @@ def test_a_table_of_a_newer_program_is_refused(db: lancedb.DBConnection) -> None
 
 
 def test_schemas_name_the_model_and_the_vectors_length() -> None:
-    for schema in (skills_schema(MODEL), SCHEMA):
+    for schema in (schema_of(SKILLS, MODEL), SCHEMA):
         assert schema.field("vector").type == pa.list_(pa.float32(), 4)
         assert b'"revision": "1"' in (schema.metadata or {})[b"model"]
 

@@ -7,9 +7,8 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import numpy as np
 import polars as pl
 
@@ -21,6 +20,9 @@ from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 K = 10
 _SEED = 42

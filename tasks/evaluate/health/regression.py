@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -26,6 +25,9 @@ from tasks.retrieve.index.gate import Check
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import Searcher, rank_lexical
 from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 LEVEL = 0.99
 _K = 10
@@ -143,7 +145,7 @@ def _side(root: Root, version: Served, encoder: Encoder, probes: Sequence[Probe]
     db, index = connect(root), open_routing(root, version)
     skills = open_at(db, SKILLS, version.skills)
     nodes = None if version.nodes is None else open_at(db, NODES, version.nodes)
-    router = Searcher(skills, index, encoder).router
+    router = Searcher(lambda: skills, index, encoder).router
     return _Side(skills, nodes, router, index.doc_ids, encoder.encode([p.text for p in probes]))
 
 

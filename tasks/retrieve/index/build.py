@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import lancedb
 import polars as pl
 
 from storage.lance import (
@@ -15,9 +15,8 @@ from storage.lance import (
     SKILLS,
     TableWriter,
     connect,
-    nodes_schema,
     open_at,
-    skills_schema,
+    schema_of,
     versions_of,
 )
 from storage.partitions import partition_of
@@ -36,14 +35,19 @@ from tasks.retrieve.index.rows import (
     skill_texts,
 )
 
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
+
 # The columns with an index: scalar, full text.
 INDEXED: dict[str, tuple[list[str], list[str]]] = {
     SKILLS: (["doc_id", "doc_key"], ["text"]),
     NODES: (["doc_id", "node_id"], []),
     INDUCED: (["row_id"], []),
 }
-# Few documents per write make many small files; many of them must fit in memory with their vectors.
+# Few documents per write make many small files; many of them must fit in memory with the vectors of their
+# nodes. Skills have one each, and the encoder is a sixth faster with thousands of texts to make batches of.
 _DOCUMENTS_PER_WRITE = 500
+_SKILLS_PER_WRITE = 2500
 _DOCUMENTS_PER_BATCH = 1000  # of a task that encodes
 
 
@@ -92,13 +96,13 @@ def build(
     anew = is_anew(root)
     last = read_served(root)
     served = None if anew else last
-    skills = TableWriter(db, SKILLS, skills_schema(model), served.skills if served else None)
+    skills = TableWriter(db, SKILLS, schema_of(SKILLS, model), served.skills if served else None)
     present = _present(skills)
     state = desired_rows(source, model).join(present, on="doc_id", how="full", coalesce=True)
     nodes: TableWriter | None = None
     made, base = 0, nodes_base(db, served)
     if with_nodes:
-        nodes = TableWriter(db, NODES, nodes_schema(nodes_identity(encoder.card)), base)
+        nodes = TableWriter(db, NODES, schema_of(NODES, nodes_identity(encoder.card)), base)
         state, made = _load_nodes(source, nodes, state, encoder)
     made += _load_skills(source, skills, set(present["doc_id"]), state, encoder)
     version, written = _finish(skills, SKILLS), _finish(nodes, NODES) if nodes else None
@@ -173,7 +177,7 @@ def _load_skills(
     todo = set(wanted["doc_id"])
     skills.delete(held & (gone | todo))
     columns = wanted.select("doc_id", "stale", "nodes_digest", digest="wanted")
-    for partitions, ids in _batches(todo, _DOCUMENTS_PER_WRITE):
+    for partitions, ids in _batches(todo, _SKILLS_PER_WRITE):
         documents = documents_table(root).read(partitions).filter(pl.col("doc_id").is_in(list(ids)))
         skills.add(skill_rows(documents, columns, encoder=encoder, tokenizer=encoder, schema=skills.schema))
     return len(todo)

@@ -6,9 +6,8 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import numpy as np
 
 from storage.errors import GateRefused
@@ -23,6 +22,9 @@ from tasks.retrieve.index.rows import model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.skill import TEMPLATE
 from tasks.retrieve.suggest.stored import RUN
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 _UNIT = 1e-3  # the largest difference of a vector's length from 1
 # The least cosine: quantised weights give a text another vector beside other texts of a batch.

@@ -7,14 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 
 from storage.errors import ModelMismatch
-from storage.lance import INDUCED, NODES, SKILLS, TableWriter, connect, induced_schema, open_at, skills_schema
+from storage.lance import INDUCED, NODES, SKILLS, TableWriter, connect, open_at, schema_of
 from storage.root import Root
 from storage.served import Served, drop_stray_tags, mend_tags, read_served
 from tasks.induce.library.held import HeldLibraries
@@ -26,6 +25,9 @@ from tasks.models.protocols import IndexEncoder
 from tasks.retrieve.index.build import INDEXED, Built
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, InducedRow, Summarise, rows_of_domain
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 _ROWS_PER_WRITE = 500
 _NOTE = "induced/table.json"  # the version of the table that was served last, and what it was made of
@@ -79,7 +81,7 @@ def build_learned(
         return LearnedBuild(_built(db, served, model, before, 0, changed=False), {}, of, as_before=True)
     mend_tags(root)
     drop_stray_tags(root)
-    writer = TableWriter(db, INDUCED, induced_schema(model), before)
+    writer = TableWriter(db, INDUCED, schema_of(INDUCED, model), before)
     expected, new = _write(root, writer, encoder, summarise, report)
     version = writer.finish(*INDEXED[INDUCED]) if writer.written else int(writer.table.version)
     built = _built(db, served, model, version, new, changed=writer.written or before is None)
@@ -128,7 +130,7 @@ def _built(
 ) -> Built:
     if served is None or any(served.model.get(key) != value for key, value in model.items()):
         # What is served has a table of skills, be it empty.
-        skills = int(TableWriter(db, SKILLS, skills_schema(model), None).table.version)
+        skills = int(TableWriter(db, SKILLS, schema_of(SKILLS, model), None).table.version)
         return Built(skills, None, 0, 0, new, changed=True, induced=version)
     base = served.needed(NODES)
     return Built(served.skills, served.nodes, 0, 0, new, changed=changed, nodes_base=base, induced=version)

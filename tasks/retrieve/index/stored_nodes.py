@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ from storage.schemas import Edge, Node
 from storage.state import edges_table, parsed_table
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import packing
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 _COLUMNS = list(Node.__dataclass_fields__)
 PLACED = ["node_id", "doc_id", "start", "end", "text"]  # columns that tell whether a node is of its skill

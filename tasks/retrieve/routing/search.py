@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import lancedb
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from storage.errors import StorageError, WrongInput
+from storage.errors import WrongInput
 from storage.lance import quoted
 from storage.served import Licences
 from tasks.models.protocols import Encoder, Vectors
@@ -23,6 +22,9 @@ from tasks.retrieve.routing.router import Ranked, Router
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
+
 _FETCH = 100  # candidates of each leg
 PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
 
@@ -30,11 +32,6 @@ PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "ris
 
 _UNKNOWN = "unknown"  # what stands for a licence where none is known
 _NO_RISK = "none"  # what stands for the code of a risk where none was found
-_FILTERED = ["name", "kind", "licence", "source", "risks", "n_tokens", "category"]
-_COLUMNS = [
-    "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
-    "stale", "category", "n_tokens",
-]  # fmt: skip
 
 _NAMED = 1000  # rows that are asked for by their ids; of more, all are read, which takes less
 
@@ -98,24 +95,23 @@ class SkillRanker(Protocol):
 
 
 class Searcher:
-    """Ranks the skills of one published version: its table, its routing index and the encoder of both.
+    """Ranks the skills of one published version, by its routing index and the encoder of its vectors.
 
-    `fit` tells how likely a skill serves, if it was fitted on vectors of this encoder.
-
-    Raises:
-        StorageError: The routing index belongs to other skills than the table.
+    Args:
+        skills: Opens the version's table, of which bodies alone are read.
+        index: The routing index.
+        encoder: What made its vectors.
+        fit: Tells how likely a skill serves, if it was fitted on vectors of this encoder.
     """
 
     def __init__(
-        self, skills: lancedb.table.Table, index: RoutingIndex, encoder: Encoder, fit: FitModel | None = None
+        self,
+        skills: Callable[[], lancedb.table.Table],
+        index: RoutingIndex,
+        encoder: Encoder,
+        fit: FitModel | None = None,
     ) -> None:
-        self._skills, self._ids = skills, index.doc_ids
-        held = pl.DataFrame(skills.search().select(["doc_id", *_FILTERED]).to_arrow())
-        rows = pl.DataFrame({"doc_id": index.doc_ids}, schema={"doc_id": pl.String})
-        self._rows = rows.join(held, on="doc_id", how="left", maintain_order="left")
-        if held.height != rows.height or self._rows["name"].has_nulls():
-            msg = "the routing index is of other skills than the table: run `skillery run` to make it anew"
-            raise StorageError(msg)
+        self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
         names = self._rows["name"].to_list()
         self.router = Router(
             index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit
@@ -146,7 +142,7 @@ class Searcher:
     def skills(self, places: Sequence[int]) -> list[Skill]:
         """Return the skills at some places of the index, in that order, with their bodies."""
         wanted = self.ids(places)
-        read = self._skills.search()
+        read = self._skills().search()
         if len(wanted) <= _NAMED:
             read = read.where(f"doc_id IN ({quoted(wanted)})")
         rows = read.select(["doc_id", "name", "description", "text", "body_start"]).to_arrow().to_pylist()
@@ -193,10 +189,8 @@ class Searcher:
         return pl.Series(mask)
 
     def _fetched(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        if not ids:
-            return []
-        found = self._skills.search().where(f"doc_id IN ({quoted(list(ids))})").select(_COLUMNS)
-        by_id = {row["doc_id"]: row for row in found.to_arrow().to_pylist()}
+        found = self._rows.filter(pl.col("doc_id").is_in(list(ids)))
+        by_id = {row["doc_id"]: row for row in found.iter_rows(named=True)}
         return [by_id[doc_id] for doc_id in ids]
 
     def tokens(self, rows: npt.NDArray[np.bool_]) -> int:

@@ -8,11 +8,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
 
 from storage.errors import StorageError
 from storage.lance import SKILLS, connect, open_at, quoted
@@ -24,6 +25,9 @@ from tasks.retrieve.routing.postings import Postings, Sketches, joined, kept, po
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import TERMS_VERSION
 
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
+
 log = logging.getLogger(__name__)
 FOLDER = "routing"
 ROUTING_VERSION = 1  # raised only when the same skills give other files
@@ -33,17 +37,27 @@ _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
 _KEPT = 3  # published versions whose folder stays; of older ones it is made anew when they are served again
 _ROWS_PER_READ = 500
 _COLUMNS = ["doc_id", "content_hash", "name", "description", "text", "body_start", "vector"]
+# What an answer says of a skill, and what skills are filtered by: as Arrow's file, which is mapped.
+_ROWS = "rows.arrow"
+_ROW_COLUMNS = [
+    "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
+    "stale", "category", "n_tokens",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingIndex:
-    """The index that routing scores with, by row: ids, content hashes, postings, sketches and vectors."""
+    """The index that routing scores with, by row: ids, content hashes, postings, sketches and vectors.
+
+    `rows` holds what answers say of the skills, and what they are filtered by, in the same order.
+    """
 
     doc_ids: list[str]
     hashes: list[str]
     lexical: Lexical
     sketches: Sketches
     vectors: Vectors
+    rows: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +77,15 @@ def prepare_routing(root: Root, served: Served) -> None:
         StorageError: The table cannot be read, or a file cannot be written.
     """
     if _card(root, _folder(served), served) is None:
-        parts = _brought_up(root, served)
-        _write(root, served, parts, lexical_of(parts.postings))
+        parts, rows = _brought_up(root, served)
+        _write(root, served, parts, lexical_of(parts.postings), rows)
 
 
 def open_routing(root: Root, served: Served) -> RoutingIndex:
     """Return the routing index of a published version; if it is missing it is computed, but not kept.
 
     Raises:
-        StorageError: The table cannot be read.
+        StorageError: The table cannot be read, or holds other skills than the index.
     """
     try:
         if (found := _opened(root, served)) is not None:
@@ -79,9 +93,9 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
         log.warning("%s has no routing index: it is made for this process; a run keeps one", served.version)
     except StorageError as error:
         log.warning("the routing index is made for this process: %s", error)
-    parts = _brought_up(root, served)
+    parts, rows = _brought_up(root, served)
     lexical = lexical_of(parts.postings)
-    return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors)
+    return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows)
 
 
 def _opened(root: Root, served: Served) -> RoutingIndex | None:
@@ -94,11 +108,14 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     impacts, vectors, ids = _array(place, "impacts"), _array(place, "vectors"), card["doc_ids"]
     whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
-    if len(vectors) != len(ids) or not whole:
+    # Folders from before answers were read of them lack the rows.
+    kept = (place / _ROWS).is_file()
+    rows = _mapped(place / _ROWS) if kept else _rows_of(open_at(connect(root), SKILLS, served.skills), ids)
+    if not len(vectors) == len(ids) == rows.height or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
     lexical = lexical_with(postings, impacts, Bm25fSettings())
-    return RoutingIndex(ids, card["hashes"], lexical, postings.sketches, vectors)
+    return RoutingIndex(ids, card["hashes"], lexical, postings.sketches, vectors, rows)
 
 
 def keep_routing(root: Root, most: int = _KEPT) -> None:
@@ -155,16 +172,40 @@ def _array(folder: Path, name: str) -> npt.NDArray[Any]:
         raise StorageError(msg) from error
 
 
-def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical) -> None:
+def _mapped(path: Path) -> pl.DataFrame:
+    try:
+        return pl.DataFrame(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+    except (OSError, pa.ArrowException) as error:
+        msg = f"{path} cannot be read ({error}): delete {path.parent}, and run `skillery run` again"
+        raise StorageError(msg) from error
+
+
+def _rows_of(table: lancedb.table.Table, doc_ids: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of a table with these ids, in their order; raise `StorageError` if they are not its."""
+    held = pl.DataFrame(table.search().select(_ROW_COLUMNS).to_arrow())
+    order = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
+    rows = order.join(held, on="doc_id", how="left", maintain_order="left").select(_ROW_COLUMNS)
+    if held.height != rows.height or rows["name"].has_nulls():
+        msg = "the routing index is of other skills than the table: run `skillery run` to make it anew"
+        raise StorageError(msg)
+    return rows
+
+
+def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl.DataFrame) -> None:
     folder = _folder(served)
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
     arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors}
     digests: dict[str, str] = {}
-    for name, array in arrays.items():
-        data = io.BytesIO()
-        np.save(data, array, allow_pickle=False)
-        root.write(f"{folder}/{name}.npy", data.getvalue())
+
+    def write(name: str, data: io.BytesIO) -> None:
+        root.write(f"{folder}/{name}", data.getvalue())
         digests[name] = hashlib.sha256(data.getbuffer()).hexdigest()
+
+    for name, array in arrays.items():
+        np.save(data := io.BytesIO(), array, allow_pickle=False)
+        write(f"{name}.npy", data)
+    rows.write_ipc(data := io.BytesIO(), compression="uncompressed")  # nothing compressed can be mapped
+    write(_ROWS, data)
     ids = {"doc_ids": parts.doc_ids, "hashes": parts.hashes, _DIGESTS: digests}
     root.write_json(f"{folder}/{_INDEX}", _basis(served) | ids)
 
@@ -172,13 +213,14 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical) -> None:
 def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
     """Raise `StorageError` if a file of a folder is not as it was written; old ones have no digests."""
     for name, digest in card.get(_DIGESTS, {}).items():
-        if hashlib.sha256(root.read(f"{folder}/{name}.npy")).hexdigest() != digest:
-            msg = f"{root.at(folder)}/{name}.npy is damaged: it is not as it was written"
+        file = name if "." in name else f"{name}.npy"  # as they were named before there were other files
+        if hashlib.sha256(root.read(f"{folder}/{file}")).hexdigest() != digest:
+            msg = f"{root.at(folder)}/{file} is damaged: it is not as it was written"
             raise StorageError(msg)
 
 
-def _brought_up(root: Root, served: Served) -> _Parts:
-    """Return the parts for a version: unchanged rows of the version before, then all other rows."""
+def _brought_up(root: Root, served: Served) -> tuple[_Parts, pl.DataFrame]:
+    """Return the parts for a version, unchanged ones of the version before first, and its rows in order."""
     table = open_at(connect(root), SKILLS, served.skills)
     held = table.search().select(["doc_id", "content_hash"]).to_arrow()
     wanted = dict(zip(*(column.to_pylist() for column in held.columns), strict=True))
@@ -188,12 +230,13 @@ def _brought_up(root: Root, served: Served) -> _Parts:
     new = sorted(wanted.keys() - known)
     parts.extend(_read(table, new, whole=not known))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
-    return _Parts(
+    found = _Parts(
         [d for p in parts for d in p.doc_ids],
         [h for p in parts for h in p.hashes],
         joined([p.postings for p in parts]),
         np.concatenate([p.vectors for p in parts]),
     )
+    return found, _rows_of(table, found.doc_ids)
 
 
 def _before(root: Root, served: Served) -> _Parts | None:

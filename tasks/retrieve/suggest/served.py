@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-
-import lancedb
+from typing import TYPE_CHECKING
 
 from storage.errors import ModelMismatch, WrongInput
 from storage.lance import INDUCED, connect, model_of, open_at, quoted
@@ -17,6 +16,9 @@ from tasks.induce.skills.skill import InducedSkill
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.suggest.offered import Encode, Offered
 from tasks.retrieve.suggest.stored import RUN, SKILL, StoredDomain, domain_of
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 NONE_YET = "no learned skills are served here: `skillery induce TRAJECTORIES` learns and serves them"
 

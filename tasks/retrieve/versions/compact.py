@@ -6,8 +6,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
-
-import lancedb
+from typing import TYPE_CHECKING
 
 from storage.lance import INDUCED, KEYS, MARGIN, NODES, SKILLS, TableWriter, connect, open_at, size_of
 from storage.root import Root
@@ -15,6 +14,9 @@ from storage.served import published_versions, require_served
 from tasks.retrieve.index.build import INDEXED, Built, nodes_base
 from tasks.retrieve.index.gate import Check
 from tasks.retrieve.versions.retention import prune_tables
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 
 @dataclass(frozen=True, slots=True)

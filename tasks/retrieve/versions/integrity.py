@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +20,9 @@ from tasks.refine.document import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
 from tasks.retrieve.suggest.stored import require_records
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 
 def open_tables(root: Root, version: Served) -> dict[str, lancedb.table.Table]:

@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +27,9 @@ from tasks.retrieve.routing.store import keep_routing, prepare_routing
 from tasks.retrieve.suggest.remainder import Remainder
 from tasks.retrieve.versions.file_digests import note_digests
 from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
+
+if TYPE_CHECKING:  # its import takes longer than a query
+    import lancedb
 
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")

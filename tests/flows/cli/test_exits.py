@@ -56,6 +56,22 @@ def test_a_missing_folder_is_named_without_a_stack(tmp_path: Path, prefect_serve
     assert "failed: dir:/no/such/folder: there is no such folder" in done.stdout
 
 
+@pytest.mark.prefect
+def test_a_quiet_run_prints_its_record_and_the_warnings_alone(tmp_path: Path, prefect_server: str) -> None:
+    skill = tmp_path / "skills" / "bees" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: bees\ndescription: Keep bees.\n---\n" + SKILLS["bees"], "utf-8")
+    sources = ["--source", f"dir:{tmp_path / 'skills'}", "--source", "dir:/no/such/folder"]
+    done = skillery(
+        "run", *sources, "--quiet", "--root", str(tmp_path / "root"), PREFECT_API_URL=prefect_server
+    )
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("run ")
+    assert done.stderr.splitlines() == words(done)  # no line of progress
+    assert any("/no/such/folder" in line for line in words(done))
+
+
 def test_a_root_in_which_no_run_can_write_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"")
@@ -87,8 +103,10 @@ def test_a_damaged_table_is_one_line_with_the_remedy(
     for file in Path(root.root.at("lance/skills.lance/data")).iterdir():
         file.write_bytes(b"")
 
-    done = ask("search", "keep bees", "--root", root.root.uri)
+    found = ask("search", "keep bees", "--root", root.root.uri)
+    done = ask("page", "bees", "keep bees", "--root", root.root.uri)
 
+    assert found.code == 0  # it reads no table
     assert done.code == 1
     [said] = done.stderr.splitlines()
     assert f"`skillery doctor --root {root.root.uri}` repairs it" in said

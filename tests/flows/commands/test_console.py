@@ -52,6 +52,17 @@ def test_a_short_job_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(capsys) == []
 
 
+def test_a_quiet_job_says_nothing_however_long_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SKILLERY_QUIET", "1")
+    seconds = iter(range(0, 1000, 10))
+    with progress("answered", clock=lambda: next(seconds)) as report:
+        for done in (1, 2, 3):
+            report(done, 3)
+    assert lines(capsys) == []
+
+
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", screen := Terminal())

@@ -8,6 +8,7 @@ from polars.testing import assert_frame_equal
 
 from storage.partitions import PartitionedTable
 from storage.state import edges_table, nodes_table, parsed_table
+from tasks.parse import corpus
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.corpus import (
     DOCUMENTS_PER_BATCH,
@@ -64,6 +65,23 @@ def test_every_document_has_its_nodes_edges_and_vectors(skill_root: Make) -> Non
     assert set(edges["src_id"]) | set(edges["dst_id"]) <= set(nodes["node_id"])
     assert sorted(root.encoder.encoded) == sorted(nodes["text"])
     assert "Knead the dough for ten minutes" in " ".join(of(nodes, "bread")["text"])
+
+
+def test_many_small_writes_leave_the_files_of_a_single_one(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    once, parsed = [table.read() for table in tables(root)], parsed_table(root.root)
+    parsed.replace(parsed.read()["doc_id"].to_list(), parsed.read().with_columns(digest=pl.lit("")))
+    monkeypatch.setattr(corpus, "_DOCUMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(corpus, "_DOCUMENTS_PER_WRITE", 2)
+
+    assert root.parse()["documents"] == len(SKILLS)
+
+    for table, rows in zip(tables(root), once, strict=True):
+        assert_frame_equal(table.read(), rows)
 
 
 def test_only_changed_documents_are_parsed(skill_root: Make) -> None:

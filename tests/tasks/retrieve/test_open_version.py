@@ -22,7 +22,7 @@ BODY = "# Hive\n\nLift the lid.\n\nCount the frames.\n"
 @pytest.fixture
 def version(tmp_path: Path) -> OpenVersion:
     unused: Any = SimpleNamespace()
-    return OpenVersion(Root(tmp_path), unused, unused, None, unused)
+    return OpenVersion(Root(tmp_path), unused, unused)
 
 
 def ready(doc_id: str) -> PagedDocument:

@@ -83,6 +83,16 @@ def test_a_root_from_before_is_searched_all_the_same(
     assert not Path(root.root.at(FOLDER)).exists()
 
 
+def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(root: SkillRoot) -> None:
+    (name,) = folders(root)
+    kept = opened(root).rows
+    root.root.delete(f"{FOLDER}/{name}/rows.arrow")
+
+    assert best(root, "crust") == "bread"
+    assert opened(root).rows.equals(kept)
+    assert kept["doc_id"].to_list() == opened(root).doc_ids
+
+
 def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:
     (name,) = folders(root)
     root.root.delete(f"{FOLDER}/{name}/index.json")
@@ -96,6 +106,15 @@ def test_a_damaged_file_is_named_and_search_answers_without_it(
     root.root.write(f"{FOLDER}/{name}/impacts.npy", b"no array")
     assert best(root, "crust") == "bread"
     assert "impacts.npy cannot be read" in caplog.text
+
+
+def test_damaged_rows_are_named_and_search_answers_without_them(
+    root: SkillRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    (name,) = folders(root)
+    root.root.write(f"{FOLDER}/{name}/rows.arrow", b"no table")
+    assert best(root, "crust") == "bread"
+    assert "rows.arrow cannot be read" in caplog.text
 
 
 def test_an_index_whose_files_contradict_themselves_is_made_anew(

@@ -11,7 +11,7 @@ import pytest
 
 from storage import lance
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance import NODES, TableWriter, connect, nodes_schema, open_at, tag
+from storage.lance import NODES, TableWriter, connect, open_at, schema_of, tag
 from storage.lance import SKILLS as SKILLS_TABLE
 from storage.schemas import SCHEMA_VERSION
 from storage.served import SERVED, published_versions, write_served
@@ -258,7 +258,7 @@ def test_nodes_left_for_later_whose_manifest_is_damaged_are_made_anew(root: Skil
 
 def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> None:
     model = {k: v for k, v in root.served().model.items() if k != "path"}
-    writer = TableWriter(connect(root.root), NODES, nodes_schema(model), root.served().nodes)
+    writer = TableWriter(connect(root.root), NODES, schema_of(NODES, model), root.served().nodes)
     writer.delete([BEES])
 
     assert examine(root.root) == []

@@ -96,7 +96,8 @@ class OnnxEncoder:
                 getattr(self, part)
 
         for part in ("_engine", "_tokenizer"):
-            threading.Thread(target=load, args=(part,), daemon=True).start()
+            # Not as daemons: a process that ends sooner would be taken down below their feet.
+            threading.Thread(target=load, args=(part,)).start()
 
     def by_onnx_runtime(self) -> OnnxEncoder:
         """Return an encoder of the same export that ONNX Runtime runs, as all were before OpenVINO did."""
@@ -213,7 +214,7 @@ class OnnxEncoder:
         return [found.ids for found in self._tokenized(texts)]
 
     def _tokenized(self, texts: Sequence[str]) -> list[Encoding]:
-        return self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return list(self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False))
 
     @functools.cached_property
     def _special_tokens(self) -> tuple[list[int], list[int]]:

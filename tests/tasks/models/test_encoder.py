@@ -137,6 +137,22 @@ def test_an_encoder_is_loaded_once_a_process(minilm_export: Export) -> None:
     assert load_encoder(folder) is load_encoder(folder)
 
 
+def test_an_encoder_that_loads_ahead_has_the_same_vectors(minilm: OnnxEncoder, minilm_export: Export) -> None:
+    ahead = OnnxEncoder(minilm_export.folder)
+    ahead.load_ahead()
+
+    np.testing.assert_array_equal(ahead.encode(TEXTS), minilm.encode(TEXTS))
+
+
+def test_what_fails_to_load_ahead_is_told_where_it_is_needed(minilm_export: Export, tmp_path: Path) -> None:
+    shutil.copy(minilm_export.folder / "encoder.json", tmp_path)
+    lacking = OnnxEncoder(tmp_path)
+    lacking.load_ahead()
+
+    with pytest.raises(Exception, match=r"tokenizer\.json"):
+        lacking.encode(TEXTS)
+
+
 def test_a_folder_without_a_card_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="holds no exported encoder"):
         OnnxEncoder(tmp_path)

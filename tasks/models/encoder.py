@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +70,20 @@ class OnnxEncoder:
     def __init__(self, folder: Path, *, threads: int | None = None, seconds: float | None = None) -> None:
         self.card, self.seconds = card_of(folder), seconds
         self._folder, self._threads = folder, threads or threads_of_process()
+        self._engine_ahead: Future[Engine] | None = None
+        self._tokenizer_ahead: Future[FastTokenizer] | None = None
 
     # Tokenizer and engine are loaded when first used: a night with nothing new needs neither.
     @functools.cached_property
     def _tokenizer(self) -> FastTokenizer:
-        return whole_tokenizer(self._folder)
+        ahead = self._tokenizer_ahead
+        return whole_tokenizer(self._folder) if ahead is None else ahead.result()
 
     @functools.cached_property
     def _engine(self) -> Engine:
+        return self._open_engine() if self._engine_ahead is None else self._engine_ahead.result()
+
+    def _open_engine(self) -> Engine:
         small = self._folder / SMALL  # exports from before OpenVINO ran them lack it
         model = (small if small.is_file() else self._folder / "model.onnx").resolve()
         quantised = str(self.card["revision"]).endswith(INT8)
@@ -90,14 +94,10 @@ class OnnxEncoder:
 
         A failure is raised where they are first used.
         """
-
-        def load(part: str) -> None:
-            with contextlib.suppress(Exception):
-                getattr(self, part)
-
-        for part in ("_engine", "_tokenizer"):
-            # Not as daemons: a process that ends sooner would be taken down below their feet.
-            threading.Thread(target=load, args=(part,)).start()
+        pool = ThreadPoolExecutor(2)
+        self._engine_ahead = pool.submit(self._open_engine)
+        self._tokenizer_ahead = pool.submit(whole_tokenizer, self._folder)
+        pool.shutdown(wait=False)
 
     def by_onnx_runtime(self) -> OnnxEncoder:
         """Return an encoder of the same export that ONNX Runtime runs, as all were before OpenVINO did."""

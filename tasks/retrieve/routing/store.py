@@ -110,7 +110,11 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
     # Folders from before answers were read of them lack the rows.
     kept = (place / _ROWS).is_file()
-    rows = _mapped(place / _ROWS) if kept else _rows_of(open_at(connect(root), SKILLS, served.skills), ids)
+    rows = (
+        _mapped(place / _ROWS, card[_DIGESTS][_ROWS])
+        if kept
+        else _rows_of(open_at(connect(root), SKILLS, served.skills), ids)
+    )
     if not len(vectors) == len(ids) == rows.height or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
@@ -172,12 +176,13 @@ def _array(folder: Path, name: str) -> npt.NDArray[Any]:
         raise StorageError(msg) from error
 
 
-def _mapped(path: Path) -> pl.DataFrame:
-    try:
-        return pl.DataFrame(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
-    except (OSError, pa.ArrowException) as error:
-        msg = f"{path} cannot be read ({error}): delete {path.parent}, and run `skillery run` again"
-        raise StorageError(msg) from error
+def _mapped(path: Path, digest: str) -> pl.DataFrame:
+    # What a disk has changed of such a file may point anywhere in memory.
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            msg = f"{path} is damaged: delete {path.parent}, and run `skillery run` again"
+            raise StorageError(msg)
+    return pl.DataFrame(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
 
 
 def _rows_of(table: lancedb.table.Table, doc_ids: Sequence[str]) -> pl.DataFrame:

@@ -2,5 +2,5 @@
 
 import gc
 
-# What loads is no garbage: to look for some 70 times while modules load takes a tenth of a query's time.
+# Modules that load are no garbage: to look for it again and again takes a twentieth of a query's time.
 gc.set_threshold(50_000, 20, 100)

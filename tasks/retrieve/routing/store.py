@@ -109,12 +109,8 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
     # Folders from before answers were read of them lack the rows.
-    kept = (place / _ROWS).is_file()
-    rows = (
-        _mapped(place / _ROWS, card[_DIGESTS][_ROWS])
-        if kept
-        else _rows_of(open_at(connect(root), SKILLS, served.skills), ids)
-    )
+    digest = card.get(_DIGESTS, {}).get(_ROWS)
+    rows = _in_order(_held(root, served), ids) if digest is None else _mapped(place / _ROWS, digest)
     if not len(vectors) == len(ids) == rows.height or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
@@ -177,17 +173,26 @@ def _array(folder: Path, name: str) -> npt.NDArray[Any]:
 
 
 def _mapped(path: Path, digest: str) -> pl.DataFrame:
-    # What a disk has changed of such a file may point anywhere in memory.
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-            msg = f"{path} is damaged: delete {path.parent}, and run `skillery run` again"
-            raise StorageError(msg)
-    return pl.DataFrame(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found == digest:  # what a disk has changed of such a file may point anywhere in memory
+            return pl.DataFrame(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+        why = "it is not as it was written"
+    except OSError as error:
+        why = str(error)
+    msg = f"{path} cannot be read ({why}): delete {path.parent}, and run `skillery run` again"
+    raise StorageError(msg)
 
 
-def _rows_of(table: lancedb.table.Table, doc_ids: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of a table with these ids, in their order; raise `StorageError` if they are not its."""
-    held = pl.DataFrame(table.search().select(_ROW_COLUMNS).to_arrow())
+def _held(root: Root, served: Served) -> pl.DataFrame:
+    """Return what answers say of the skills of a version, out of its table."""
+    table = open_at(connect(root), SKILLS, served.skills)
+    return pl.DataFrame(table.search().select(_ROW_COLUMNS).to_arrow())
+
+
+def _in_order(held: pl.DataFrame, doc_ids: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of these ids in their order; raise `StorageError` if there are others, or too few."""
     order = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
     rows = order.join(held, on="doc_id", how="left", maintain_order="left").select(_ROW_COLUMNS)
     if held.height != rows.height or rows["name"].has_nulls():
@@ -226,14 +231,13 @@ def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
 
 def _brought_up(root: Root, served: Served) -> tuple[_Parts, pl.DataFrame]:
     """Return the parts for a version, unchanged ones of the version before first, and its rows in order."""
-    table = open_at(connect(root), SKILLS, served.skills)
-    held = table.search().select(["doc_id", "content_hash"]).to_arrow()
-    wanted = dict(zip(*(column.to_pylist() for column in held.columns), strict=True))
+    held = _held(root, served)
+    wanted = dict(held.select("doc_id", "content_hash").iter_rows())
     nothing = np.zeros((0, int(served.model["dimension"])), np.float32)
     parts = [_still_wanted(_before(root, served), wanted) or _Parts([], [], postings_of([]), nothing)]
     known = set(parts[0].doc_ids)
     new = sorted(wanted.keys() - known)
-    parts.extend(_read(table, new, whole=not known))
+    parts.extend(_read(open_at(connect(root), SKILLS, served.skills), new, whole=not known))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
     found = _Parts(
         [d for p in parts for d in p.doc_ids],
@@ -241,7 +245,7 @@ def _brought_up(root: Root, served: Served) -> tuple[_Parts, pl.DataFrame]:
         joined([p.postings for p in parts]),
         np.concatenate([p.vectors for p in parts]),
     )
-    return found, _rows_of(table, found.doc_ids)
+    return found, _in_order(held, found.doc_ids)
 
 
 def _before(root: Root, served: Served) -> _Parts | None:

@@ -142,6 +142,8 @@ def test_an_encoder_that_loads_ahead_has_the_same_vectors(minilm: OnnxEncoder, m
     ahead.load_ahead()
 
     np.testing.assert_array_equal(ahead.encode(TEXTS), minilm.encode(TEXTS))
+    assert ahead._tokenizer_ahead is not None
+    assert ahead._tokenizer is ahead._tokenizer_ahead.result()
 
 
 def test_what_fails_to_load_ahead_is_told_where_it_is_needed(minilm_export: Export, tmp_path: Path) -> None:

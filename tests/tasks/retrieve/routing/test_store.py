@@ -87,6 +87,9 @@ def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(
     (name,) = folders(root)
     kept = opened(root).rows
     root.root.delete(f"{FOLDER}/{name}/rows.arrow")
+    card = root.root.read_json(f"{FOLDER}/{name}/index.json") or {}
+    del card["digests"]["rows.arrow"]
+    root.root.write_json(f"{FOLDER}/{name}/index.json", card)
 
     assert best(root, "crust") == "bread"
     assert opened(root).rows.equals(kept)
@@ -115,7 +118,11 @@ def test_damaged_rows_are_named_and_search_answers_without_them(
     path = Path(root.root.at(f"{FOLDER}/{name}/rows.arrow"))
     path.write_bytes(path.read_bytes().replace(b"Bakes loaves", b"Bakes nails."))
     assert best(root, "crust") == "bread"
-    assert "rows.arrow is damaged" in caplog.text
+    assert "rows.arrow cannot be read (it is not as it was written)" in caplog.text
+
+    path.unlink()
+    assert best(root, "crust") == "bread"
+    assert "rows.arrow cannot be read ([Errno 2]" in caplog.text
 
 
 def test_an_index_whose_files_contradict_themselves_is_made_anew(

@@ -12,6 +12,7 @@ import itertools
 import os
 import queue
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ Feed = Mapping[str, npt.NDArray[Any]]
 SMALL = "model.xml"  # OpenVINO's own form, which loads fastest
 _BF16 = "BF16"
 _CONVERTER = "openvino.tools.ovc"
+_LOADING = threading.Lock()
 
 
 class Engine(Protocol):
@@ -164,14 +166,19 @@ def _onnxruntime() -> Any:  # noqa: ANN401 (loaded late: OpenVINO does most)
 def _openvino() -> Any:  # noqa: ANN401 (it has no types)
     """Return OpenVINO without its converter of models, which writes to the user's home and reports."""
     loaded: dict[str, Any] = sys.modules
-    blocked = _CONVERTER not in loaded
-    if blocked:
-        loaded[_CONVERTER] = None
-    try:
-        return importlib.import_module("openvino")
-    finally:
+    with _LOADING:
+        blocked = _CONVERTER not in loaded
         if blocked:
-            loaded.pop(_CONVERTER, None)
+            loaded[_CONVERTER] = None
+        try:
+            found = importlib.import_module("openvino")
+        finally:
+            if blocked:
+                loaded.pop(_CONVERTER, None)
+        # Its table of types is made when it is first asked; threads that ask at once wait for each other for
+        # ever, one for the table, one for Python's lock.
+        found.Type.i64.to_dtype()
+        return found
 
 
 @functools.lru_cache(maxsize=2)

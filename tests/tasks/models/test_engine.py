@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +12,7 @@ from onnx import numpy_helper
 
 from tasks.models.engine import OpenVino, batches_of, whole_model
 from tests.support.models.bare_graph import WEIGHT, bare_graph
+from tests.support.paths import PROJECT
 
 
 def test_a_graph_without_weights_computes_with_those_it_is_given() -> None:
@@ -28,6 +32,31 @@ def test_the_weights_become_part_of_the_model() -> None:
     model = onnx.load_model_from_string(whole_model(bare_graph(), {"weight": WEIGHT}))
 
     assert np.array_equal(numpy_helper.to_array(model.graph.initializer[0]), WEIGHT)
+
+
+_FIRST_CALLS = """
+import sys, threading
+import numpy as np
+from tasks.models.engine import OpenVino, whole_model
+from tests.support.models.bare_graph import WEIGHT, bare_graph
+
+engine = OpenVino(whole_model(bare_graph(), {"weight": WEIGHT}), threads=2)
+begin, row = threading.Barrier(4), np.ones((1, 2), np.float32)
+
+def run() -> None:
+    begin.wait()
+    engine.run({"rows": row})
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=run) for _ in range(4)]
+for thread in threads:
+    thread.start()
+"""
+
+
+def test_threads_that_make_the_first_calls_of_a_process_at_once_all_end() -> None:
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", _FIRST_CALLS], cwd=PROJECT, check=True, timeout=60)
 
 
 @given(st.lists(st.integers(0, 300), max_size=200))

@@ -277,6 +277,11 @@ def to_frame(rows: Iterable[object], schema: pl.Schema, **constant: object) -> p
         schema: The frame's columns and types.
         constant: Values for columns that are the same in every row (`run_id`, `schema_version`, ...).
     """
-    records = [{**_plain(row), **constant} for row in rows]  # type: ignore[dict-item]
-    columns = {name: [r.get(name) for r in records] for name in schema}
+    held = list(rows)
+    columns = {
+        name: [constant[name]] * len(held)
+        if name in constant
+        else [_plain(getattr(row, name, None)) for row in held]
+        for name in schema
+    }
     return pl.DataFrame(columns, schema=schema)

@@ -6,9 +6,10 @@ A cue that is found votes for or against each type with the weights of `tasks.pa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from tasks.parse.classify.lexicon import BEFORE_VERB, TOPICS, VERBS, as_words
@@ -18,9 +19,13 @@ from tasks.parse.classify.protocol import FragmentInContext
 # Characters. A type shows in how a fragment begins; more of long code and tables would only cost time.
 _READ = 400
 _LENGTHS = (3, 6, 12, 24, 48, 96, 192, 400)
+_WORD_COUNTS = (1, 2, 3, 5, 8, 14, 25)
 # The term of a definition: `**Term**: what it is`.
 _TERM = re.compile(r"(?:\*\*[^*\n]{1,80}\*\*|`[^`\n]{1,80}`|[^.:：\n]{1,40}(?=[:：]\s))\s*[:：–—-]*\s*(?=\S)")
 _AFTER_TERM = as_words("code quoted gerund third_person if article lowercase see for example")
+_OPENINGS = [(f"opens:{name}", pattern) for name, pattern in OPENINGS]
+_OPENINGS_AFTER = [(f"after:{name}", pattern) for name, pattern in OPENINGS if name in _AFTER_TERM]
+_INSIDE = [(f"has:{name}", pattern) for name, pattern in INSIDE]
 _NOMINAL = re.compile(
     r"[a-z-]+(?:tions?|ments?|ity|ities|ness|ances?|ences?|ers?|ors?|ures?|ics|ology|isms?)$"
 )
@@ -36,6 +41,12 @@ _ECHOED = as_words(
     opens:bold_only opens:bold_term opens:bold opens:code_term opens:code opens:tick opens:cross opens:link
     opens:if opens:gerund opens:user_wants opens:third_person opens:lowercase opens:article opens:title"""
 )
+
+
+_FINITE = as_words("is are was has have does can will uses")
+# The places whose cues are named after them: `next:verb`. Others bear their whole name, at the place "".
+_PLACES = as_words("topic heading above top path previous next")
+Placed = tuple[str, Sequence[str]]
 
 
 class _TextCues(NamedTuple):
@@ -63,6 +74,9 @@ def _vocabulary() -> tuple[dict[str, list[tuple[str, str]]], list[tuple[str, str
 
 
 _PHRASES, _STEMS, _FOREIGN = _vocabulary()
+# Most texts beyond ASCII have dashes and icons, not one character of these terms.
+_MAYBE_FOREIGN = re.compile(f"[{re.escape(''.join({term[0] for term, _ in _FOREIGN}))}]")
+_RANK = {topic: rank for rank, topic in enumerate(TOPICS)}
 
 
 @lru_cache(maxsize=65536)
@@ -82,22 +96,25 @@ def _wording(text: str) -> tuple[list[str], tuple[str, ...]]:
     # A phrase is looked for only where its first word occurs: most texts have few topics.
     for word in set(words):
         topics, phrases = _topics_of_word(word)
-        found.update(topics)
-        found.update(topic for phrase, topic in phrases if phrase in lowered)
-    if not lowered.isascii():
+        if topics:
+            found.update(topics)
+        if phrases:
+            found.update([topic for phrase, topic in phrases if phrase in lowered])
+    if not lowered.isascii() and _MAYBE_FOREIGN.search(lowered):
         found.update(topic for term, topic in _FOREIGN if term in lowered)
-    return words, tuple(topic for topic in TOPICS if topic in found)
+    return words, tuple(sorted(found, key=_RANK.__getitem__))
 
 
 def _verbs(words: list[str]) -> Iterable[str]:
     """Yield the cues of imperatives: one at the beginning, one later in the text, none."""
+    if VERBS.isdisjoint(words):
+        yield "verbless"
+        return
     opening = next((word for word in words[:3] if word not in BEFORE_VERB), "")
     if opening in VERBS:
         yield "verb"
     if any(word in VERBS and before in ("and", "then", "to") for before, word in pairwise(words)):
         yield "verb_later"
-    if not any(word in VERBS for word in words):
-        yield "verbless"
 
 
 def _grammar(words: list[str]) -> Iterable[str]:
@@ -111,9 +128,9 @@ def _grammar(words: list[str]) -> Iterable[str]:
         yield "object_second"
     if _NOMINAL.match(first) and first not in VERBS:
         yield "nominal"
-    if any(word in ("is", "are", "was", "has", "have", "does", "can", "will", "uses") for word in words[1:6]):
+    if not _FINITE.isdisjoint(words[1:6]):
         yield "finite"
-    yield f"words:{sum(len(words) > bound for bound in (1, 2, 3, 5, 8, 14, 25))}"
+    yield f"words:{bisect_left(_WORD_COUNTS, len(words))}"
 
 
 def _after_term(text: str) -> Iterable[str]:
@@ -124,17 +141,17 @@ def _after_term(text: str) -> Iterable[str]:
     rest = text[term.end() :]
     words = _WORD.findall(rest[:80].lower())
     yield from (f"after:{cue}" for cue in (*_verbs(words), *_grammar(words)))
-    yield from (f"after:{name}" for name, pattern in OPENINGS if name in _AFTER_TERM and pattern.match(rest))
+    yield from (name for name, pattern in _OPENINGS_AFTER if pattern.match(rest))
 
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> _TextCues:
     text = _MARKER.sub("", text, count=1) if _MARKER.match(text) else text
     words, topics = _wording(text)
-    shape = [f"opens:{name}" for name, pattern in OPENINGS if pattern.match(text)]
-    shape += [f"has:{name}" for name, pattern in INSIDE if pattern.search(text)]
-    length = sum(len(text) > bound for bound in _LENGTHS)
-    shape += [*_verbs(words), *_grammar(words), *_after_term(text), f"length:{length}"]
+    shape = [name for name, pattern in _OPENINGS if pattern.match(text)]
+    shape += [name for name, pattern in _INSIDE if pattern.search(text)]
+    length = f"length:{bisect_left(_LENGTHS, len(text))}"
+    shape += [*_verbs(words), *_grammar(words), *_after_term(text), length]
     return _TextCues(tuple(shape), topics)
 
 
@@ -166,35 +183,55 @@ def _read_neighbour(text: str) -> tuple[str, ...]:
     return (*(cue for cue in cues.shape if cue in _ECHOED), *(leads + topic for topic in cues.topics))
 
 
-def _own(fragment: FragmentInContext) -> list[str]:
+def _own(fragment: FragmentInContext) -> list[Placed]:
     """Return the cues of a fragment's own text, by its kind of block."""
     if fragment.block in ("code", "table"):
         patterns = CODE if fragment.block == "code" else TABLE
         text = fragment.text.lstrip()[:_READ]
-        return [f"{fragment.block}:{name}" for name, pattern in patterns if pattern.search(text)]
+        return [("", [f"{fragment.block}:{name}" for name, pattern in patterns if pattern.search(text)])]
     cues = _read(fragment.text[:_READ])
-    return [*cues.shape, *(f"topic:{topic}" for topic in cues.topics)]
+    return [("", cues.shape), ("topic", cues.topics)]
 
 
 @lru_cache(maxsize=1024)
-def _of_headings(path: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _of_headings(path: tuple[str, ...]) -> tuple[list[Placed], Placed]:
     """Return the cues of headings by their place, and of all, which the fragments below them share."""
     read = [_read_heading(title[:_READ]) for title in path]
     places = {"heading": read[-1:], "above": read[-2:-1], "top": read[:-2]}
-    placed = [f"{place}:{cue}" for place, some in places.items() for cues in some for cue in cues]
-    return tuple(placed), tuple(f"path:{cue}" for cues in read for cue in cues)
+    placed: list[Placed] = [(place, list(chain(*some))) for place, some in places.items()]
+    return placed, ("path", list(chain(*read)))
 
 
 def find_cues(fragment: FragmentInContext) -> list[str]:
     """Return the names of the cues of a fragment, in a fixed order, each once."""
+    named = (f"{place}:{cue}" if place else cue for place, cues in cues_by_place(fragment) for cue in cues)
+    return list(dict.fromkeys(named))
+
+
+def cue_columns(columns: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return the columns of cues, named as by `find_cues`, by place and cue."""
+    found: dict[str, dict[str, int]] = {place: {} for place in ("", *_PLACES)}
+    for name, column in columns.items():
+        place, _, cue = name.partition(":")
+        if place in _PLACES:
+            found[place][cue] = column
+        else:
+            found[""][name] = column
+    return found
+
+
+def cues_by_place(fragment: FragmentInContext) -> list[Placed]:
+    """Return the cues at each place, in a fixed order; a cue may come more than once."""
     path = fragment.heading_path
     # HTML, and any other block, is read as prose.
     block = fragment.block if fragment.block in ("list_item", "code", "table") else "prose"
-    found = ["any", f"block:{block}", f"depth:{min(len(path), 3)}", *_own(fragment)]
     # The order of the cues is that in which their weights are added, which decides the last bits.
     headings, whole_path = _of_headings(path)
-    found += headings
-    for place, text in (("previous", fragment.previous), ("next", fragment.next)):
-        found += [f"{place}:{cue}" for cue in _read_neighbour((text or "")[:_READ])]
-    found += whole_path
-    return list(dict.fromkeys(found))
+    return [
+        ("", ("any", f"block:{block}", f"depth:{min(len(path), 3)}")),
+        *_own(fragment),
+        *headings,
+        ("previous", _read_neighbour((fragment.previous or "")[:_READ])),
+        ("next", _read_neighbour((fragment.next or "")[:_READ])),
+        whole_path,
+    ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.schemas import NODE_TYPES
-from tasks.parse.classify.cues import find_cues
+from tasks.parse.classify.cues import cue_columns, cues_by_place
 from tasks.parse.classify.protocol import FragmentInContext, Typed
-from tasks.parse.classify.words import find_words
+from tasks.parse.classify.words import Placed, Word, word_columns, words_around, words_of_headings
 
 Floats = npt.NDArray[np.float32]
 Columns = npt.NDArray[np.int32]
@@ -40,35 +41,45 @@ def tree_scores(forest: Forest, present: Present) -> Floats:
     """Return each type's score, shape `(n, types)`, for rows of cues present, shape `(n, columns)`."""
     scores = np.empty((len(present), len(forest.start)), dtype=np.float32)
     for start in range(0, len(present), _ROWS):
-        scores[start : start + _ROWS] = _few_scores(forest, present[start : start + _ROWS])
+        leaves = _leaves_reached(forest, present[start : start + _ROWS])
+        for at in range(0, len(leaves), _ROWS_SUMMED):
+            some = leaves[at : at + _ROWS_SUMMED]
+            scores[start + at : start + at + len(some)] = _votes(forest, some)
     return scores
 
 
-def _few_scores(forest: Forest, present: Present) -> Floats:
+def _votes(forest: Forest, leaves: npt.NDArray[np.uint8]) -> Floats:
+    at = leaves + np.arange(len(forest.columns)) * forest.leaves.shape[1]
+    votes = forest.leaves.ravel().take(at).reshape(len(leaves), -1, len(forest.start))
+    return np.asarray(votes.sum(axis=1) + forest.start)
+
+
+def _leaves_reached(forest: Forest, present: Present) -> npt.NDArray[np.uint8]:
+    """Return the leaf of each tree that each row reaches, shape `(n, trees)`."""
     trees, inner = forest.columns.shape
-    each, row = np.arange(trees), np.arange(len(present))[:, None] * present.shape[1]
-    columns, leaves, held = forest.columns.ravel(), forest.leaves.ravel(), present.ravel()
-    node = np.zeros((len(present), trees), dtype=np.intp)
-    for _ in range((inner + 1).bit_length() - 1):
-        asked = columns.take(node + each * inner) + row
-        node *= 2
-        node += held.take(asked)
-        node += 1
-    votes = leaves.take(node + (each * (inner + 1) - inner))
-    scores: Floats = votes.reshape(len(present), -1, len(forest.start)).sum(axis=1) + forest.start
-    return scores
+    # Eight rows a byte: one operation takes all of them past a node, whichever way they go.
+    held = np.packbits(present.T, axis=1)
+    reaching = np.full((1, trees, held.shape[1]), 0xFF, dtype=np.uint8)
+    leaf = np.zeros((trees, 8 * held.shape[1]), dtype=np.uint8)
+    for level in range((inner + 1).bit_length() - 1):
+        asked = forest.columns[:, 2**level - 1 : 2 ** (level + 1) - 1].T
+        with_cue = reaching & held[asked]
+        leaf = 2 * leaf + np.unpackbits(np.bitwise_or.reduce(with_cue, axis=0), axis=1)
+        reaching = np.stack([reaching ^ with_cue, with_cue], axis=1).reshape(-1, *reaching.shape[1:])
+    return leaf.T[: len(present)]
 
 
 WEIGHTS = "data/local-4.npz"
 _BATCH = 1024
-_ROWS = 64  # whose ways through the trees fit the processor's caches
+# Rows whose ways through the trees, and whose votes, fit the processor's caches.
+_ROWS, _ROWS_SUMMED = 512, 32
 # A small model is never certain; this is also the highest figure that four decimals tell from 1.
 SUREST = 0.999
 # What all words of a fragment weigh together beside one cue.
 _WORDS_WEIGH = 3.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Features:
     """The cues and words that a model knows, each with its column; words come after the cues."""
 
@@ -80,12 +91,31 @@ class Features:
         """How many there are."""
         return len(self.cues) + len(self.words)
 
+    @cached_property
+    def _by_place(self) -> tuple[dict[str, dict[str, int]], dict[str, dict[Word, int]]]:
+        # Making names of what stands at a place, to look them up, took longer than finding it.
+        return cue_columns(self.cues), word_columns(self.words)
+
+    def _known(self, placed: Iterable[Placed]) -> set[int]:
+        _, words_at = self._by_place
+        found: set[int | None] = set()
+        for place, words in placed:
+            if place in words_at:
+                found.update(map(words_at[place].get, words))
+        return {column for column in found if column is not None}
+
+    @cached_property
+    def _of_headings(self) -> Callable[[tuple[str, ...], str], set[int]]:
+        return lru_cache(maxsize=1024)(lambda path, block: self._known(words_of_headings(path, block)))
+
     def of(self, fragment: FragmentInContext) -> tuple[npt.NDArray[np.int64], Floats, int]:
         """Return the columns found, their values, and how many of them are cues: those come first."""
-        cues = [self.cues[name] for name in find_cues(fragment) if name in self.cues]
-        known = self.words
+        cues_at, _ = self._by_place
+        named = chain.from_iterable(map(cues_at[place].get, cues) for place, cues in cues_by_place(fragment))
+        cues = [column for column in dict.fromkeys(named) if column is not None]
+        below = self._of_headings(fragment.heading_path, fragment.block)
         # The order of the columns is that in which weights are added, which decides the last bits.
-        words = sorted([known[name] for name in find_words(fragment) if name in known])
+        words = sorted(below.union(self._known(words_around(fragment))))
         values = np.ones(len(cues) + len(words), dtype=np.float32)
         values[len(cues) :] = _WORDS_WEIGH / np.sqrt(max(1, len(words)))
         return np.array(cues + words, dtype=np.int64), values, len(cues)

@@ -1,9 +1,9 @@
-"""The words of a fragment, its headings and its neighbours, as named features."""
+"""The words of a fragment, its headings and its neighbours, as features by their place."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from tasks.parse.classify.protocol import FragmentInContext
@@ -12,41 +12,59 @@ from tasks.parse.classify.protocol import FragmentInContext
 _READ, _WORDS = 400, 60
 _READ_BESIDE, _WORDS_BESIDE = 150, 12
 _TOKEN = re.compile(r"[a-z]+(?:['’-][a-z]+)*|[^\sa-z0-9]|\d+")
+Word = str | tuple[str, str]  # or a pair of words
+Placed = tuple[str, Sequence[Word]]
 
 
 def find_words(fragment: FragmentInContext) -> set[str]:
-    """Return the words, each named by its place.
+    """Return the words, each named by its place: `t:lid`, and pairs of words `t2:the lid`."""
+    placed = [*words_around(fragment), *words_of_headings(fragment.heading_path, fragment.block)]
+    return {
+        f"{place}:{word if isinstance(word, str) else ' '.join(word)}"
+        for place, words in placed
+        for word in words
+    }
 
-    They are words and pairs of words of the text (`t`, in code `c`) and of its headings from the innermost
-    outwards (`h`, `a`, `p`), the first three words of the text, and words of the neighbours.
-    """
-    found = set(_own(fragment))
-    found.update(_of_headings(fragment.heading_path, fragment.block))
-    for place, text in (("before", fragment.previous), ("after", fragment.next)):
-        words = _TOKEN.findall((text or "")[:_READ_BESIDE].lower())
-        found.update([f"{place}:{word}" for word in words[:_WORDS_BESIDE]])
-        if words:
-            found.update((f"{place}0:{words[0]}", f"{place}-1:{words[-1]}"))
+
+def word_columns(columns: Mapping[str, int]) -> dict[str, dict[Word, int]]:
+    """Return the columns of words, named as by `find_words`, by place and word."""
+    found: dict[str, dict[Word, int]] = {}
+    for name, column in columns.items():
+        place, _, word = name.partition(":")
+        first, space, second = word.partition(" ")
+        found.setdefault(place, {})[(first, second) if space else word] = column
     return found
 
 
-@lru_cache(maxsize=1024)
-def _of_headings(path: tuple[str, ...], block: str) -> tuple[str, ...]:
-    """Return the words of headings, which the fragments below them share."""
-    found: list[str] = []
+def words_around(fragment: FragmentInContext) -> list[Placed]:
+    """Return the words by place: of a text (`t`, in code `c`) with pairs and the first three, and around it."""
+    found = _own(fragment)
+    for place, text in (("before", fragment.previous), ("after", fragment.next)):
+        words = _TOKEN.findall((text or "")[:_READ_BESIDE].lower())
+        found += [(place, words[:_WORDS_BESIDE]), (f"{place}0", words[:1]), (f"{place}-1", words[-1:])]
+    return found
+
+
+def words_of_headings(path: tuple[str, ...], block: str) -> list[Placed]:
+    """Return the words, and pairs of them, of headings from the innermost outwards (`h`, `a`, `p`).
+
+    They are the same for all fragments below these headings that are of one kind of block. A place may come
+    more than once, and so may a word.
+    """
+    found: list[Placed] = []
     for place, title in zip("ha" + "p" * len(path), path[::-1], strict=False):
         words = _TOKEN.findall(title[:_READ].lower())
-        found += [*_with_pairs(words, place), *(f"path:{word}" for word in words)]
+        found += [*_with_pairs(words, place), ("path", words)]
         if place == "h":
-            found += [f"{block}|h:{word}" for word in words]
-    return tuple(dict.fromkeys(found))
+            found.append((f"{block}|h", words))
+    return found
 
 
-def _own(fragment: FragmentInContext) -> list[str]:
+def _own(fragment: FragmentInContext) -> list[Placed]:
     kind = "c" if fragment.block == "code" else "t"
     words = _TOKEN.findall(fragment.text[:_READ].lower())[:_WORDS]
-    return [*_with_pairs(words, kind), *(f"{kind}{place}:{word}" for place, word in enumerate(words[:3]))]
+    return [*_with_pairs(words, kind), *((f"{kind}{at}", words[at : at + 1]) for at in range(3))]
 
 
-def _with_pairs(words: list[str], place: str) -> list[str]:
-    return [f"{place}:{word}" for word in words] + [f"{place}2:{a} {b}" for a, b in pairwise(words)]
+def _with_pairs(words: list[str], place: str) -> list[Placed]:
+    return [(place, words), (f"{place}2", list(pairwise(words)))]

@@ -166,6 +166,8 @@ def _mentions(text: str, openings: frozenset[str]) -> list[_Words | str]:
         anchor = (marked["anchor"] or "").replace("-", " ")
         spans = (marked["bold"], marked["quote"], marked["link"], anchor)
         found += [(marked.start(), _words(span)) for span in spans if span]
+    if openings.isdisjoint(map(str.lower, _WORD.findall(text))):  # as in most texts: no place is needed
+        return [name for _, name in found]
     words = [(match.start(), match[0].lower()) for match in _WORD.finditer(text)]
     for first, (start, word) in enumerate(words):
         if word in openings:

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage.schemas import BLOCKS, NODE_TYPES
 from tasks.parse.classify.cues import find_cues
-from tasks.parse.classify.local import WEIGHTS, LocalClassifier, load_model, packaged_model, save_model
+from tasks.parse.classify.local import (
+    WEIGHTS,
+    Forest,
+    LocalClassifier,
+    load_model,
+    packaged_model,
+    save_model,
+    tree_scores,
+)
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.parse.classify.words import find_words
 from tasks.parse.train.labelled import agreement, read_labelled
@@ -79,6 +88,35 @@ def test_any_text_gets_a_type_and_a_confidence_whatever_stands_around_it_in_the_
     alone = [classifier.classify([one])[0] for one in batch]
     assert [answer.node_type for answer in alone] == [answer.node_type for answer in typed]
     assert [answer.confidence for answer in alone] == pytest.approx([answer.confidence for answer in typed])
+
+
+@given(fragments)
+@example(fragment("Lift the lid: the lid lifts.", heading="Steps", previous="Before you start:"))
+@example(fragment("```sh\nnpm i\n```", block="code", heading="1. Install", previous="Run:"))
+def test_what_is_looked_up_by_place_is_what_has_a_name(one: FragmentInContext) -> None:
+    known = packaged_model().features
+    columns, values, cues = known.of(one)
+    assert columns[:cues].tolist() == [known.cues[name] for name in find_cues(one) if name in known.cues]
+    assert columns[cues:].tolist() == sorted(known.words[n] for n in find_words(one) if n in known.words)
+    assert len(values) == len(columns)
+
+
+@given(st.data(), st.integers(1, 4), st.integers(1, 5), st.integers(0, 20))
+def test_each_row_gets_the_votes_of_the_leaves_that_it_reaches(
+    data: st.DataObject, depth: int, trees: int, rows: int
+) -> None:
+    draw = np.random.default_rng(data.draw(st.integers(0, 999)))
+    columns = draw.integers(0, 7, (2 * trees, 2**depth - 1)).astype(np.int32)
+    leaves = draw.normal(size=(2 * trees, 2**depth)).astype(np.float32)
+    present = draw.random((rows, 7)) < 0.5
+    expected = np.zeros((rows, 2))
+    for row, (tree, asked) in product(range(rows), enumerate(columns)):
+        node = 0
+        while node < len(asked):
+            node = 2 * node + 1 + int(present[row, asked[node]])
+        expected[row, tree % 2] += leaves[tree, node - len(asked)]
+    forest = Forest(columns, leaves, np.zeros(2, np.float32))
+    np.testing.assert_allclose(tree_scores(forest, present), expected, atol=1e-5)
 
 
 def test_a_model_is_read_back_as_it_was_written(tmp_path: Path) -> None:

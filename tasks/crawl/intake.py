@@ -24,7 +24,9 @@ from tasks.crawl.source.tombstones import drop_forgotten
 
 log = logging.getLogger(__name__)
 BATCH_SECONDS = 30.0
-_PARTS_PER_CHECKPOINT = 10
+# A checkpoint rewrites all rows of `seen`: one after so many batches would cost a fast source more than its
+# documents do.
+_CHECKPOINT_SECONDS = 10.0
 _QUOTA = "quota"  # a reading that ends with the day's quota has not failed: it goes on the next day
 
 
@@ -47,7 +49,7 @@ class Intake:
         self._forgotten = Forgotten.load(root)
         self._state = "complete"
         self._error: SourceError | SourceUnavailable | None = None
-        self._batches, self._batch_began = 0, time.monotonic()
+        self._batch_began = self._checkpointed = time.monotonic()
 
     def repeat(self, state: str, since: str) -> int:
         """Count the documents of the reading at `since` (ISO time) as unchanged, with its state."""
@@ -91,6 +93,7 @@ class Intake:
         self._seen.write(self._source.unsettle)
         # Every caller has written the parts before: all that was yielded is on disk.
         self._source.settled()
+        self._checkpointed = time.monotonic()
 
     def _take(self, items: Iterator[Item], limit: int | None) -> bool:
         """Take in up to `limit` documents; return whether the items ended before."""
@@ -197,15 +200,14 @@ class Intake:
         return time.monotonic() - self._batch_began > BATCH_SECONDS
 
     def _write_batch(self) -> None:
-        """Write parts, and a checkpoint after every tenth batch or a slow one."""
+        """Write parts, and a checkpoint some seconds after the last one."""
         written = self._parts.write(list_documents=not self._source.gives_listings)
         for raw, part in written.placed:
             self._seen.put(raw, part)
             self._counts[self._verdicts.pop(raw.doc_id)] += 1
         for row, why in written.refused:
             self._refuse(row, why)
-        self._batches += 1
-        if self._batches % _PARTS_PER_CHECKPOINT == 0 or self._is_late():
+        if time.monotonic() - self._checkpointed > _CHECKPOINT_SECONDS:
             log.info("%s: %d documents looked at", self._source.spec, self._counts["listed"])
             self._checkpoint()
         self._batch_began = time.monotonic()

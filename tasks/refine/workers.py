@@ -1,4 +1,4 @@
-"""Worker processes for batches of refine and parse: these are Python code, and fill one core each."""
+"""Worker processes for batches of refine, parse and the routing index: Python code that fills a core each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from storage.errors import StorageError
 from tasks.models.engine import cores
 
 T = TypeVar("T")
+U = TypeVar("U")
 # A process takes 2 s to load what refining needs; from so many batches on they take longer.
 WORTH_IT = 4
 
@@ -62,13 +64,33 @@ def run_in(executor: Executor | None, work: Callable[[], T]) -> T:
     Raises:
         StorageError: The worker process was killed; other errors are those of `work`.
     """
-    if executor is None:
-        return work()
+    return work() if executor is None else _result(_submitted(executor, work))
+
+
+def _result(future: Future[T]) -> T:
     try:
-        return _submitted(executor, work).result()
+        return future.result()
     except BrokenProcessPool as error:
         msg = "a worker process was ended from outside (out of memory?): set fewer SKILLERY_WORKERS"
         raise StorageError(msg) from error
+
+
+def run_each(executor: Executor | None, work: Callable[[U], T], items: Iterable[U]) -> Iterator[T]:
+    """Yield what `work` returns for each item, in order; few items are held at a time.
+
+    Raises:
+        StorageError: As `run_in`.
+    """
+    if executor is None:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[T]] = deque()
+    for item in items:
+        waiting.append(_submitted(executor, partial(work, item)))
+        if len(waiting) > 2 * cores():
+            yield _result(waiting.popleft())
+    while waiting:
+        yield _result(waiting.popleft())
 
 
 def _submitted(executor: Executor, work: Callable[[], T]) -> Future[T]:

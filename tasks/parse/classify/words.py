@@ -37,7 +37,7 @@ def word_columns(columns: Mapping[str, int]) -> dict[str, dict[Word, int]]:
 
 
 def words_around(fragment: FragmentInContext) -> list[Placed]:
-    """Return the words by place: of a text (`t`, in code `c`) with pairs and the first three, and around it."""
+    """Return the words by place: of a text (`t`, in code `c`), with pairs and the first three, and around."""
     found = _own(fragment)
     for place, text in (("before", fragment.previous), ("after", fragment.next)):
         words = _TOKEN.findall((text or "")[:_READ_BESIDE].lower())

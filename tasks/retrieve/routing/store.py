@@ -36,6 +36,7 @@ _DIGESTS = "digests"
 _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
 _KEPT = 3  # published versions whose folder stays; of older ones it is made anew when they are served again
 _ROWS_PER_READ = 500
+_WORTH_A_PROCESS = 1000  # skills: from four times as many on, processes are sooner done with their start
 _COLUMNS = ["doc_id", "content_hash", "name", "description", "text", "body_start", "vector"]
 # What an answer says of a skill, and what skills are filtered by: as Arrow's file, which is mapped.
 _ROWS = "rows.arrow"
@@ -77,7 +78,7 @@ def prepare_routing(root: Root, served: Served) -> None:
         StorageError: The table cannot be read, or a file cannot be written.
     """
     if _card(root, _folder(served), served) is None:
-        parts, rows = _brought_up(root, served)
+        parts, rows = _brought_up(root, served, workers=None)
         _write(root, served, parts, lexical_of(parts.postings), rows)
 
 
@@ -93,7 +94,7 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
         log.warning("%s has no routing index: it is made for this process; a run keeps one", served.version)
     except StorageError as error:
         log.warning("the routing index is made for this process: %s", error)
-    parts, rows = _brought_up(root, served)
+    parts, rows = _brought_up(root, served, workers=1)
     lexical = lexical_of(parts.postings)
     return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows)
 
@@ -229,15 +230,22 @@ def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
             raise StorageError(msg)
 
 
-def _brought_up(root: Root, served: Served) -> tuple[_Parts, pl.DataFrame]:
-    """Return the parts for a version, unchanged ones of the version before first, and its rows in order."""
+def _brought_up(root: Root, served: Served, workers: int | None) -> tuple[_Parts, pl.DataFrame]:
+    """Return the parts for a version, unchanged ones of the version before first, and its rows in order.
+
+    `workers` are processes at most; None: one a core.
+    """
+    from tasks.refine.workers import batch_processes, run_each  # noqa: PLC0415 (queries need no processes)
+
     held = _held(root, served)
     wanted = dict(held.select("doc_id", "content_hash").iter_rows())
     nothing = np.zeros((0, int(served.model["dimension"])), np.float32)
     parts = [_still_wanted(_before(root, served), wanted) or _Parts([], [], postings_of([]), nothing)]
     known = set(parts[0].doc_ids)
     new = sorted(wanted.keys() - known)
-    parts.extend(_read(open_at(connect(root), SKILLS, served.skills), new, whole=not known))
+    table = open_at(connect(root), SKILLS, served.skills)
+    with batch_processes(len(new) // _WORTH_A_PROCESS, workers) as executor:
+        parts.extend(run_each(executor, _of_batch, _batches(table, new, whole=not known)))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
     found = _Parts(
         [d for p in parts for d in p.doc_ids],
@@ -282,18 +290,18 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
     )
 
 
-def _read(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) -> Iterator[_Parts]:
-    """Yield the parts of these skills, which are read from the table in batches."""
+def _batches(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:
+    """Yield the rows of these skills, which are all of the table if `whole`."""
     if whole:
         for batch in table.search().select(_COLUMNS).to_batches():
-            yield _of_batch(batch)
+            yield pa.Table.from_batches([batch])
         return
     for start in range(0, len(doc_ids), _ROWS_PER_READ):
         some = quoted(doc_ids[start : start + _ROWS_PER_READ])
-        yield _of_batch(table.search().where(f"doc_id IN ({some})").select(_COLUMNS).to_arrow())
+        yield table.search().where(f"doc_id IN ({some})").select(_COLUMNS).to_arrow()
 
 
-def _of_batch(batch: Any) -> _Parts:  # noqa: ANN401 (a record batch or a table, whose columns read alike)
+def _of_batch(batch: pa.Table) -> _Parts:
     ids, hashes, names, descriptions, texts, starts, vectors = (batch.column(c).to_pylist() for c in _COLUMNS)
     bodies = (text[start:] for text, start in zip(texts, starts, strict=True))
     postings = postings_of(map(Skill, ids, names, descriptions, bodies))

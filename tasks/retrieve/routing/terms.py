@@ -39,7 +39,7 @@ def term_counts(text: str) -> dict[int, int]:
     """
     counts: dict[int, int] = {}
     for word, n in Counter(_WORD.findall(text)).items():
-        for term in _terms_of(word):
+        for term in _known.get(word) or _terms_of(word):
             counts[term] = counts.get(term, 0) + n
     return counts
 

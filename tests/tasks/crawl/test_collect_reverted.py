@@ -85,7 +85,7 @@ def test_a_change_that_was_taken_back_does_not_stay(
 def test_nor_does_what_was_kept_before_its_repository_was_read_to_its_end(
     garden: Repository, crawler: Crawler, dies: Dies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "_PARTS_PER_CHECKPOINT", 1)
+    monkeypatch.setattr(intake, "_CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     before = garden.head.sha
     crawler.crawl(days=8)

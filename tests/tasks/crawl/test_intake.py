@@ -12,7 +12,7 @@ from storage.parquet import read_frame
 from storage.schemas import DROPPED, LISTINGS, Listing, RawDocument
 from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
-from tasks.crawl import raw_parts
+from tasks.crawl import intake, raw_parts
 from tasks.crawl.source.protocol import Gone, Missed, RequestUsage, Unchanged
 from tests.support.roots.nights import HandSource, Nights, skill
 
@@ -103,10 +103,14 @@ def test_rows_of_a_list_are_kept_and_not_made_up_of_documents(nights: Nights) ->
     assert sorted(pl.concat(frames)["source_id"]) == sorted(row.source_id for row in rows)
 
 
-def test_a_source_is_told_when_what_it_yielded_is_on_disk_and_never_before(nights: Nights) -> None:
-    source = Marketplace(*(skill(f"s{n}") for n in range(2_050)), root=nights)
+@pytest.mark.parametrize(("seconds", "settled"), [(0.0, [100, 200, 230, 230]), (60.0, [230])])
+def test_a_source_is_told_when_what_it_yielded_is_on_disk_and_never_before(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, seconds: float, settled: list[int]
+) -> None:
+    monkeypatch.setattr(intake, "_CHECKPOINT_SECONDS", seconds)
+    source = Marketplace(*(skill(f"s{n}") for n in range(230)), root=nights)
     nights.crawl(source)
-    assert [len(ids) for ids in source.settled_with] == [1_000, 2_000, 2_050]
+    assert [len(ids) for ids in source.settled_with] == settled
 
 
 def test_a_source_that_breaks_off_is_told_what_was_kept(nights: Nights) -> None:

@@ -17,7 +17,7 @@ from storage.state import documents_table, signatures_table
 from tasks.refine import workers as processes
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
-from tasks.refine.workers import WORTH_IT, batch_processes, run_in
+from tasks.refine.workers import WORTH_IT, batch_processes, run_each, run_in
 from tests.support.paths import PROJECT
 from tests.support.roots.nights import HandSource, Nights, raw, skill
 
@@ -65,6 +65,29 @@ def test_what_a_batch_raises_comes_back_as_it_is(tmp_path: Path) -> None:
     work = partial(refine_batch, Root(tmp_path), ["raw/none.parquet"], run_id="r", limits=FilterLimits())
     with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match=r"\.parquet is missing"):
         run_in(executor, work)
+
+
+def test_what_is_run_for_each_item_comes_in_their_order_wherever_it_ran() -> None:
+    items = range(40)
+    with batch_processes(ENOUGH, 2) as executor:
+        assert executor is not None
+        assert (
+            list(run_each(executor, float, items))
+            == list(run_each(None, float, items))
+            == [*map(float, items)]
+        )
+        made = run_each(executor, float, ["1", "none"])
+        assert next(made) == 1
+        with pytest.raises(ValueError, match="none"):
+            next(made)
+
+
+def test_items_are_taken_as_they_are_needed() -> None:
+    taken: list[int] = []
+    items = (taken.append(n) or n for n in range(1000))  # type: ignore[func-returns-value]
+    with batch_processes(ENOUGH, 2) as executor:
+        assert next(run_each(executor, abs, items)) == 0
+    assert len(taken) < 100
 
 
 def test_a_process_ended_from_outside_is_said(tmp_path: Path) -> None:

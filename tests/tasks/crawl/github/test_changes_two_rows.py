@@ -54,7 +54,7 @@ def test_refs_of_one_commit_share_its_archive(
     market: Marketplace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(intake, "_PARTS_PER_CHECKPOINT", 1)
+    monkeypatch.setattr(intake, "_CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     refs = ("dev", "next", "old")
     garden.commit({f"{ref}/{herb}/SKILL.md": grows(f"{herb}-{ref}") for herb in HERBS for ref in refs})

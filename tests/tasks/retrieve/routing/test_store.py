@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tasks.refine import workers
+from tasks.refine.workers import _submitted as submitted
 from tasks.retrieve.index.build import Built
+from tasks.retrieve.routing import store
 from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
 from tasks.retrieve.shells import publish_tables
 from tests.support.roots.hand_written import skill
@@ -72,6 +75,23 @@ def test_what_is_brought_up_to_date_is_what_is_made_anew(root: SkillRoot, skill_
         expected = fresh.lexical.scores(query)[order]
         np.testing.assert_allclose(changed.lexical.scores(query), expected, rtol=1e-5)
     np.testing.assert_array_equal(changed.vectors, fresh.vectors[order])
+
+
+def test_an_index_of_many_skills_is_made_in_processes_and_is_the_same(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = skill_root({"bread": BREAD, "bees": BEES, "bike": BIKE, "oven": skill("oven", "Heats", "To 220.")})
+    root.publish(nodes=False)
+    (folder,) = Path(root.root.at(FOLDER)).iterdir()
+    made_here = {path.name: path.read_bytes() for path in folder.iterdir()}
+    root.root.delete(FOLDER)
+
+    lent: list[object] = []
+    monkeypatch.setattr(store, "_WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(workers, "_submitted", lambda *call: lent.append(call) or submitted(*call))
+    store.prepare_routing(root.root, root.served())
+    assert len(lent) == 1
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == made_here
 
 
 def test_a_root_from_before_is_searched_all_the_same(

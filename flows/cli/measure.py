@@ -111,7 +111,7 @@ _Agents = Annotated[
     typer.Option(
         "--agents",
         metavar="FILE",
-        help="How often would they pass? JSON lines {agent, without, with}, or skillsbench.",
+        help="How often would they pass? {agent, without, with}, skillsbench, or llm: measure it.",
     ),
 ]
 
@@ -149,6 +149,9 @@ def evaluate_routing(
     sweep: _Sweeps = None,
     baseline: _Baseline = None,
     agents: _Agents = None,
+    attention: Annotated[
+        bool, typer.Option("--attention", help="See where the reranker of the settings looks.")
+    ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -160,7 +163,7 @@ def evaluate_routing(
     settings = load_settings()
     skills = [*([corpus] if corpus else []), *(documents or [])]
     files = files_of(bench, skills, queries, qrels, copies, negatives)
-    wishes = RoutingWishes(method, baseline, pool, recall, report, sweep or (), agents)
+    wishes = RoutingWishes(method, baseline, pool, recall, report, sweep or (), agents, attention)
     found = routing_bench(root_of(settings, root), settings, files, wishes)
     print_json(found) if as_json else print_routing(found)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from flows.cli.printing.measures import print_contests
 from flows.commands.console import counts, say, table
+from tasks.evaluate.routing.attention import FIELDS
+from tasks.evaluate.routing.papers import beside_papers
 from tasks.evaluate.routing.pools import POOL_NAMES
 from tasks.evaluate.routing.rejection import SIGNALS
 from tasks.evaluate.routing.scenario import COVERAGES
@@ -19,6 +21,9 @@ def print_routing(found: dict[str, Any]) -> None:
     """Print methods with 95 % intervals, groups of tasks, stages, and wins over the baseline, by pool."""
     for pool in found["pools"]:
         _print_pool(pool)
+    if found.get("attention"):
+        cells = [[row["layers"], *(f"{row[field]:.1%}" for field in FIELDS)] for row in found["attention"]]
+        table("where the reranker looks, by layer", ["layers", *FIELDS], cells)
     if found["llm"]:
         llm = found["llm"]
         known = f"{llm['cached']} answers known before, cost {llm['cost']:g}"
@@ -61,6 +66,9 @@ def _print_pool(found: dict[str, Any]) -> None:
         table(
             f"tasks that {agents} agents would pass, an estimate", ["method", *map(_short, COVERAGES)], cells
         )
+    if beside := list(beside_papers(rows)):
+        columns = ["method", "measure", "here", "paper", "where"]
+        table("beside the papers, on other tasks and skills", columns, beside)
     if found["contests"]:
         print_contests(found["contests"])
 

@@ -15,11 +15,13 @@ import polars as pl
 from flows.commands.console import drawn, folder_at, progress
 from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
 from flows.commands.routing.variants import expanded
-from flows.settings import Settings
+from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import scan_corpus
 from tasks.evaluate.measures.separation import RECALL
+from tasks.evaluate.routing.agent import Expected, expected_of, measured_agent, read_expectations
+from tasks.evaluate.routing.attention import attention_by_field, attention_table, pairs_of
 from tasks.evaluate.routing.bench import RoutingBench, answer_negatives, measure_method, summarise_method
 from tasks.evaluate.routing.contests import contest
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks, require_judged
@@ -32,13 +34,14 @@ from tasks.evaluate.routing.scenario import PassRates, read_agents, scenario
 # Measured if no method is named: the methods that need no model beside the encoder.
 USUAL = ("bm25-description", "bm25-full", "dense-description", "sentences", "rrf", "zsum", "default")
 BASELINE = "zsum"
+LLM = "llm"
 
 
 @dataclass(frozen=True, slots=True)
 class BenchFiles:
     """The files of a bench: tasks, judgements, skills, and copies and tasks that no skill serves, if any.
 
-    `own` holds the skills that the bench comes with, `skills` others.
+    `own` holds the skills that the bench comes with, `skills` others; `answers` what a task's answer must do.
     """
 
     queries: Path
@@ -47,6 +50,7 @@ class BenchFiles:
     copies: Path | None = None
     negatives: Path | None = None
     own: Path | None = None
+    answers: Path | None = None
 
     @property
     def all_skills(self) -> list[Path]:
@@ -69,7 +73,9 @@ class RoutingWishes:
             `negatives.parquet` (a row a task that no skill serves, pool and method) and, if matplotlib is
             installed, `routing.png` of the first pool.
         sweeps: Names of `flows.commands.routing.variants.SWEEPS`, whose variants are measured too.
-        agents: A file of agents, or `skillsbench`: their pass rates (`tasks.evaluate.routing.scenario`).
+        agents: A file of agents, or `skillsbench`: their pass rates (`tasks.evaluate.routing.scenario`); or
+            `llm`: those of the LLM that is set up, measured by what the bench expects of answers.
+        attention: Whether to see where the causal reranker of the settings looks.
     """
 
     methods: Sequence[str] | None = None
@@ -79,6 +85,7 @@ class RoutingWishes:
     folder: Path | None = None
     sweeps: Sequence[str] = ()
     agents: str | None = None
+    attention: bool = False
 
     @functools.cached_property
     def wanted(self) -> list[str]:
@@ -103,8 +110,8 @@ def files_of(
 ) -> BenchFiles:
     """Return the files of a bench; those that are not given are the ones of its folder.
 
-    A folder holds `queries.jsonl` and `qrels.jsonl`, and may hold `documents.parquet`, `copies.jsonl` and
-    `negatives.jsonl`.
+    A folder holds `queries.jsonl` and `qrels.jsonl`, and may hold `documents.parquet`, `copies.jsonl`,
+    `negatives.jsonl` and `answers.jsonl`.
 
     Raises:
         WrongInput: There are no queries, no qrels or no skills.
@@ -122,7 +129,7 @@ def files_of(
     if not (skills or own):
         raise _missing("--corpus", "documents.parquet", folder)
     copies, negatives = copies or held("copies.jsonl"), negatives or held("negatives.jsonl")
-    return BenchFiles(queries, qrels, skills, copies, negatives, own)
+    return BenchFiles(queries, qrels, skills, copies, negatives, own, held("answers.jsonl"))
 
 
 def _missing(option: str, name: str, folder: Path | None) -> WrongInput:
@@ -147,7 +154,7 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
     Returns:
         `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as of
         `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
-        asked, or null); and `report` if there is a folder.
+        asked, or null); `attention` (rows of `attention_by_field`); and `report` if there is a folder.
 
     Raises:
         WrongInput: A file or a wish cannot be used; nothing was encoded.
@@ -155,7 +162,9 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
     require_names([*wishes.wanted, wishes.compared_with])
     require_measures()
     require_methods(wishes.wanted, settings)
-    bench, agents = _read_bench(files), read_agents(wishes.agents) if wishes.agents else []
+    bench = _read_bench(files)
+    agents = read_agents(wishes.agents) if wishes.agents and wishes.agents != LLM else []
+    expectations = _expectations(files, settings) if wishes.agents == LLM else {}
     pools = _pools(wishes, files, bench)
     if wishes.folder is not None:
         folder_at(wishes.folder, "--report")
@@ -167,11 +176,14 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
     with ExitStack() as held:
         models = RoutingModels(root, settings, held)
         measured = _measured(parts, models, wishes.wanted)
+        looks = _attention(bench, skills, models) if wishes.attention else []
+        if expectations:
+            agents = [_agent(models, expected_of(bench.tasks, bench.qrels, skills, expectations))]
         llm = models.llm_report()
     summaries = [_summary(pool, parts[pool], measured[pool], wishes, agents) for pool in pools]
-    found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm}
+    found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm, "attention": looks}
     if wishes.folder is not None:
-        found["report"] = _written(wishes.folder, measured, summaries)
+        found["report"] = _written(wishes.folder, measured, summaries, looks)
     return found
 
 
@@ -252,10 +264,38 @@ def _summary(
     }
 
 
+def _expectations(files: BenchFiles, settings: Settings) -> dict[str, tuple[str, ...]]:
+    if files.answers is None:
+        msg = "--agents llm needs answers.jsonl, lines {query_id, assertions}, in the folder of --bench"
+        raise WrongInput(msg)
+    llm_options(settings, "llm")
+    return read_expectations(files.answers)
+
+
+def _agent(models: RoutingModels, cases: Sequence[Expected]) -> PassRates:
+    llm, steps = models.llm, count(1)
+    assert llm is not None  # noqa: S101 (for the types: it was asked for before)
+    with progress("tasks answered") as report:
+        return measured_agent(llm, cases, lambda: report(next(steps), len(cases)))
+
+
+def _attention(bench: RoutingBench, skills: pl.DataFrame, models: RoutingModels) -> list[dict[str, Any]]:
+    reranker, limits = models.attending
+    pairs = pairs_of(bench.tasks, bench.qrels, skills)
+    steps = count(1)
+    with progress("pairs read") as report:
+        return attention_by_field(reranker, pairs, limits, lambda: report(next(steps), len(pairs)))
+
+
 def _written(
-    folder: Path, measured: Mapping[str, _Measured], summaries: Sequence[dict[str, Any]]
+    folder: Path,
+    measured: Mapping[str, _Measured],
+    summaries: Sequence[dict[str, Any]],
+    looks: Sequence[dict[str, Any]],
 ) -> list[str]:
     text = "\n".join(map(routing_markdown, summaries))
+    if looks:
+        text += f"\n# Where the reranker looks\n\n{attention_table(looks)}\n"
     (folder / "routing.md").write_text(text, "utf-8")
     rows = [found.tasks.with_columns(pool=pl.lit(pool)) for pool, found in measured.items()]
     pl.concat(rows).write_parquet(folder / "routing.parquet")

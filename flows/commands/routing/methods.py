@@ -11,8 +11,13 @@ from typing import Any
 import polars as pl
 
 from flows.commands.llm.opened import is_set_up
-from flows.commands.routing.pipelines import JUDGE, Means, reranking, skillflow, skillrouter
-from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, require_skillflow
+from flows.commands.routing.pipelines import JUDGE, Means, loaded, reranking, skillflow, skillrouter
+from flows.commands.routing.settings import (
+    SkillFlowSettings,
+    SkillRouterSettings,
+    load_skillrouter,
+    require_skillflow,
+)
 from flows.commands.routing.variants import VARIED, base_of, settings_of
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
@@ -28,6 +33,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.llm.answer_cache import open_book
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import exported_encoder
+from tasks.models.with_torch.causal_reranker import CausalReranker
 from tasks.models.with_torch.device import device_of
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.baselines.skillrouter import RouteStage
@@ -114,6 +120,22 @@ class RoutingModels:
         ledger = Ledger(options.prices, options.ceiling)
         self._flow = FlowLlm(open_book(options.endpoint, answers, ledger), options.sampling)
         return self._flow
+
+    @property
+    def attending(self) -> tuple[CausalReranker, tuple[int, int]]:
+        """The causal reranker of the settings, and the tokens that it reads of description and body.
+
+        Raises:
+            WrongInput: The settings name another kind of reranker, or none.
+        """
+        router = load_skillrouter()
+        limits = router.reranker_description_tokens, router.reranker_body_tokens
+        if router.reranker and router.reranker != JUDGE:
+            found = loaded(router, self._settings.device)
+            if isinstance(found, CausalReranker):
+                return found, limits
+        msg = f"--attention is of a causal model, and SKILLERY_SKILLROUTER_RERANKER is {router.reranker!r}"
+        raise WrongInput(msg)
 
     @property
     def means(self) -> Means:

@@ -12,7 +12,7 @@ from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.protocols import Encoder
 from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
 from tasks.models.with_torch.cross_encoder import CrossEncoder
-from tasks.models.with_torch.reranker import load_reranker
+from tasks.models.with_torch.reranker import LoadedReranker, load_reranker
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.baselines.skillflow_dense import DenseSettings, DenseStage
 from tasks.retrieve.baselines.skillflow_queries import LlmQueries, QueryWriter, TaskItself
@@ -81,10 +81,16 @@ def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[S
             raise WrongInput(msg)
         return lambda skills: JudgeStage(skills, llm, k=router.candidates)
     limits = router.reranker_description_tokens, router.reranker_body_tokens
-    scorer = load_reranker(
-        router.reranker, instruction=router.reranker_instruction, max_tokens=sum(limits), device=means.device
-    )
+    scorer = loaded(router, means.device)
     return lambda skills: FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits)
+
+
+def loaded(router: SkillRouterSettings, device: str) -> LoadedReranker:
+    """Return the model that the settings name as reranker; raises as `load_reranker`."""
+    most = router.reranker_description_tokens + router.reranker_body_tokens
+    return load_reranker(
+        router.reranker, instruction=router.reranker_instruction, max_tokens=most, device=device
+    )
 
 
 def _dense(

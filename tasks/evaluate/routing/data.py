@@ -17,6 +17,7 @@ from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.frontmatter.name import folder_of, name_of
 from tasks.refine.text.boilerplate import strip_boilerplate
 from tasks.refine.text.canonical import canonical
+from tasks.retrieve.routing.skill import Skill
 
 SKILLS = pl.Schema({"doc_id": pl.String, "name": pl.String, "description": pl.String, "body": pl.String})
 _FORM = "{doc_id, content}"
@@ -90,6 +91,23 @@ def read_copies(path: Path | None) -> dict[str, str]:
             msg = f"{where}: {copy_id!r} is a copy of {copies[copy_id]!r} in an earlier line; keep one"
             raise WrongInput(msg)
     return copies
+
+
+def best_skills(
+    tasks: Iterable[RoutingQuery], qrels: Iterable[Qrel], skills: pl.DataFrame
+) -> list[tuple[RoutingQuery, Skill]]:
+    """Return the tasks, in order, each with the skill that serves it best; of equal ones the first judged.
+
+    `skills` has the columns of `SKILLS`. Tasks whose skill is not among them are left out.
+    """
+    best: dict[str, Qrel] = {}
+    for qrel in qrels:
+        if qrel.relevance > best.get(qrel.query_id, Qrel("", "", 0)).relevance:
+            best[qrel.query_id] = qrel
+    wanted = skills.filter(pl.col("doc_id").is_in({qrel.doc_id for qrel in best.values()}))
+    by_id = {row[0]: Skill(*row) for row in wanted.select(Skill._fields).iter_rows()}
+    pairs = ((task, best[task.query_id].doc_id) for task in tasks if task.query_id in best)
+    return [(task, by_id[doc_id]) for task, doc_id in pairs if doc_id in by_id]
 
 
 def read_skills(

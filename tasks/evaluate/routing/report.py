@@ -10,6 +10,7 @@ from tasks.evaluate.paging.picture import COLOURS
 from tasks.evaluate.paging.tables import table
 from tasks.evaluate.routing.bench import GROUP_MEASURES
 from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
+from tasks.evaluate.routing.papers import beside_papers
 from tasks.evaluate.routing.pools import POOL_NAMES
 from tasks.evaluate.routing.rejection import SIGNALS
 from tasks.evaluate.routing.scenario import COVERAGES
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = (
     "hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "recall@100", "recall@1000", "fc@10",
 )  # fmt: skip
+_BESIDE = ("Method", "Measure", "here", "paper", "where")
 # Beyond the colours, lines differ in their dashes.
 _LINES = (*COLOURS, "#000000")
 _DASHES = ("-", "--", ":")
@@ -43,6 +45,8 @@ def routing_markdown(found: Mapping[str, Any]) -> str:
     parts += ["## Precision", _precision(rows)]
     if contests:
         parts += [f"## Against {contests[0]['baseline']}, task by task", contests_table(contests)]
+    if beside := list(beside_papers(rows)):
+        parts += ["## Beside the papers, on other tasks and skills", table(_BESIDE, beside)]
     if fields := _fields(rows):
         parts += ["## Name and description against the full text", fields]
     parts += ["## Groups of tasks", groups_table(rows)]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.errors import ModelMismatch
 from tasks.models.tokens import first_tokens
@@ -66,19 +67,59 @@ class CausalReranker(TokenSpans):
             scores[some] = self._probabilities([prompts[i] for i in some])
         return scores
 
+    def attention(self, query: str, text: str, parts: Sequence[tuple[int, int]]) -> PairScores:
+        """Return how much the place of the answer attends to parts of a text, means over a layer's heads.
+
+        Args:
+            query: What is asked.
+            text: The document.
+            parts: Character spans of the text; a token belongs to each part that it shares a character with.
+
+        Returns:
+            Shares of what the place attends to in all, shape `(layers, parts)`.
+
+        Raises:
+            ModelMismatch: As `score`.
+        """
+        import torch  # noqa: PLC0415 (seconds, megabytes)
+
+        model = self._loaded.model
+        read, spans = self._read(query, text)
+        ids = torch.tensor([[*self._loaded.before, *read, *self._loaded.after]], device=model.device)
+        usual = model.config._attn_implementation
+        with torch.no_grad():
+            # The weights of every place, which only the slow attention tells, are too many to hold.
+            before = model(input_ids=ids[:, :-1], use_cache=True, logits_to_keep=1).past_key_values
+            model.set_attn_implementation("eager")
+            try:
+                last = model(input_ids=ids[:, -1:], past_key_values=before, output_attentions=True)
+            finally:
+                model.set_attn_implementation(usual)
+        weights = torch.stack([layer[0, :, -1].float().mean(dim=0) for layer in last.attentions])
+        found = weights.cpu().numpy().astype(np.float64)
+        starts, ends = spans.T
+        first = len(self._loaded.before)
+        inside = [first + np.flatnonzero((starts < end) & (ends > start)) for start, end in parts]
+        return np.stack([found[:, places].sum(axis=1) for places in inside], axis=1)
+
     @property
     def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
         """The model's own."""
         return self._loaded.tokenizer
 
     def _prompt(self, query: str, text: str) -> list[int]:
-        loaded = self._loaded
-        asked = f"{_asked(self._instruction, query)}{text}"
+        return [*self._loaded.before, *self._read(query, text)[0], *self._loaded.after]
+
+    def _read(self, query: str, text: str) -> tuple[list[int], npt.NDArray[np.int64]]:
+        """Return the ids of query and text, and where they stand in the text (below 0: before it)."""
+        loaded, asked = self._loaded, _asked(self._instruction, query)
         room = self._max_tokens - len(loaded.before) - len(loaded.after)
-        ids = loaded.tokenizer(asked, add_special_tokens=False, split_special_tokens=True, verbose=False)[
-            "input_ids"
-        ]
-        return [*loaded.before, *ids[:room], *loaded.after]
+        found = loaded.tokenizer(
+            f"{asked}{text}", add_special_tokens=False, split_special_tokens=True,
+            return_offsets_mapping=True, verbose=False,
+        )  # fmt: skip
+        spans = np.array(found["offset_mapping"][:room], dtype=np.int64).reshape(-1, 2)
+        return found["input_ids"][:room], spans - len(asked)
 
     def _probabilities(self, prompts: list[list[int]]) -> PairScores:
         import torch  # noqa: PLC0415 (seconds, megabytes)

@@ -18,14 +18,20 @@ from tasks.retrieve.routing.skill import Skill
 JUDGE = "judge-skill-1"
 RETRIEVED = 20  # candidates for the reranker: more than that do harm (SkillRouter, table 12 of the appendix)
 # Tokens of the description and of the body that each stage reads (SkillRouter, appendix C).
+BETWEEN = " | "  # the parts of a flat text
 ENCODED = (300, 2500)
 RERANKED = (500, 3000)
 
 
 def flat_text(skill: Skill, limits: tuple[int, int], tokenizer: Tokenizer) -> str:
     """Return `name | description | body`; description and body are cut to so many tokens."""
+    return BETWEEN.join(flat_parts(skill, limits, tokenizer))
+
+
+def flat_parts(skill: Skill, limits: tuple[int, int], tokenizer: Tokenizer) -> tuple[str, str, str]:
+    """Return the parts of a flat text; arguments as `flat_text`."""
     description = first_tokens(skill.description, limits[0], tokenizer)
-    return f"{skill.name} | {description} | {first_tokens(skill.body, limits[1], tokenizer)}"
+    return skill.name, description, first_tokens(skill.body, limits[1], tokenizer)
 
 
 class RetrieveStage:

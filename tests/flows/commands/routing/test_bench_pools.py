@@ -8,6 +8,9 @@ import pytest
 
 from flows.commands import console
 from tests.support.command import Ask
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import LlmServer
+from tests.support.llm.working_llm import works
 from tests.support.models.routing_material import Written, write_bench, write_bench_folder
 from tests.support.roots.hand_written import skill
 
@@ -22,6 +25,30 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def others(tmp_path: Path) -> Written:
     return write_bench(tmp_path / "others")
+
+
+def test_the_language_model_that_is_set_up_is_measured_as_an_agent(
+    ask: Ask, root: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["evaluate", "routing", "--bench", str(folder), "--method", "default", "--agents", "llm"]
+    code, _, told = ask(*command, "--root", root)
+    assert (code, "--agents llm needs answers.jsonl" in told) == (2, True)
+
+    expected = {"query_id": "g1", "assertions": ["cut above a bud", "whistle"]}
+    (folder / "answers.jsonl").write_text(f"{json.dumps(expected)}\n", "utf-8")
+    code, _, told = ask(*command, "--root", root)
+    assert (code, "SKILLERY_LLM" in told) == (2, True)
+
+    with LlmServer(say=works) as server:
+        for name, value in settings_of(server).items():
+            monkeypatch.setenv(name, value)
+        code, printed, _ = ask(*command, "--root", root, "--json")
+
+    assert (code, server.requests) == (0, 4)
+    found = json.loads(printed)
+    (agent,) = found["scenario"][0]["agents"]
+    assert (agent["without"], agent["with"]) == (0.0, 0.5)
+    assert agent["hit@1"] == 0.5 * found["methods"][0]["hit@1"]
 
 
 def test_a_folder_is_a_bench_measured_in_three_pools(

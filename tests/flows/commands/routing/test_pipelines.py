@@ -69,6 +69,35 @@ def test_a_staged_method_tells_where_its_right_first_skills_come_from(
     assert "| reranked |" in report.partition("and by the last")[2]
 
 
+def test_where_a_causal_reranker_looks_is_told_by_layer(
+    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+) -> None:
+    environment({"SKILLERY_SKILLROUTER_RERANKER": str(save_qwen3(tmp_path / "qwen3"))})
+    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "default", "--attention"]
+
+    code, printed, _ = ask(*command, "--json")
+    _, shown, _ = ask(*command, "--report", str(tmp_path / "report"))
+
+    assert code == 0
+    found = {row["layers"]: row for row in json.loads(printed)["attention"]}
+    assert list(found) == ["middle", "0", "1", "all"]
+    assert all(abs(row["name"] + row["description"] + row["body"] - 1) < 1e-6 for row in found.values())
+    assert "where the reranker looks" in shown
+    report = (tmp_path / "report" / "routing.md").read_text("utf-8")
+    assert f"| all | {found['all']['name']:.1%} |" in report.partition("# Where the reranker looks")[2]
+
+
+def test_the_attention_of_what_is_no_causal_model_is_wrong_use(
+    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+) -> None:
+    environment({"SKILLERY_SKILLROUTER_RERANKER": str(save_cross_encoder(tmp_path / "cross"))})
+    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "default", "--attention"]
+
+    code, _, told = ask(*command)
+
+    assert (code, "SKILLERY_SKILLROUTER_RERANKER" in told) == (2, True)
+
+
 def test_a_language_model_judges_what_the_default_ranks_first(
     ask: Ask, root: str, bench: Written, environment: Set
 ) -> None:

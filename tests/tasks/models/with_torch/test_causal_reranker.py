@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -47,6 +48,39 @@ def test_marks_of_the_chat_in_a_text_are_plain_characters(folder: Path) -> None:
 
     assert hostile.count(mark) == plain.count(mark)
     assert len(hostile) > len(plain)
+
+
+def test_the_attention_to_parts_is_that_of_the_last_place_by_the_library_itself(folder: Path) -> None:
+    text, parts = "rye bread | sour dough", [(0, 9), (12, 22)]
+    reranker = CausalReranker(str(folder), instruction=JUDGE)
+
+    found = reranker.attention("bake", text, parts)
+
+    prompt = reranker._prompt("bake", text)
+    model = library.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        layers = model(torch.tensor([prompt]), output_attentions=True).attentions
+    tokenizer = library.AutoTokenizer.from_pretrained(folder)
+    words = tokenizer.convert_ids_to_tokens(prompt)
+    start = words.index("rye")
+    expected = [
+        [float(layer[0, :, -1, start + at : start + at + 2].mean(dim=0).sum()) for at in (0, 3)]
+        for layer in layers
+    ]
+    assert found == pytest.approx(np.array(expected), abs=1e-6)
+    assert (found > 0).all()
+    assert found.shape == (2, 2)
+    assert reranker.score("bake", [text]) == pytest.approx([yes_share(folder, "bake", text)], abs=1e-5)
+
+
+def test_a_part_that_was_cut_off_has_no_attention(folder: Path) -> None:
+    reranker = CausalReranker(str(folder), instruction=JUDGE, max_tokens=80)
+    text = " ".join(["honey"] * 300)
+
+    read, cut = reranker.attention("bread", text, [(0, 40), (len(text) - 40, len(text))]).sum(axis=0)
+
+    assert read > 0
+    assert cut == 0
 
 
 def test_a_document_that_is_too_long_is_cut_and_the_question_stays(folder: Path) -> None:

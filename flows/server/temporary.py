@@ -48,6 +48,7 @@ def temporary_server(root: Root) -> Iterator[None]:
     from prefect.settings import (  # noqa: PLC0415 (reads the environment when imported)
         PREFECT_API_AUTH_STRING,
         PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
         temporary_settings,
     )
 
@@ -65,8 +66,13 @@ def temporary_server(root: Root) -> Iterator[None]:
     record.write_json(_RECORD, {"pid": process.pid, "command": os.getpid()})
     try:
         await_health(process, port, log)
-        url = f"http://127.0.0.1:{port}/api"
-        with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: password}):
+        settings = {
+            PREFECT_API_URL: f"http://127.0.0.1:{port}/api",
+            PREFECT_API_AUTH_STRING: password,
+            # They tell a server of crashed runs, and each flow would wait up to a second for its last one.
+            PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
+        }
+        with temporary_settings(settings):
             try:
                 yield
             finally:

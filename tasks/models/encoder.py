@@ -21,6 +21,7 @@ from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of, engine_o
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
 from tasks.models.tokens import whole_tokenizer
+from tasks.models.word_counts import word_counts
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 5.0
@@ -112,7 +113,7 @@ class OnnxEncoder:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
-        return [len(found) for found in self._tokenized(texts)]
+        return word_counts(self._tokenizer).count(texts)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return each token's character span in `text`, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from tasks.parse.classify.protocol import FragmentInContext
@@ -40,9 +41,14 @@ def words_around(fragment: FragmentInContext) -> list[Placed]:
     """Return the words by place: of a text (`t`, in code `c`), with pairs and the first three, and around."""
     found = _own(fragment)
     for place, text in (("before", fragment.previous), ("after", fragment.next)):
-        words = _TOKEN.findall((text or "")[:_READ_BESIDE].lower())
+        words = _words_beside((text or "")[:_READ_BESIDE])
         found += [(place, words[:_WORDS_BESIDE]), (f"{place}0", words[:1]), (f"{place}-1", words[-1:])]
     return found
+
+
+@lru_cache(maxsize=1024)
+def _words_beside(text: str) -> list[str]:
+    return _TOKEN.findall(text.lower())
 
 
 def words_of_headings(path: tuple[str, ...], block: str) -> list[Placed]:

@@ -67,12 +67,13 @@ def index(
             "What licences allow when answering on this machine; an export has its own classes.",
         )
         now = datetime.now(UTC)
+        given: dict[str, Any] = {"run_id": run, "now": now, "workers": settings.workers}
         checks = check_tables(root, built, encoder, settings.gate(), corpus)
         if all(check["passed"] for check in checks):  # a broken table cannot answer probes
             probes = settings.gate_probes()
-            checks += compare_with_served(root, built, encoder, probes, run_id=run, now=now, corpus=corpus)
+            checks += compare_with_served(root, built, encoder, probes, corpus=corpus, **given)
         show_table("skillery-checks", checks, "The gate: what the new version had to pass.")
-        version = publish_tables(root, built, checks, encoder, run_id=run, now=now)
+        version = publish_tables(root, built, checks, encoder, **given)
         if version:
             keep_versions(root, settings.keep_versions, now=now)
     tell(f"skills {built['skills_rows']}, nodes {built['nodes_rows']}, vectors made {built['vectors_new']}")

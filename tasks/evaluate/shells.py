@@ -89,12 +89,12 @@ def _index(root: Root, served: Served) -> ServedIndex:
 @task(name="compare-with-served", cache_policy=NO_CACHE, **task_retries())
 def compare_with_served(
     root: str, built: dict[str, Any], encoder: str, probes: dict[str, Any], *,
-    run_id: str, now: datetime, corpus: str | None = None,
+    run_id: str, now: datetime, corpus: str | None = None, workers: int | None = 1,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Check that no leg of the versions built finds less than the one served; `probes` are the settings'."""
     place, found = Root(root), Built(**built)
     if not found.changed:
         return []
     new = candidate(place, found, **made_by(root, encoder), run_id=run_id, now=now)
-    source, model = Root(corpus or root), load_encoder(encoder)
-    return [asdict(c) for c in check_regression(place, new, encoder=model, corpus=source, **probes)]
+    given = {"encoder": load_encoder(encoder), "corpus": Root(corpus or root), "workers": workers, **probes}
+    return [asdict(c) for c in check_regression(place, new, **given)]

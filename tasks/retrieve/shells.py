@@ -75,15 +75,17 @@ def publish_tables(
     *,
     run_id: str,
     now: datetime,
+    workers: int | None = 1,
 ) -> str | None:
     """Serve the versions built, if they passed the gate; return their name, None if nothing changed."""
     require_passed(checks)
     found = Built(**built)
     if not found.changed:
         # A newer release may cut terms differently; without its index, every reader would make its own.
-        prepare_routing(Root(root), require_served(Root(root)))
+        prepare_routing(Root(root), require_served(Root(root)), workers)
         return None
-    return publish(Root(root), found, **made_by(root, encoder), run_id=run_id, now=now).version
+    made = made_by(root, encoder)
+    return publish(Root(root), found, **made, run_id=run_id, now=now, workers=workers).version
 
 
 def made_by(root: str, encoder: str) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def check_regression(
     count: int,
     max_loss: float,
     corpus: Root | None = None,
+    workers: int | None = 1,
 ) -> list[Check]:
     """Ask both versions for sentences of skills that both hold, and compare leg by leg.
 
@@ -73,6 +74,7 @@ def check_regression(
         count: Probes at most, one a skill.
         max_loss: What a leg may lose, 0 to 1; 1: anything.
         corpus: Where the sentences lie, if not in `root`.
+        workers: Processes that make the routing index; None: one a core.
 
     Returns:
         `probes.asked`, which always passes and says how many were; and a check a leg (`dense`, `lexical`,
@@ -92,7 +94,7 @@ def check_regression(
     asked = Check("probes.asked", passed=True, value=len(probes), limit=count, bound="may be at most")
     if len(probes) < _FEWEST:
         return [asked]
-    prepare_routing(root, candidate)
+    prepare_routing(root, candidate, workers)
     asking = Remembering(encoder)  # both versions are asked the same
     ids, before = set(shared["doc_id"]), _encoder_of(root, served, candidate, asking)
     new = _ranks(_side(root, candidate, asking, probes), probes, ids)

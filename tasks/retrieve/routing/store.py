@@ -69,16 +69,17 @@ class _Parts:
     vectors: Vectors
 
 
-def prepare_routing(root: Root, served: Served) -> None:
+def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None:
     """Make the routing index of a version before it is served, unless it is there already.
 
-    Rows of skills whose content did not change are copied from the served version's index.
+    Rows of skills whose content did not change are copied from the served version's index. Thousands of
+    others are read by as many processes as `workers`; None: one a core.
 
     Raises:
         StorageError: The table cannot be read, or a file cannot be written.
     """
     if _card(root, _folder(served), served) is None:
-        parts, rows = _brought_up(root, served, workers=None)
+        parts, rows = _brought_up(root, served, workers)
         _write(root, served, parts, lexical_of(parts.postings), rows)
 
 
@@ -94,7 +95,7 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
         log.warning("%s has no routing index: it is made for this process; a run keeps one", served.version)
     except StorageError as error:
         log.warning("the routing index is made for this process: %s", error)
-    parts, rows = _brought_up(root, served, workers=1)
+    parts, rows = _brought_up(root, served)
     lexical = lexical_of(parts.postings)
     return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows)
 
@@ -230,11 +231,8 @@ def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
             raise StorageError(msg)
 
 
-def _brought_up(root: Root, served: Served, workers: int | None) -> tuple[_Parts, pl.DataFrame]:
-    """Return the parts for a version, unchanged ones of the version before first, and its rows in order.
-
-    `workers` are processes at most; None: one a core.
-    """
+def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_Parts, pl.DataFrame]:
+    """Return the parts for a version, unchanged ones of the version before first, and its rows in order."""
     from tasks.refine.workers import batch_processes, run_each  # noqa: PLC0415 (queries need no processes)
 
     held = _held(root, served)

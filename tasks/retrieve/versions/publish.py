@@ -29,15 +29,16 @@ def candidate(
 
 
 def publish(
-    root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime
-) -> Served:
+    root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime,
+    workers: int | None = 1,
+) -> Served:  # fmt: skip
     """Tag the tables' versions, make the routing index, replace `state/served.json`; return what is served.
 
     `built` has the versions that passed the gate. `card` and `path`, relative to the root, are those of the
-    encoder that they were made with.
+    encoder that they were made with. `workers` are as in `prepare_routing`.
     """
     served = candidate(root, built, card=card, path=path, run_id=run_id, now=now)
-    _serve(root, served)
+    _serve(root, served, workers)
     if built.anew:
         end_anew(root)
     # The vectors that parse stored are in the tables now.
@@ -56,13 +57,13 @@ def publish_learned(
     return served
 
 
-def _serve(root: Root, served: Served) -> None:
+def _serve(root: Root, served: Served, workers: int | None = 1) -> None:
     db = connect(root)
     for name in TABLES:
         # The next build continues from the nodes it needs, served or not: cleanup must leave them.
         if (version := served.needed(name)) is not None:
             tag(db, name, served.version, version)
-    prepare_routing(root, served)
+    prepare_routing(root, served, workers)
     note_digests(root, served)
     write_served(root, served)
     keep_routing(root)

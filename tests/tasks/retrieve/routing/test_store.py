@@ -89,7 +89,7 @@ def test_an_index_of_many_skills_is_made_in_processes_and_is_the_same(
     lent: list[object] = []
     monkeypatch.setattr(store, "_WORTH_A_PROCESS", 1)
     monkeypatch.setattr(workers, "_submitted", lambda *call: lent.append(call) or submitted(*call))
-    store.prepare_routing(root.root, root.served())
+    store.prepare_routing(root.root, root.served(), workers=2)
     assert len(lent) == 1
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == made_here
 

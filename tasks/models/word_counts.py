@@ -19,7 +19,7 @@ _MOST_KEPT = 200_000  # words, of some 150 bytes each
 
 
 class WordCounts:
-    """Counts the tokens of texts as a tokenizer does, without special ones, six times as fast.
+    """Counts the tokens of texts as a tokenizer does, without special ones, in a half to a third of its time.
 
     Args:
         tokenizer: One that neither cuts nor pads. Other kinds than a BERT's lower-case one count themselves.

@@ -175,8 +175,9 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
     parts = {pool: parts_of(pool, bench, skills, own) for pool in pools}
     with ExitStack() as held:
         models = RoutingModels(root, settings, held)
-        measured = _measured(parts, models, wishes.wanted)
+        # First, because a reranker that cannot be looked into is wrong use.
         looks = _attention(bench, skills, models) if wishes.attention else []
+        measured = _measured(parts, models, wishes.wanted)
         if expectations:
             agents = [_agent(models, expected_of(bench.tasks, bench.qrels, skills, expectations))]
         llm = models.llm_report()
@@ -269,7 +270,10 @@ def _expectations(files: BenchFiles, settings: Settings) -> dict[str, tuple[str,
         msg = "--agents llm needs answers.jsonl, lines {query_id, assertions}, in the folder of --bench"
         raise WrongInput(msg)
     llm_options(settings, "llm")
-    return read_expectations(files.answers)
+    if found := read_expectations(files.answers):
+        return found
+    msg = f"{files.answers}: no line says what an answer must do: give lines {{query_id, assertions}}"
+    raise WrongInput(msg)
 
 
 def _agent(models: RoutingModels, cases: Sequence[Expected]) -> PassRates:
@@ -282,6 +286,9 @@ def _agent(models: RoutingModels, cases: Sequence[Expected]) -> PassRates:
 def _attention(bench: RoutingBench, skills: pl.DataFrame, models: RoutingModels) -> list[dict[str, Any]]:
     reranker, limits = models.attending
     pairs = pairs_of(bench.tasks, bench.qrels, skills)
+    if not pairs:
+        msg = "--attention: no task's skill is among the skills by its own id"
+        raise WrongInput(msg)
     steps = count(1)
     with progress("pairs read") as report:
         return attention_by_field(reranker, pairs, limits, lambda: report(next(steps), len(pairs)))

@@ -43,8 +43,11 @@ def test_the_language_model_that_is_set_up_is_measured_as_an_agent(
         for name, value in settings_of(server).items():
             monkeypatch.setenv(name, value)
         code, printed, _ = ask(*command, "--root", root, "--json")
+        (folder / "answers.jsonl").write_text('{"query_id": "g1"}\n', "utf-8")
+        wrong, _, told = ask(*command, "--root", root)
 
     assert (code, server.requests) == (0, 4)
+    assert (wrong, "no line says what an answer must do" in told) == (2, True)
     found = json.loads(printed)
     (agent,) = found["scenario"][0]["agents"]
     assert (agent["without"], agent["with"]) == (0.0, 0.5)

@@ -54,7 +54,10 @@ def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_t
     assert (material["queries"], material["held_out_queries"]) == (8, 7)
     assert sum(material["negatives"].values()) == 8 * 10
     assert training["updates"] == 2
-    assert training["tokens_per_second"] == pytest.approx(training["tokens"] / training["seconds"], rel=0.2)
+    # Seconds are told to a tenth, and two updates can take one tenth.
+    least, most = max(training["seconds"] - 0.05, 1e-9), training["seconds"] + 0.05
+    per_second = training["tokens_per_second"]
+    assert training["tokens"] / most - 1 <= per_second <= training["tokens"] / least + 1
     assert [row["method"] for row in found["methods"]] == [
         "default", "default, trained", "dense", "dense, trained", "scorer, trained",
     ]  # fmt: skip

@@ -18,7 +18,7 @@ from flows.artifacts import batch_progress
 from flows.run_page import tell
 from flows.settings import Settings, load_settings
 from storage.errors import WrongInput
-from tasks.models.engine import cores
+from storage.folder import cores
 from tasks.refine.workers import batch_processes
 
 _PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}

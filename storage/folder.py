@@ -9,6 +9,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from storage.errors import Missing, StorageError, WrongInput
 T = TypeVar("T")
 R = TypeVar("R")
 UNFINISHED = ".tmp"
+_WORTH_THREADS = 16  # a disk answers fewer sooner than threads start
 # Flags of renameat2 on Linux (RENAME_EXCHANGE) and of renamex_np on macOS (RENAME_SWAP), and "this folder".
 _EXCHANGE, _HERE = 2, -100
 # What was fetched, whatever its licence and whatever it holds: other users of the machine have no part in it.
@@ -37,6 +39,17 @@ def user_cache() -> Path:
         msg = f"{error}: set XDG_CACHE_HOME"
         raise OSError(msg) from error
     return base.absolute() / "skillery"
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_of_process() -> int:
+    """Return how many threads compute at a time in this process: a core each, at most OMP_NUM_THREADS."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores(), max(1, int(said))) if said.isdecimal() else cores()
 
 
 class Folder:
@@ -111,8 +124,12 @@ class Folder:
         """Do nothing: what lies in the folder lies in the root."""
 
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Do the items one after another: a disk answers sooner than threads start."""
-        return [work(item) for item in items]
+        """Do many items side by side: libraries pack and unpack a table's files, on every core."""
+        todo, threads = list(items), threads_of_process()
+        if threads < 2 or len(todo) < _WORTH_THREADS:
+            return [work(item) for item in todo]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(work, todo))
 
 
 def make_private(folder: Path) -> None:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
+from functools import partial
+from importlib import import_module
 from typing import Any, Literal, cast
 
 from flows.run_record import new_run_id, run_as
@@ -22,15 +24,15 @@ from tasks.models.onnx_export import require_encoder
 
 
 @contextmanager
-def prefect_for(root: Root) -> Iterator[None]:
+def prefect_for(root: Root, module: str = "prefect.main") -> Iterator[None]:
     """Have a Prefect server during the body: the user's own, or a temporary one with its home below the root.
 
-    Settings that the user has made stay.
+    Settings that the user has made stay. `module`, which the body needs, is imported while a server starts.
     """
     prepare_home(root)
     from flows.server.temporary import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
 
-    with temporary_server(root):
+    with temporary_server(root, partial(import_module, module)):
         settings = load_settings()
         _limit_terminal(stacks=settings.debug, progress=not settings.quiet)
         yield
@@ -67,7 +69,7 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
     """
     specs = [normal_spec(spec) for spec in sources or []]
     _require_encoder(root)
-    with prefect_for(root):
+    with prefect_for(root, "flows.nightly"):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
         return _recorded(root, lambda: nightly(root.uri, specs or None, limit, _mode(index), 0))
@@ -86,7 +88,7 @@ def run_backfill(
     _require_days(root, start, end)
     days = date.fromisoformat(start), date.fromisoformat(end)
     _require_encoder(root)
-    with prefect_for(root):
+    with prefect_for(root, "flows.backfill"):
         from flows.backfill import Stage, backfill  # noqa: PLC0415
 
         return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages))
@@ -119,7 +121,7 @@ def run_evaluation(root: Root) -> dict[str, Any]:
         NotPublished: Nothing is served.
     """
     require_served(root)
-    with prefect_for(root):
+    with prefect_for(root, "flows.evaluate"):
         from flows.evaluate import evaluate  # noqa: PLC0415
 
         try:
@@ -137,7 +139,7 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
     """
     wanted = target_of(root, target).name
     _require_encoder(root)
-    with prefect_for(root):
+    with prefect_for(root, "flows.refresh_one"):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
         return _recorded(root, lambda: refresh_one(wanted, root.uri, _mode(index), 0))
@@ -150,7 +152,7 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
         Locked: Another run writes to the root.
     """
     _require_encoder(root)
-    with prefect_for(root):
+    with prefect_for(root, "flows.full_rebuild"):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
         return _recorded(root, lambda: full_rebuild(root.uri, _mode(index), keep_vectors, 0))
@@ -165,7 +167,7 @@ def run_compaction(root: Root) -> dict[str, Any]:
         Locked: Another run writes to the root.
     """
     require_served(root)
-    with prefect_for(root):
+    with prefect_for(root, "flows.compact"):
         from flows.compact import compact  # noqa: PLC0415
 
         return compact(root.uri, 0)

@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,10 @@ _START, _LAST_WORDS = 120.0, 2.5
 
 
 @contextmanager
-def temporary_server(root: Root) -> Iterator[None]:
+def temporary_server(root: Root, meanwhile: Callable[[], object]) -> Iterator[None]:
     """Run a Prefect server on this machine during the body, unless Prefect's settings name one.
+
+    `meanwhile` is called while it starts, which takes seconds of a processor of its own.
 
     It has a session of its own, since Ctrl-C must end the command before the server that it tells of it; it
     takes requests with this command's password alone; and it ends when the command's pipe to it closes, be
@@ -45,6 +47,50 @@ def temporary_server(root: Root) -> Iterator[None]:
         TransientError: The server did not start (the message names the file with its words), or the one that
             the settings name does not answer.
     """
+    named = os.environ.get("PREFECT_API_URL")
+    with ExitStack() as server:
+        if not named:
+            # Prefect's import, which tells whether a profile of the user names a server, takes a second.
+            process, port, password, log = _started(server, Root(root.folder))
+            named = _named()
+        if named:
+            server.close()
+            _require_answer(named)
+            yield
+            return
+        meanwhile()
+        await_health(process, port, log)
+        with _settings(f"http://127.0.0.1:{port}/api", password):
+            try:
+                yield
+            finally:
+                _send_what_waits()
+
+
+def _started(server: ExitStack, record: Root) -> tuple[subprocess.Popen[bytes], int, str, Path]:
+    """Start a process that ends with `server`; return it, its port, its password and the file of its log."""
+    _sweep(record)
+    port, password = _free_port(), f"skillery:{secrets.token_urlsafe(24)}"
+    log = Path(record.at("prefect/server.log"))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    process = start_child(
+        _MODULE, [str(port)], {**_ENVIRONMENT, "PREFECT_SERVER_API_AUTH_STRING": password}, log
+    )
+    server.callback(record.delete, _RECORD)
+    server.callback(end_child, process)
+    record.write_json(_RECORD, {"pid": process.pid, "command": os.getpid()})
+    return process, port, password, log
+
+
+def _named() -> str | None:
+    """Return the address of the server that Prefect's settings name, if they do."""
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 (reads the environment when imported)
+
+    named = PREFECT_API_URL.value()
+    return str(named) if named else None
+
+
+def _settings(url: str, password: str) -> AbstractContextManager[object]:
     from prefect.settings import (  # noqa: PLC0415 (reads the environment when imported)
         PREFECT_API_AUTH_STRING,
         PREFECT_API_URL,
@@ -52,34 +98,14 @@ def temporary_server(root: Root) -> Iterator[None]:
         temporary_settings,
     )
 
-    if PREFECT_API_URL.value():
-        _require_answer(str(PREFECT_API_URL.value()))
-        yield
-        return
-    record = Root(root.folder)
-    _sweep(record)
-    port, password = _free_port(), f"skillery:{secrets.token_urlsafe(24)}"
-    log = Path(record.at("prefect/server.log"))
-    log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**_ENVIRONMENT, "PREFECT_SERVER_API_AUTH_STRING": password}
-    process = start_child(_MODULE, [str(port)], environment, log)
-    record.write_json(_RECORD, {"pid": process.pid, "command": os.getpid()})
-    try:
-        await_health(process, port, log)
-        settings = {
-            PREFECT_API_URL: f"http://127.0.0.1:{port}/api",
+    return temporary_settings(
+        {
+            PREFECT_API_URL: url,
             PREFECT_API_AUTH_STRING: password,
             # They tell a server of crashed runs, and each flow would wait up to a second for its last one.
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }
-        with temporary_settings(settings):
-            try:
-                yield
-            finally:
-                _send_what_waits()
-    finally:
-        end_child(process)
-        record.delete(_RECORD)
+    )
 
 
 def _require_answer(url: str) -> None:

@@ -17,7 +17,8 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import EncodingTooLong, ModelMismatch
-from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of, engine_of, threads_of_process
+from storage.folder import threads_of_process
+from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of, engine_of
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
 from tasks.models.tokens import whole_tokenizer

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.folder import threads_of_process
 from tasks.models.protocols import Vectors
 
 # Windows of one length are batched up to this many tokens: larger batches fall out of the processor's caches
@@ -185,14 +186,3 @@ def _openvino() -> Any:  # noqa: ANN401 (it has no types)
 def engine_of(model: Path, _changed: int, *, quantised: bool) -> Engine:
     """Return the engine of a model's file, loaded once a process for all its encoders."""
     return OnnxRuntime(model) if quantised else OpenVino(model, threads_of_process())
-
-
-def threads_of_process() -> int:
-    """Return how many threads compute at a time in this process: a core each, at most OMP_NUM_THREADS."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores(), max(1, int(said))) if said.isdecimal() else cores()
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,15 +14,12 @@ from prefect.concurrency.asyncio import concurrency
 from prefect.exceptions import ObjectNotFound
 
 from storage.root import Root
-from tasks.models.cached_encoder import export_here, load_kept_encoder
-from tasks.models.encoder import card_of
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import export_below
 from tasks.models.retry import task_retries
-from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded_name
-from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, typing_identity
-from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
-from tasks.parse.edges.linker import EdgeOptions, edges_identity, open_asked
+from tasks.parse.batch import ParseOptions, parse_here, plan_here
+from tasks.parse.classify.options import LlmOptions, Slot
+from tasks.parse.edges.linker import EdgeOptions
 from tasks.refine.workers import run_in
 
 # The global concurrency limit of questions to the language model, over all workers.
@@ -46,8 +42,7 @@ def plan_parsing(
     edges: EdgeOptions | None = None,
 ) -> dict[str, Any]:
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
-    plan = plan_parse(Root(root), _rules(encoder, llm, edges, with_vectors=with_vectors))
-    return {**asdict(plan), "classifier": classifier_name(embedded_name(careful=with_vectors), llm)}
+    return plan_here(Root(root), ParseOptions(encoder, with_vectors, llm, edges))
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
@@ -56,30 +51,10 @@ def parse_batch(
     edges: EdgeOptions | None = None, ledger: Ledger | None = None, executor: Executor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""
-    work = partial(_parsed, Root(root), partitions, encoder, with_vectors, llm, edges, ledger or Ledger())
-    return run_in(executor, partial(work, _slot(llm, edges)))
-
-
-def _parsed(
-    root: Root, partitions: list[int], encoder: str, with_vectors: bool,
-    llm: LlmOptions | None, edges: EdgeOptions | None, ledger: Ledger, slot: Slot,
-) -> dict[str, Any]:  # fmt: skip
-    encoder = export_here(root.uri, encoder)
-    model = load_kept_encoder(root.uri, encoder)
-    local = embedded_classifier(careful=with_vectors, look=KeptLook(root))
-    with open_asked(root, local, llm, edges, ledger, slot) as (classifier, linker):
-        done = parse_partitions(
-            root, partitions, rules=_rules(encoder, llm, edges, with_vectors=with_vectors),
-            classifier=classifier, tokenizer=model, encoder=model if with_vectors else None,
-            dimension=int(model.card["dimension"]), linker=linker,
-        )  # fmt: skip
-    return {"done": done, "account": ledger.carried()}
-
-
-def _rules(encoder: str, llm: LlmOptions | None, edges: EdgeOptions | None, *, with_vectors: bool) -> str:
-    revision = card_of(encoder)["revision"]
-    identity = typing_identity(embedded_name(careful=with_vectors), llm) + edges_identity(edges)
-    return rules_digest(identity, revision, revision if with_vectors else None)
+    options = ParseOptions(encoder, with_vectors, llm, edges)
+    # A worker loads what it is given, and not this module, since Prefect takes seconds.
+    work = partial(parse_here, Root(root), partitions, options, ledger or Ledger(), _slot(llm, edges))
+    return run_in(executor, work)
 
 
 def _slot(*asked: object) -> Slot:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import fields
 from datetime import datetime
 
@@ -24,6 +23,7 @@ from tasks.refine.filters import (
     too_short,
 )
 from tasks.refine.frontmatter.parts import server_parts, skill_parts
+from tasks.refine.hashes import body_hash, content_hash
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.scan import scan
 from tasks.refine.text.decode import decode
@@ -32,18 +32,6 @@ from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 
 # The fields that a document takes over unchanged from its raw document.
 _CARRIED = {f.name for f in fields(RawDocument)} & {f.name for f in fields(Document)} - {"findings"}
-
-
-def body_hash(body: str) -> str:
-    """Return the SHA-256 of a canonical body as hexadecimal; exact duplicates share it."""
-    return hashlib.sha256(body.encode()).hexdigest()
-
-
-def content_hash(name: str, description: str, body: str) -> str:
-    """Return the SHA-256 of name, description and body as hexadecimal."""
-    encoded = [part.encode() for part in (name, description, body)]
-    # Its length stands before each part: else text moved from one part to the next would give the same hash.
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()
 
 
 def refine_document(

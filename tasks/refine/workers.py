@@ -19,7 +19,7 @@ from typing import TypeVar
 from threadpoolctl import threadpool_limits
 
 from storage.errors import StorageError
-from tasks.models.engine import cores
+from storage.folder import cores
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -10,18 +10,23 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import polars as pl
 
 from storage.errors import SkilleryError, StorageError
-from storage.lance import NODES, SKILLS, connect, is_damage, open_at
+from storage.lance import NODES, SKILLS, connect, is_damage, open_at, quoted
+from storage.partitions import partition_of
 from storage.root import Root
 from storage.served import Served
+from storage.state import documents_table
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
+from tasks.refine.hashes import content_hash
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.search import Searcher
-from tasks.retrieve.routing.store import open_routing
+from tasks.retrieve.routing.store import open_routing, routing_rows
 
 if TYPE_CHECKING:  # its import takes longer than a query
     import lancedb
@@ -53,6 +58,47 @@ class OpenVersion:
         """The table of nodes, None where no vectors of nodes are served; raises as `skills` does."""
         nodes = self.served.nodes
         return None if nodes is None else open_at(connect(self.root), NODES, nodes)
+
+    @functools.cached_property
+    def rows(self) -> pl.DataFrame:
+        """What answers say of each skill, a row a skill; raises `StorageError` if it cannot be read."""
+        return routing_rows(self.root, self.served)
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {doc_id.casefold(): place for place, doc_id in enumerate(self.rows["doc_id"])}
+
+    def row(self, doc_id: str) -> dict[str, Any] | None:
+        """Return what answers say of a skill, by its id in any letter case; None if it is not served."""
+        place = self._places.get(doc_id.casefold())
+        return None if place is None else self.rows.row(place, named=True)
+
+    def body(self, row: dict[str, Any]) -> str:
+        """Return the body of the skill of a row.
+
+        Raises:
+            StorageError: The table of skills cannot be read, or lacks the skill.
+        """
+        doc_id = row["doc_id"]
+        # The corpus is asked first: LanceDB's import takes longer than a page. It may be newer or older than
+        # the version, or not whole.
+        try:
+            found = documents_table(self.root).read([partition_of(doc_id)], ["doc_id", "body"])
+            for body in found.filter(pl.col("doc_id") == doc_id)["body"]:
+                if content_hash(row["name"], row["description"], body) == row["content_hash"]:
+                    return str(body)
+        except StorageError:
+            pass
+        named = self.skills.search().where(f"doc_id IN ({quoted([doc_id])})")
+        for held in named.select(["text", "body_start"]).to_arrow().to_pylist():
+            return str(held["text"][held["body_start"] :])
+        msg = f"{self.served.version} has no text of {doc_id}: run `skillery doctor --root {self.root.uri}`"
+        raise StorageError(msg)
+
+    def nodes_digest(self, doc_id: str) -> str | None:
+        """Return the digest of the nodes that were served with a skill; raises as `skills` does."""
+        found = self.skills.search().where(f"doc_id IN ({quoted([doc_id])})").select(["nodes_digest"])
+        return next(iter(found.to_arrow().column(0).to_pylist()), None)
 
     def answer(self, ask: Callable[[OpenVersion], _T]) -> _T:
         """Return what `ask` finds in this version.

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from storage.errors import EncodingTooLong, ModelMismatch, StorageError, UnknownDocument, WrongInput
-from storage.lance import quoted
 from storage.root import Root
 from storage.served import Licences, Served, require_licences, require_served, require_shown
 from storage.state import read_sources
@@ -27,13 +26,9 @@ from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.search import PROVENANCE, Filters, SkillRanker, fitting, provenance
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
+from tasks.retrieve.routing.search import Filters, SkillRanker, fitting, provenance
 
 _T = TypeVar("_T")
-_FOUND_COLUMNS = ["doc_id", "text", "body_start", "n_tokens", "nodes_digest", *PROVENANCE]
 
 
 class ServedIndex:
@@ -130,7 +125,7 @@ class ServedIndex:
             if method == DEFAULT_METHOD:
                 document = self._readied(now, document, encoder)
             else:
-                document = self._joined(document, row)
+                document = self._joined(now, document)
             return page(
                 document, query, encoder=encoder, tokenizer=now.encoder, method=method, budget=budget,
                 reranker=reranker,
@@ -157,9 +152,9 @@ class ServedIndex:
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        now, (document, row, _) = self.read(lambda now: self._found(now, doc_id))
+        now, (document, _, _) = self.read(lambda now: self._found(now, doc_id))
         if document.vectors is not None:
-            return self._joined(document, row)
+            return self._joined(now, document)
         return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
 
     def failed_sources(self) -> set[str]:
@@ -230,14 +225,12 @@ class ServedIndex:
         The end of an id, or a name, will do if one document alone has it; else `UnknownDocument` is raised.
         """
         for step, wanted in enumerate(followed(self._root, doc_id)):
-            where = f"doc_key IN ({quoted([wanted.casefold()])})"
-            found = now.skills.search().where(where).limit(1).select(_FOUND_COLUMNS).to_arrow().to_pylist()
-            if found:
-                return found[0], found[0]["doc_id"] if step else None
-        names = _names(now.skills)
-        if len(found := meant(doc_id, names)) == 1:
-            return self.locate(now, found[0])
-        msg = f"no served document has the id {doc_id!r}{suggestion(doc_id, found, names)}"
+            if (found := now.row(wanted)) is not None:
+                return found, found["doc_id"] if step else None
+        names = dict(now.rows.select("doc_id", "name").iter_rows())
+        if len(likely := meant(doc_id, names)) == 1:
+            return self.locate(now, likely[0])
+        msg = f"no served document has the id {doc_id!r}{suggestion(doc_id, likely, names)}"
         raise UnknownDocument(f"{msg}: `skillery search` prints ids")
 
     def _ranked(
@@ -266,17 +259,18 @@ class ServedIndex:
             now.keep(document)
         return document
 
-    def _joined(self, document: PagedDocument, row: dict[str, Any]) -> PagedDocument:
+    def _joined(self, now: OpenVersion, document: PagedDocument) -> PagedDocument:
         """Return a document whose nodes are served with its stored edges; the default method needs none."""
         if document.vectors is None:
             return document
-        return replace(document, edges=stored_edges(self._root, document.doc_id, row["nodes_digest"]))
+        digest = now.answer(lambda now: now.nodes_digest(document.doc_id))
+        return replace(document, edges=stored_edges(self._root, document.doc_id, digest))
 
     def paged_document(self, now: OpenVersion, row: dict[str, Any]) -> PagedDocument:
         """Return the document of a row that `locate` found, with vectors only where they are indexed."""
         if (kept := now.kept(row["doc_id"])) is not None:
             return kept
-        doc_id, body = row["doc_id"], row["text"][row["body_start"] :]
+        doc_id, body = row["doc_id"], now.body(row)
         if row["kind"] == "mcp-server":  # described, not instructed: its page is its description
             return PagedDocument(doc_id, body, [], n_tokens=row["n_tokens"])
         if now.nodes is None:
@@ -284,11 +278,6 @@ class ServedIndex:
             return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])
         nodes, vectors, states = indexed_nodes(now.nodes, doc_id)
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"], states=states)
-
-
-def _names(skills: lancedb.table.Table) -> dict[str, str | None]:
-    rows = skills.search().select(["doc_id", "name"]).to_arrow()
-    return dict(zip(rows.column("doc_id").to_pylist(), rows.column("name").to_pylist(), strict=True))
 
 
 def classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from storage.folder import threads_of_process
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.partitions import PARTITIONS
 from storage.root import Root
@@ -156,11 +158,13 @@ def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
     allowed = np.array([doc_id in shared for doc_id in side.doc_ids], dtype=np.bool_)
     fetch = min(_MOST, math.ceil(_FETCH * len(allowed) / max(1, int(allowed.sum()))))
     found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared), "lexical": [], "fused": []}
-    for probe in probes:
-        ranked = side.router.rank(probe.text, _K, allowed=allowed)
-        groups = [(r.doc_id, *r.folded) for r in ranked]
-        found["fused"].append(_reciprocal([probe.doc_id in group for group in groups]))
-        ids = rank_lexical(side.skills, probe.text, fetch)
+    with ThreadPoolExecutor(threads_of_process()) as pool:  # LanceDB ranks beside the router
+        lexical = pool.map(lambda probe: rank_lexical(side.skills, probe.text, fetch), probes)
+        for probe in probes:
+            ranked = side.router.rank(probe.text, _K, allowed=allowed)
+            groups = [(r.doc_id, *r.folded) for r in ranked]
+            found["fused"].append(_reciprocal([probe.doc_id in group for group in groups]))
+    for probe, ids in zip(probes, lexical, strict=True):
         found["lexical"].append(_reciprocal([d == probe.doc_id for d in ids if d in shared]))
     return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
 

@@ -20,8 +20,9 @@ import numpy.typing as npt
 from safetensors.numpy import load_file
 from tokenizers import Encoding, Tokenizer
 
+from storage.folder import threads_of_process
 from storage.schemas import NODE_TYPES
-from tasks.models.engine import batches_of, threads_of_process
+from tasks.models.engine import batches_of
 from tasks.models.model_cache import engine_of_graph
 from tasks.models.onnx_export import resolve
 from tasks.models.protocols import Vectors

@@ -120,6 +120,21 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     return RoutingIndex(ids, card["hashes"], lexical, postings.sketches, vectors, rows)
 
 
+def routing_rows(root: Root, served: Served) -> pl.DataFrame:
+    """Return what answers say of the skills of a version: mapped from its routing index, else of its table.
+
+    Raises:
+        StorageError: Neither can be read.
+    """
+    folder = _folder(served)
+    try:
+        if (digest := (_card(root, folder, served) or {}).get(_DIGESTS, {}).get(_ROWS)) is not None:
+            return _mapped(root.fetch(f"{folder}/{_ROWS}"), digest)
+    except StorageError as error:
+        log.warning("skills are looked up in their table: %s", error)
+    return _held(root, served)
+
+
 def keep_routing(root: Root, most: int = _KEPT) -> None:
     """Delete all routing indices except those of the served version and of the last published ones."""
     served = read_served(root)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
-from tasks.refine.document import content_hash, refine_document
+from tasks.refine.document import refine_document
 from tasks.refine.filters import FilterLimits
+from tasks.refine.hashes import content_hash
 
 FETCHED = datetime(2026, 3, 1, tzinfo=UTC)
 FIRST_SEEN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import DOCUMENTS
 from storage.state import compared_table, signatures_table
-from tasks.refine.document import body_hash
 from tasks.refine.duplicates.near import NearLimits
+from tasks.refine.hashes import body_hash
 from tasks.refine.near_corpus import forget_texts, near_texts, nearest
 
 BASE = [f"w{n}" for n in range(100)]

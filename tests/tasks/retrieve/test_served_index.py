@@ -12,7 +12,7 @@ from storage.errors import ModelMismatch, NotPublished, StorageError, UnknownDoc
 from storage.lance import NODES, connect
 from storage.root import Root
 from storage.served import write_served
-from storage.state import ALIASES, aliases_table
+from storage.state import ALIASES, aliases_table, documents_table
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
@@ -30,6 +30,10 @@ PROVENANCE = {
 
 def page(index: ServedIndex, doc_id: str, query: str = MITES, budget: float | None = None) -> dict[str, Any]:
     return index.page(doc_id, query, budget=budget, method="mmr")
+
+
+def whole(root: SkillRoot) -> str:
+    return str(root.ask().page(BEES, MITES, budget=1.0, method="full")["context"])
 
 
 def alias(root: SkillRoot, **survivors: str) -> None:
@@ -171,6 +175,28 @@ def test_without_indexed_nodes_a_page_is_made_on_the_spot(skill_root: Make, inde
     assert [n["node_id"] for n in answer["nodes"]] == [n["node_id"] for n in whole["nodes"]]
     scores = [n["score"] for n in whole["nodes"]]
     assert [n["score"] for n in answer["nodes"]] == pytest.approx(scores, abs=1e-4)
+
+
+def test_a_page_made_on_the_spot_reads_no_table(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    before = page(root.ask(), BEES)["context"]
+    root.root.delete("lance")
+
+    assert page(root.ask(), BEES)["context"] == before
+
+
+def test_a_page_is_of_the_text_served_whatever_the_corpus_holds_by_now(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+    before = whole(root)
+    root.write("bees", SKILLS["bees"] + "\nSell the honey.\n")
+    root.crawl()
+
+    assert "Sell the honey" in documents_table(root.root).of_document(BEES)["body"].item()
+    assert whole(root) == before
+    root.root.delete("documents")
+    assert whole(root) == before
 
 
 def test_a_document_of_which_no_node_is_indexed_has_none_on_its_page(skill_root: Make) -> None:

@@ -36,7 +36,9 @@ class Settings(BaseSettings):
         "float32",
         description="Numbers the encoder computes with: int8 is faster and its vectors are coarser.",
     )
-    query_threads: int = Field(1, ge=1, description="Threads that encode one query.")
+    query_threads: int | None = Field(
+        None, ge=1, description="Threads that encode a query or page; by default all cores, in a service 1."
+    )
     device: str = Field(
         "auto", description="Where rerankers and trained models run: cpu, cuda, mps, or the fastest there is."
     )

@@ -130,7 +130,7 @@ def paging_bench(root: Root, settings: Settings, wishes: PagingWishes) -> dict[s
     """
     task = _checked(settings, wishes)
     models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
-    encoder, single = OnnxEncoder(models), OnnxEncoder(models, threads=settings.query_threads)
+    encoder, single = OnnxEncoder(models), OnnxEncoder(models, threads=settings.query_threads or 1)
     makers = _Makers(KeptEncoder(encoder, root), Remembering(single), single, task.skillpager)
     bench = makers.bench("prepared", task.texts, task.queries, keep_contexts=task.keep_contexts)
     if wishes.report is not None:

@@ -36,10 +36,13 @@ PLAN_FORMS = (*FORMATS, MERMAID)
 _KINDS = ("skill", "mcp-server")
 
 
-def open_index(root: Root, settings: Settings) -> ServedIndex:
-    """Return the index that the root serves; it is opened by the first query."""
+def open_index(root: Root, settings: Settings, threads: int | None = None) -> ServedIndex:
+    """Return the index that the root serves; it is opened by the first query.
+
+    `threads` encode one query if the settings do not say how many; None: one a core.
+    """
     return ServedIndex(
-        root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads,
+        root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads or threads,
         page_seconds=settings.page_seconds,
     )  # fmt: skip
 

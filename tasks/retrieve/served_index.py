@@ -40,14 +40,14 @@ class ServedIndex:
         root: The root whose `state/served.json` is followed.
         encoder: The encoder's name in the settings; another one in the index is refused.
         classifier: Types the nodes of documents whose nodes are not indexed.
-        threads: Threads of one query encoding.
+        threads: Threads of one query encoding; None: one a core.
         page_seconds: The longest that the nodes of a document without vectors are encoded for a page; then it
             is read by its words alone. None means no limit.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
     """
 
     def __init__(
-        self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int = 1,
+        self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int | None = 1,
         page_seconds: float | None = None, pinned: Served | None = None,
     ) -> None:  # fmt: skip
         self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads

@@ -97,7 +97,7 @@ def open_suggester(root: Root, settings: Settings, words: StateWords = BY_RULE) 
         StorageError: The table cannot be opened at the version that is served.
     """
     served = ServedSkills(root)
-    encoder = served.encoder(settings.encoder, settings.query_threads)
+    encoder = served.encoder(settings.encoder, settings.query_threads or 1)
     return Suggester(served, encoder.encode, words)
 
 

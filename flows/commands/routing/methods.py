@@ -148,7 +148,7 @@ class RoutingModels:
 
     def query_encoder(self, folder: str) -> OnnxEncoder:
         """Return the encoder of an export with as many threads as a task may use."""
-        return OnnxEncoder(Path(folder), threads=self._settings.query_threads)
+        return OnnxEncoder(Path(folder), threads=self._settings.query_threads or 1)
 
 
 class Methods:

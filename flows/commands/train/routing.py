@@ -151,7 +151,7 @@ def _card(trained: Trained) -> dict[str, Any]:
 
 def _encoders(root: Root, settings: Settings, name: str) -> Encoders:
     folder = exported_encoder(root.folder / "models", name)
-    asking = Remembering(OnnxEncoder(folder, threads=settings.query_threads))
+    asking = Remembering(OnnxEncoder(folder, threads=settings.query_threads or 1))
     return Encoders(load_kept_encoder(root.uri, str(folder)), asking)
 
 

@@ -35,7 +35,7 @@ class Service:
 
     def __init__(self, root: Root, settings: Settings, limits: ServeSettings) -> None:
         self.root, self.limits = root, limits
-        self.index = open_index(root, settings)
+        self.index = open_index(root, settings, threads=1)
         self.skills = SkillCatalogue(self.index, root)
         self.listing = SkillList(self.index, root)
         self.learned = ServedSuggester(self.index)

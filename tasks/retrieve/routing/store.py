@@ -107,17 +107,15 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
         return None
     place = root.fetch(folder)
     postings = Postings(**{name: _array(place, name) for name in _POSTINGS})
-    impacts, vectors, ids = _array(place, "impacts"), _array(place, "vectors"), card["doc_ids"]
+    impacts, vectors, rows = _array(place, "impacts"), _array(place, "vectors"), _rows(root, served, card)
+    ids = rows["doc_id"].to_list()
     whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
-    # Folders from before answers were read of them lack the rows.
-    digest = card.get(_DIGESTS, {}).get(_ROWS)
-    rows = _in_order(_held(root, served), ids) if digest is None else _mapped(place / _ROWS, digest)
-    if not len(vectors) == len(ids) == rows.height or not whole:
+    if len(vectors) != len(ids) or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
     lexical = lexical_with(postings, impacts, Bm25fSettings())
-    return RoutingIndex(ids, card["hashes"], lexical, postings.sketches, vectors, rows)
+    return RoutingIndex(ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows)
 
 
 def routing_rows(root: Root, served: Served) -> pl.DataFrame:
@@ -126,10 +124,9 @@ def routing_rows(root: Root, served: Served) -> pl.DataFrame:
     Raises:
         StorageError: Neither can be read.
     """
-    folder = _folder(served)
     try:
-        if (digest := (_card(root, folder, served) or {}).get(_DIGESTS, {}).get(_ROWS)) is not None:
-            return _mapped(root.fetch(f"{folder}/{_ROWS}"), digest)
+        if (card := _card(root, _folder(served), served)) is not None:
+            return _rows(root, served, card)
     except StorageError as error:
         log.warning("skills are looked up in their table: %s", error)
     return _held(root, served)
@@ -189,6 +186,14 @@ def _array(folder: Path, name: str) -> npt.NDArray[Any]:
         raise StorageError(msg) from error
 
 
+def _rows(root: Root, served: Served, card: dict[str, Any]) -> pl.DataFrame:
+    """Return what answers say of the skills of a version, in the order of its routing index."""
+    digest = card.get(_DIGESTS, {}).get(_ROWS)
+    if digest is None:  # a folder from before answers were read of it
+        return _in_order(_held(root, served), card["doc_ids"])
+    return _mapped(root.fetch(f"{_folder(served)}/{_ROWS}"), digest)
+
+
 def _mapped(path: Path, digest: str) -> pl.DataFrame:
     try:
         with path.open("rb") as file:
@@ -233,8 +238,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
         write(f"{name}.npy", data)
     rows.write_ipc(data := io.BytesIO(), compression="uncompressed")  # nothing compressed can be mapped
     write(_ROWS, data)
-    ids = {"doc_ids": parts.doc_ids, "hashes": parts.hashes, _DIGESTS: digests}
-    root.write_json(f"{folder}/{_INDEX}", _basis(served) | ids)
+    root.write_json(f"{folder}/{_INDEX}", _basis(served) | {_DIGESTS: digests})
 
 
 def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
@@ -281,11 +285,12 @@ def _before(root: Root, served: Served) -> _Parts | None:
         _require_whole(root, folder, card)
         place = root.fetch(folder)
         arrays = {name: _array(place, name) for name in (*_POSTINGS, "vectors")}
+        rows = _rows(root, last, card)
     except StorageError as error:
         log.warning("the routing index is made anew: %s", error)
         return None
     vectors = arrays.pop("vectors")
-    return _Parts(card["doc_ids"], card["hashes"], Postings(**arrays), vectors)
+    return _Parts(rows["doc_id"].to_list(), rows["content_hash"].to_list(), Postings(**arrays), vectors)
 
 
 def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None:

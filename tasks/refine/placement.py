@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import polars as pl
 
@@ -37,7 +37,7 @@ class Arrivals:
 
     def of(self, partition: int) -> pl.DataFrame:
         """Return the documents of a partition."""
-        files = self._written[partition]
+        files = self._written.get(partition, [])
         held = self._held.filter(self._partition == partition)
         return pl.concat([*(read_frame(self._root, file, DOCUMENTS) for file in files), held])
 
@@ -63,20 +63,23 @@ def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copi
     """
     documents, folded, arrivals = documents_table(root), folded_table(root), Arrivals(root)
     replacing, moving = _by_partition(replaced), _by_partition(moved)
-    for partition in sorted(replacing.keys() | moving.keys()):
-        rows = arrivals.of(partition)
-        if moving[partition]:
+
+    def place_in(partition: int) -> None:
+        rows, moves = arrivals.of(partition), moving.get(partition, set())
+        if moves:
             held = pl.concat([documents.read([partition]), folded.read([partition])]).unique("doc_id")
-            rows = pl.concat([rows, held.filter(pl.col("doc_id").is_in(list(moving[partition])))])
-        ids = replacing[partition] | moving[partition]
+            rows = pl.concat([rows, held.filter(pl.col("doc_id").is_in(list(moves)))])
+        ids = replacing.get(partition, set()) | moves
         beside = ids.intersection(copies)
         # A document enters one table before it leaves the other, in case this run is killed in between.
         folded.replace(beside, rows.filter(pl.col("doc_id").is_in(list(beside))))
         documents.replace(ids, rows.filter(~pl.col("doc_id").is_in(list(beside))))
         folded.replace(ids - beside, rows.clear())
 
+    root.each(place_in, sorted(replacing.keys() | moving.keys()))
 
-def _by_partition(doc_ids: Collection[str]) -> dict[int, set[str]]:
+
+def _by_partition(doc_ids: Collection[str]) -> Mapping[int, set[str]]:
     found = defaultdict[int, set[str]](set)
     for doc_id in doc_ids:
         found[partition_of(doc_id)].add(doc_id)

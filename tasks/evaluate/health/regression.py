@@ -157,15 +157,18 @@ def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
     """Return each probe's reciprocal rank at 10 by leg, among the skills shared."""
     allowed = np.array([doc_id in shared for doc_id in side.doc_ids], dtype=np.bool_)
     fetch = min(_MOST, math.ceil(_FETCH * len(allowed) / max(1, int(allowed.sum()))))
-    found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared), "lexical": [], "fused": []}
-    with ThreadPoolExecutor(threads_of_process()) as pool:  # LanceDB ranks beside the router
-        lexical = pool.map(lambda probe: rank_lexical(side.skills, probe.text, fetch), probes)
-        for probe in probes:
-            ranked = side.router.rank(probe.text, _K, allowed=allowed)
-            groups = [(r.doc_id, *r.folded) for r in ranked]
-            found["fused"].append(_reciprocal([probe.doc_id in group for group in groups]))
-    for probe, ids in zip(probes, lexical, strict=True):
-        found["lexical"].append(_reciprocal([d == probe.doc_id for d in ids if d in shared]))
+    found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared)}
+
+    def fused(probe: Probe) -> float:
+        ranked = side.router.rank(probe.text, _K, allowed=allowed)
+        return _reciprocal([probe.doc_id in (r.doc_id, *r.folded) for r in ranked])
+
+    def lexical(probe: Probe) -> float:
+        ids = rank_lexical(side.skills, probe.text, fetch)
+        return _reciprocal([d == probe.doc_id for d in ids if d in shared])
+
+    with ThreadPoolExecutor(threads_of_process()) as pool:  # LanceDB and the encoder compute side by side
+        found["fused"], found["lexical"] = (list(pool.map(leg, probes)) for leg in (fused, lexical))
     return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # its import takes longer than a query
 
 log = logging.getLogger(__name__)
 FOLDER = "routing"
-ROUTING_VERSION = 1  # raised only when the same skills give other files
+ROUTING_VERSION = 2  # raised only when the same skills give other files
+_READABLE = (1, 2)  # before the second, ids and hashes stood in the card too
 _INDEX = "index.json"  # written last: a folder without it is unfinished
 _DIGESTS = "digests"
 _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
@@ -174,7 +175,9 @@ def _basis(served: Served) -> dict[str, Any]:
 def _card(root: Root, folder: str, served: Served) -> dict[str, Any] | None:
     """Return the card of a folder; None if it is missing, unfinished, or of another basis."""
     card, basis = root.read_json(f"{folder}/{_INDEX}"), _basis(served)
-    return card if card and {key: card.get(key) for key in basis} == basis else None
+    if not card or card.get("version") not in _READABLE:
+        return None
+    return card if all(card.get(key) == basis[key] for key in basis if key != "version") else None
 
 
 def _array(folder: Path, name: str) -> npt.NDArray[Any]:

@@ -109,7 +109,7 @@ def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(
     root.root.delete(f"{FOLDER}/{name}/rows.arrow")
     card = root.root.read_json(f"{FOLDER}/{name}/index.json") or {}
     del card["digests"]["rows.arrow"]
-    card |= {"doc_ids": kept["doc_id"].to_list(), "hashes": kept["content_hash"].to_list()}
+    card |= {"version": 1, "doc_ids": kept["doc_id"].to_list(), "hashes": kept["content_hash"].to_list()}
     root.root.write_json(f"{FOLDER}/{name}/index.json", card)
 
     assert best(root, "crust") == "bread"

@@ -20,22 +20,29 @@ from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import target_of
 from tasks.crawl.sources import normal_spec
-from tasks.models.onnx_export import require_encoder
+from tasks.models.onnx_export import export_ahead, require_encoder
 
 
 @contextmanager
 def prefect_for(root: Root, module: str = "prefect.main") -> Iterator[None]:
     """Have a Prefect server during the body: the user's own, or a temporary one with its home below the root.
 
-    Settings that the user has made stay. `module`, which the body needs, is imported while a server starts.
+    Settings that the user has made stay. While a server starts, what the body needs is loaded: `module`, the
+    database, and the encoder is exported.
     """
     prepare_home(root)
     from flows.server.temporary import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
 
-    with temporary_server(root, partial(import_module, module)):
+    with temporary_server(root, partial(_load_ahead, root, module)):
         settings = load_settings()
         _limit_terminal(stacks=settings.debug, progress=not settings.quiet)
         yield
+
+
+def _load_ahead(root: Root, module: str) -> None:
+    import_module(module)
+    import_module("lancedb")
+    export_ahead(root.folder / "models", load_settings().encoder)
 
 
 def _limit_terminal(*, stacks: bool, progress: bool) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from storage.errors import ModelMismatch, TerminalError, WrongInput
+from storage.errors import ModelMismatch, SkilleryError, TerminalError, WrongInput
 from storage.root import Root
 from tasks.models.encoder import INT8, OnnxEncoder, card_of
 from tasks.models.engine import SMALL, save_folded, save_small, whole_model
@@ -82,6 +82,22 @@ def export_below(root: Root, name: str, precision: str = "float32") -> str:
     exported = exported_encoder(root.fetch("models"), name, precision)
     root.send(exported.relative_to(root.folder).as_posix())
     return str(exported)
+
+
+def export_ahead(models: Path, name: str) -> None:
+    """Export a packaged encoder to the model cache, unless it is there or below `models`.
+
+    A failure is logged; who needs the export meets it again.
+    """
+    if name not in GRAPHS:
+        return
+    try:
+        source, weights = resolve(name)
+        target = _target(models, name, weights)
+        if not _is_exported(target):
+            _kept(target.name, ["float32", name, source, weights], f"exporting encoder {name} to ONNX")
+    except SkilleryError as error:
+        log.debug("encoder %s was not exported ahead: %s", name, error)
 
 
 def require_encoder(models: Path, name: str) -> None:

@@ -30,7 +30,8 @@ os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 from flows.settings import load_settings
 from storage.root import Root
 from storage.state import documents_table, nodes_table
-from storage.vectors import VectorStore, text_hash, vector_stores
+from storage.vectors import FOLDER as VECTORS
+from storage.vectors import STATES, VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify.cascade import LOOKS
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
@@ -144,7 +145,8 @@ def measure(scratch: Path, rows: pl.DataFrame, options: argparse.Namespace) -> N
     second = corpus(scratch / "second", pl.concat([known, rows[_READ_PER_SKILL * n :]]), 10**9)
     halve(second, set(ids), n)
     shutil.copytree(first.folder / "models", second.folder / "models")
-    shutil.copytree(first.folder / "vectors", second.folder / "vectors")
+    for kept in (VECTORS, STATES):
+        shutil.copytree(first.folder / kept, second.folder / kept)
     shutil.copytree(first.folder / LOOKS, second.folder / LOOKS)
     second_folder = prepare_encoder.fn(second.uri, MINILM, options.precision)
     again = timed(lambda: build(second, second_folder))

@@ -13,7 +13,7 @@ import pytest
 from storage.errors import ModelMismatch, TerminalError
 from tasks.models import onnx_export as export
 from tasks.models.encoder import OnnxEncoder, card_of
-from tasks.models.onnx_export import PACKAGED, exported_encoder, resolve
+from tasks.models.onnx_export import PACKAGED, export_ahead, exported_encoder, resolve
 from tests.support.models.loopback_hub import loopback_hub
 from tests.support.models.tiny_models import save_bi_encoder
 from tests.support.roots.skill_root import MINILM, Export
@@ -95,6 +95,28 @@ def test_roots_of_a_machine_share_the_files_of_an_export(
     third = exported_encoder(tmp_path / "third" / "models", name)
     assert not os.path.samefile(one / "encoder.json", third / "encoder.json")
     assert card_of(third) == card_of(one)
+
+
+def test_an_export_that_is_made_ahead_waits_in_the_cache_for_the_root(tmp_path: Path, exporter: Path) -> None:
+    models = tmp_path / "models"
+    export_ahead(models, MINILM)
+    assert not models.exists()
+
+    exported_encoder(models, MINILM)
+    export_ahead(models, MINILM)
+    assert exporter.read_text() == f"{MINILM}\n"
+
+
+def test_nothing_but_a_packaged_encoder_is_exported_ahead(
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    export_ahead(tmp_path / "models", model(tmp_path / "mine", b"one"))
+    monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
+    with caplog.at_level("DEBUG"):
+        export_ahead(tmp_path / "models", MINILM)
+
+    assert exporter.read_text() == ""
+    assert "was not exported ahead" in caplog.text
 
 
 def test_a_machine_whose_cache_cannot_be_written_exports_for_the_root(

@@ -36,6 +36,7 @@ _T = TypeVar("_T")
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
 _RECENT = 32
 _RECENT_BYTES = 256_000_000
+_SMALL = 4_000_000  # bytes of a file of the corpus, of which one body is read sooner than LanceDB is imported
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,35 @@ class OpenVersion:
         Raises:
             StorageError: The table of skills cannot be read, or lacks the skill.
         """
+        if "skills" not in self.__dict__ and (body := self._in_corpus(row)) is not None:
+            return body
         doc_id = row["doc_id"]
-        # The corpus is asked first: LanceDB's import takes longer than a page. It may be newer or older than
-        # the version, or not whole.
-        try:
-            found = documents_table(self.root).read([partition_of(doc_id)], ["doc_id", "body"])
-            for body in found.filter(pl.col("doc_id") == doc_id)["body"]:
-                if content_hash(row["name"], row["description"], body) == row["content_hash"]:
-                    return str(body)
-        except StorageError:
-            pass
         named = self.skills.search().where(f"doc_id IN ({quoted([doc_id])})")
         for held in named.select(["text", "body_start"]).to_arrow().to_pylist():
             return str(held["text"][held["body_start"] :])
         msg = f"{self.served.version} has no text of {doc_id}: run `skillery doctor --root {self.root.uri}`"
         raise StorageError(msg)
+
+    def _in_corpus(self, row: dict[str, Any]) -> str | None:
+        """Return the body of a row's skill out of the corpus: LanceDB's import takes longer than a page.
+
+        None if the corpus is newer or older than the version, or not whole; or if that partition of it is
+        large, or in a bucket.
+        """
+        doc_id, table = row["doc_id"], documents_table(self.root)
+        partition = partition_of(doc_id)
+        file = self.root.folder / table.file(partition)
+        if not file.is_file() or file.stat().st_size > _SMALL:
+            return None
+        try:
+            found = table.read([partition], ["doc_id", "body"])
+        except StorageError:
+            return None
+
+        def is_served(body: str) -> bool:
+            return bool(content_hash(row["name"], row["description"], body) == row["content_hash"])
+
+        return next(filter(is_served, found.filter(pl.col("doc_id") == doc_id)["body"]), None)
 
     def nodes_digest(self, doc_id: str) -> str | None:
         """Return the digest of the nodes that were served with a skill; raises as `skills` does."""

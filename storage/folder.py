@@ -20,7 +20,8 @@ from storage.errors import Missing, StorageError, WrongInput
 T = TypeVar("T")
 R = TypeVar("R")
 UNFINISHED = ".tmp"
-_WORTH_THREADS = 16  # a disk answers fewer sooner than threads start
+_WORTH_THREADS = 16  # items: fewer are done sooner without
+_AT_ONCE = 4  # each holds a file of a table in memory
 # Flags of renameat2 on Linux (RENAME_EXCHANGE) and of renamex_np on macOS (RENAME_SWAP), and "this folder".
 _EXCHANGE, _HERE = 2, -100
 # What was fetched, whatever its licence and whatever it holds: other users of the machine have no part in it.
@@ -123,10 +124,10 @@ class Folder:
     def send(self, relative: str) -> None:
         """Do nothing: what lies in the folder lies in the root."""
 
-    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Do many items side by side: libraries pack and unpack a table's files, on every core."""
-        todo, threads = list(items), threads_of_process()
-        if threads < 2 or len(todo) < _WORTH_THREADS:
+    def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]:
+        """Do the items one after another, since a disk answers sooner than threads start, unless `spread`."""
+        todo, threads = list(items), min(threads_of_process(), _AT_ONCE)
+        if not spread or threads < 2 or len(todo) < _WORTH_THREADS:
             return [work(item) for item in todo]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, todo))

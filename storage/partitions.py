@@ -75,7 +75,9 @@ class PartitionedTable:
         if lost:
             msg = f"{self.root.at(lost[0])} is missing: run `skillery doctor --root {self.root.uri}`"
             raise StorageError(msg)
-        frames = self.root.each(lambda file: read_frame(self.root, file, self.schema, columns), files)
+        frames = self.root.each(
+            lambda file: read_frame(self.root, file, self.schema, columns), files, spread=True
+        )
         names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
         return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *frames])
 
@@ -109,7 +111,7 @@ class PartitionedTable:
             own = pl.col("_partition") == partition
             self._rewrite(partition, ids.filter(own)["_doc"], keyed.filter(own).drop("_doc", "_partition"))
 
-        self.root.each(rewrite, ids["_partition"].unique(maintain_order=True))
+        self.root.each(rewrite, ids["_partition"].unique(maintain_order=True), spread=True)
 
     def _rewrite(self, partition: int, doc_ids: pl.Series, new: pl.DataFrame) -> None:
         old = self.read([partition])

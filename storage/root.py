@@ -32,7 +32,7 @@ class Place(Protocol):
     def files(self, folder: str, suffix: str) -> list[str]: ...  # noqa: D102
     def fetch(self, relative: str) -> Path: ...  # noqa: D102
     def send(self, relative: str) -> None: ...  # noqa: D102
-    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]: ...  # noqa: D102
+    def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]: ...  # noqa: D102
 
 
 class Root:
@@ -128,9 +128,13 @@ class Root:
         """
         self.place.send(relative)
 
-    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Return what `work` makes of each item, in order; side by side where each waits for a bucket."""
-        return self.place.each(work, items)
+    def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]:
+        """Return what `work` makes of each item, in order; side by side where each waits for a bucket.
+
+        With `spread` a folder's many items are spread over up to four cores too: for work that computes
+        outside of Python, as packing and unpacking Parquet does.
+        """
+        return self.place.each(work, items, spread=spread)
 
     def read_json(self, relative: str) -> dict[str, Any] | None:
         """Return a JSON file's object, or None where there is no such file.

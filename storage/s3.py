@@ -136,8 +136,9 @@ class Bucket:
                     tag = str(obstore.put(self._store, name, path)["e_tag"])
                 _keep(side, tag.encode())
 
-    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]:
         """Do the items side by side: each waits for the network."""
+        del spread  # they are in any case
         todo = list(items)
         if len(todo) < 2:
             return [work(item) for item in todo]

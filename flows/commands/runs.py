@@ -24,25 +24,27 @@ from tasks.models.onnx_export import export_ahead, require_encoder
 
 
 @contextmanager
-def prefect_for(root: Root, module: str = "prefect.main") -> Iterator[None]:
+def prefect_for(root: Root, module: str | None = None, encoder: str | None = None) -> Iterator[None]:
     """Have a Prefect server during the body: the user's own, or a temporary one with its home below the root.
 
-    Settings that the user has made stay. While a server starts, what the body needs is loaded: `module`, the
-    database, and the encoder is exported.
+    Settings that the user has made stay. While a server starts, the flow's `module` and the database are
+    imported, and the encoder of that name is exported.
     """
     prepare_home(root)
     from flows.server.temporary import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
 
-    with temporary_server(root, partial(_load_ahead, root, module)):
+    with temporary_server(root, partial(_load_ahead, root, module, encoder)):
         settings = load_settings()
         _limit_terminal(stacks=settings.debug, progress=not settings.quiet)
         yield
 
 
-def _load_ahead(root: Root, module: str) -> None:
-    import_module(module)
-    import_module("lancedb")
-    export_ahead(root.folder / "models", load_settings().encoder)
+def _load_ahead(root: Root, module: str | None, encoder: str | None) -> None:
+    if module is not None:
+        import_module(module)
+        import_module("lancedb")
+    if encoder is not None and root.uri == str(root.folder):  # a bucket may hold its export
+        export_ahead(root.folder / "models", encoder)
 
 
 def _limit_terminal(*, stacks: bool, progress: bool) -> None:
@@ -75,8 +77,8 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
         SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
-    _require_encoder(root)
-    with prefect_for(root, "flows.nightly"):
+    encoder = _required_encoder(root)
+    with prefect_for(root, "flows.nightly", encoder):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
         return _recorded(root, lambda: nightly(root.uri, specs or None, limit, _mode(index), 0))
@@ -94,8 +96,8 @@ def run_backfill(
     """
     _require_days(root, start, end)
     days = date.fromisoformat(start), date.fromisoformat(end)
-    _require_encoder(root)
-    with prefect_for(root, "flows.backfill"):
+    encoder = _required_encoder(root)
+    with prefect_for(root, "flows.backfill", encoder):
         from flows.backfill import Stage, backfill  # noqa: PLC0415
 
         return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages))
@@ -145,8 +147,8 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
         Locked: Another run writes to the root.
     """
     wanted = target_of(root, target).name
-    _require_encoder(root)
-    with prefect_for(root, "flows.refresh_one"):
+    encoder = _required_encoder(root)
+    with prefect_for(root, "flows.refresh_one", encoder):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
         return _recorded(root, lambda: refresh_one(wanted, root.uri, _mode(index), 0))
@@ -158,8 +160,8 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
     Raises:
         Locked: Another run writes to the root.
     """
-    _require_encoder(root)
-    with prefect_for(root, "flows.full_rebuild"):
+    encoder = _required_encoder(root)
+    with prefect_for(root, "flows.full_rebuild", encoder):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
         return _recorded(root, lambda: full_rebuild(root.uri, _mode(index), keep_vectors, 0))
@@ -180,9 +182,11 @@ def run_compaction(root: Root) -> dict[str, Any]:
         return compact(root.uri, 0)
 
 
-def _require_encoder(root: Root) -> None:
-    """Raise `WrongInput`, before Prefect starts, if the encoder is not there and cannot be fetched."""
-    require_encoder(root.fetch("models"), load_settings().encoder)
+def _required_encoder(root: Root) -> str:
+    """Return the encoder's name; raise `WrongInput`, before Prefect starts, if there is none to be had."""
+    name = load_settings().encoder
+    require_encoder(root.fetch("models"), name)
+    return name
 
 
 def _mode(index: str) -> Literal["all", "skills"]:

@@ -1,12 +1,14 @@
-"""Placement of staged documents in their partitions, with at most 200 MB of them in memory."""
+"""Placement of staged documents in their partitions, with 200 MB of them or a few partitions in memory."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
+from storage.folder import threads_of_process
 from storage.parquet import read_frame, write_frame
 from storage.partitions import partition_of
 from storage.root import Root
@@ -16,6 +18,7 @@ from tasks.refine.plan import STAGED
 
 SORTED = "state/staged/sorted"
 _MAX_BYTES = 200_000_000
+_AT_ONCE = 4  # partitions
 
 
 class Arrivals:
@@ -76,7 +79,8 @@ def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copi
         documents.replace(ids, rows.filter(~pl.col("doc_id").is_in(list(beside))))
         folded.replace(ids - beside, rows.clear())
 
-    root.each(place_in, sorted(replacing.keys() | moving.keys()))
+    with ThreadPoolExecutor(min(_AT_ONCE, threads_of_process())) as pool:
+        list(pool.map(place_in, sorted(replacing.keys() | moving.keys())))
 
 
 def _by_partition(doc_ids: Collection[str]) -> Mapping[int, set[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,8 +25,8 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.refine.hashes import content_hash
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
-from tasks.retrieve.routing.search import Searcher
-from tasks.retrieve.routing.store import open_routing, routing_rows
+from tasks.retrieve.routing.search import PROVENANCE, Searcher
+from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
 
 if TYPE_CHECKING:  # its import takes longer than a query
     import lancedb
@@ -36,6 +36,8 @@ _T = TypeVar("_T")
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
 _RECENT = 32
 _RECENT_BYTES = 256_000_000
+_TEXT = ("text", "body_start")
+_COLUMNS = (*_TEXT, "doc_id", "n_tokens", "nodes_digest", *PROVENANCE)
 _SMALL = 4_000_000  # bytes of a file of the corpus, of which one body is read sooner than LanceDB is imported
 
 
@@ -60,40 +62,64 @@ class OpenVersion:
         nodes = self.served.nodes
         return None if nodes is None else open_at(connect(self.root), NODES, nodes)
 
+    @property
+    def _by_rows(self) -> bool:
+        """Whether a page does without LanceDB: it reads no nodes there, and the rows lie on this machine."""
+        return self.served.nodes is None and self.root.uri == str(self.root.folder)
+
     @functools.cached_property
-    def rows(self) -> pl.DataFrame:
-        """What answers say of each skill, a row a skill; raises `StorageError` if it cannot be read."""
-        return routing_rows(self.root, self.served)
+    def _rows(self) -> pl.DataFrame:
+        opened = "_routing" in self.__dict__
+        return self._routing.rows if opened else routing_rows(self.root, self.served)
 
     @functools.cached_property
     def _places(self) -> dict[str, int]:
-        return {doc_id.casefold(): place for place, doc_id in enumerate(self.rows["doc_id"])}
+        return {doc_id.casefold(): place for place, doc_id in enumerate(self._rows["doc_id"])}
 
     def row(self, doc_id: str) -> dict[str, Any] | None:
-        """Return what answers say of a skill, by its id in any letter case; None if it is not served."""
+        """Return what answers say of a skill, by its id in any letter case; None if it is not served.
+
+        Raises:
+            StorageError: Neither the routing index nor the table can be read.
+        """
+        if not self._by_rows:
+            found = self._in_table("doc_key", doc_id.casefold(), _COLUMNS)
+            return found[0] if found else None
+        exact = self._rows.filter(pl.col("doc_id") == doc_id)
+        if exact.height:
+            return exact.row(0, named=True)
         place = self._places.get(doc_id.casefold())
-        return None if place is None else self.rows.row(place, named=True)
+        return None if place is None else self._rows.row(place, named=True)
+
+    def names(self) -> dict[str, str | None]:
+        """Return the name of each skill by its id; raises as `row` does."""
+        columns = ["doc_id", "name"]
+        if self._by_rows:
+            return dict(self._rows.select(columns).iter_rows())
+        held = self.skills.search().select(columns).to_arrow()
+        return dict(zip(*(held.column(c).to_pylist() for c in columns), strict=True))
 
     def body(self, row: dict[str, Any]) -> str:
-        """Return the body of the skill of a row.
+        """Return the body of the skill of a row that `row` returned.
 
         Raises:
             StorageError: The table of skills cannot be read, or lacks the skill.
         """
-        if "skills" not in self.__dict__ and (body := self._in_corpus(row)) is not None:
+        if "text" not in row and "skills" not in self.__dict__ and (body := self._in_corpus(row)) is not None:
             return body
-        doc_id = row["doc_id"]
-        named = self.skills.search().where(f"doc_id IN ({quoted([doc_id])})")
-        for held in named.select(["text", "body_start"]).to_arrow().to_pylist():
+        for held in [row] if "text" in row else self._in_table("doc_id", row["doc_id"], _TEXT):
             return str(held["text"][held["body_start"] :])
-        msg = f"{self.served.version} has no text of {doc_id}: run `skillery doctor --root {self.root.uri}`"
-        raise StorageError(msg)
+        msg = f"{self.served.version} has no text of {row['doc_id']}"
+        raise StorageError(f"{msg}: run `skillery doctor --root {self.root.uri}`")
+
+    def _in_table(self, column: str, value: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+        found = self.skills.search().where(f"{column} IN ({quoted([value])})").limit(1).select([*columns])
+        return list(found.to_arrow().to_pylist())
 
     def _in_corpus(self, row: dict[str, Any]) -> str | None:
         """Return the body of a row's skill out of the corpus: LanceDB's import takes longer than a page.
 
-        None if the corpus is newer or older than the version, or not whole; or if that partition of it is
-        large, or in a bucket.
+        None if the corpus is newer or older than the version, or not whole, or that partition of it is large.
         """
         doc_id, table = row["doc_id"], documents_table(self.root)
         partition = partition_of(doc_id)
@@ -109,11 +135,6 @@ class OpenVersion:
             return bool(content_hash(row["name"], row["description"], body) == row["content_hash"])
 
         return next(filter(is_served, found.filter(pl.col("doc_id") == doc_id)["body"]), None)
-
-    def nodes_digest(self, doc_id: str) -> str | None:
-        """Return the digest of the nodes that were served with a skill; raises as `skills` does."""
-        found = self.skills.search().where(f"doc_id IN ({quoted([doc_id])})").select(["nodes_digest"])
-        return next(iter(found.to_arrow().column(0).to_pylist()), None)
 
     def answer(self, ask: Callable[[OpenVersion], _T]) -> _T:
         """Return what `ask` finds in this version.
@@ -147,8 +168,12 @@ class OpenVersion:
         return packaged_fit() if is_base(self.encoder.card) else None
 
     @functools.cached_property
+    def _routing(self) -> RoutingIndex:
+        return open_routing(self.root, self.served)
+
+    @functools.cached_property
     def _searcher(self) -> Searcher:
-        return Searcher(lambda: self.skills, open_routing(self.root, self.served), self.encoder, self.fit)
+        return Searcher(lambda: self.skills, self._routing, self.encoder, self.fit)
 
     def kept(self, doc_id: str) -> PagedDocument | None:
         """Return a kept document, None if it is not kept; it becomes the one requested last."""

@@ -125,7 +125,7 @@ class ServedIndex:
             if method == DEFAULT_METHOD:
                 document = self._readied(now, document, encoder)
             else:
-                document = self._joined(now, document)
+                document = self._joined(document, row)
             return page(
                 document, query, encoder=encoder, tokenizer=now.encoder, method=method, budget=budget,
                 reranker=reranker,
@@ -152,9 +152,9 @@ class ServedIndex:
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        now, (document, _, _) = self.read(lambda now: self._found(now, doc_id))
+        now, (document, row, _) = self.read(lambda now: self._found(now, doc_id))
         if document.vectors is not None:
-            return self._joined(now, document)
+            return self._joined(document, row)
         return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
 
     def failed_sources(self) -> set[str]:
@@ -227,7 +227,7 @@ class ServedIndex:
         for step, wanted in enumerate(followed(self._root, doc_id)):
             if (found := now.row(wanted)) is not None:
                 return found, found["doc_id"] if step else None
-        names = dict(now.rows.select("doc_id", "name").iter_rows())
+        names = now.names()
         if len(likely := meant(doc_id, names)) == 1:
             return self.locate(now, likely[0])
         msg = f"no served document has the id {doc_id!r}{suggestion(doc_id, likely, names)}"
@@ -259,12 +259,11 @@ class ServedIndex:
             now.keep(document)
         return document
 
-    def _joined(self, now: OpenVersion, document: PagedDocument) -> PagedDocument:
+    def _joined(self, document: PagedDocument, row: dict[str, Any]) -> PagedDocument:
         """Return a document whose nodes are served with its stored edges; the default method needs none."""
         if document.vectors is None:
             return document
-        digest = now.answer(lambda now: now.nodes_digest(document.doc_id))
-        return replace(document, edges=stored_edges(self._root, document.doc_id, digest))
+        return replace(document, edges=stored_edges(self._root, document.doc_id, row["nodes_digest"]))
 
     def paged_document(self, now: OpenVersion, row: dict[str, Any]) -> PagedDocument:
         """Return the document of a row that `locate` found, with vectors only where they are indexed."""

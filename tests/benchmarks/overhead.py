@@ -48,7 +48,7 @@ def timed(function):
     return call
 
 encoder.OnnxEncoder.encode = timed(encoder.OnnxEncoder.encode)
-export.exported_encoder = timed(export.exported_encoder)
+export.exported_encoder, export.export_ahead = timed(export.exported_encoder), timed(export.export_ahead)
 from flows.commands.runs import run_nightly
 from storage.root import Root
 root, source, limit = sys.argv[1:]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from threadpoolctl import threadpool_limits
 
 from storage.folder import threads_of_process
 from storage.lance import NODES, SKILLS, connect, open_at, quoted
@@ -167,7 +168,9 @@ def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
         ids = rank_lexical(side.skills, probe.text, fetch)
         return _reciprocal([d == probe.doc_id for d in ids if d in shared])
 
-    with ThreadPoolExecutor(threads_of_process()) as pool:  # LanceDB and the encoder compute side by side
+    # LanceDB and the encoder compute outside of Python. The encoder limits the threads of linear algebra and
+    # sets them back; done side by side that leaves one thread, but for the limit around it.
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads_of_process()) as pool:
         found["fused"], found["lexical"] = (list(pool.map(leg, probes)) for leg in (fused, lexical))
     return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
 

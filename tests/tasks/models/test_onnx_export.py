@@ -107,16 +107,16 @@ def test_an_export_that_is_made_ahead_waits_in_the_cache_for_the_root(tmp_path: 
     assert exporter.read_text() == f"{MINILM}\n"
 
 
-def test_nothing_but_a_packaged_encoder_is_exported_ahead(
-    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_nothing_but_a_packaged_encoder_is_exported_ahead_and_a_failure_waits_for_who_needs_it(
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export_ahead(tmp_path / "models", model(tmp_path / "mine", b"one"))
     monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
-    with caplog.at_level("DEBUG"):
-        export_ahead(tmp_path / "models", MINILM)
+    export_ahead(tmp_path / "models", MINILM)
 
     assert exporter.read_text() == ""
-    assert "was not exported ahead" in caplog.text
+    with pytest.raises(ModelMismatch, match="SHA-256"):
+        exported_encoder(tmp_path / "models", MINILM)
 
 
 def test_a_machine_whose_cache_cannot_be_written_exports_for_the_root(

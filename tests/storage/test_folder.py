@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.folder import exchange
+from storage.folder import Folder, exchange
 
 
 def test_two_folders_are_exchanged(tmp_path: Path) -> None:
@@ -23,3 +23,14 @@ def test_nothing_changes_where_one_is_not_there(tmp_path: Path) -> None:
         exchange(tmp_path / "one", tmp_path / "nowhere")
     assert raised.value.errno == errno.ENOENT
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("items", [3, 40])
+def test_what_is_made_of_items_comes_in_their_order_however_they_are_done(
+    tmp_path: Path, items: int, spread: bool
+) -> None:
+    folder = Folder(tmp_path)
+    assert folder.each(lambda n: n * n, range(items), spread=spread) == [n * n for n in range(items)]
+    with pytest.raises(ZeroDivisionError):
+        folder.each(lambda n: 1 // (items - 1 - n), range(items), spread=spread)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from tasks.induce.replay.browser.application_state import first_difference, without_times
 from tasks.induce.skills.actions import const
@@ -59,6 +59,7 @@ def test_what_holds_no_time_stays_as_it_is(value: object) -> None:
 
 
 @given(JSON, JSON)
+@example({"a": 0}, {"a": -0.0})
 def test_values_differ_somewhere_if_they_are_not_the_same_json(one: object, other: object) -> None:
     assert first_difference(one, one) is None
     if const(one) != const(other):
@@ -66,12 +67,13 @@ def test_values_differ_somewhere_if_they_are_not_the_same_json(one: object, othe
 
 
 def _plain(value: object) -> str:
-    """Return JSON in which 1 and 1.0 are one number."""
+    """Return JSON in which 1 and 1.0 are one number, and 0 and -0.0."""
     if isinstance(value, dict):
         return const({name: _plain(each) for name, each in value.items()})
     if isinstance(value, list):
         return const([_plain(each) for each in value])
-    return const(float(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return const(float(value) + 0.0 if is_number else value)
 
 
 @pytest.mark.parametrize(

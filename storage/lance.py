@@ -19,13 +19,14 @@ from storage.schemas import SCHEMA_VERSION
 
 if TYPE_CHECKING:  # its import takes longer than a query
     import lancedb
-    from lancedb.index import FTS
 
 log = logging.getLogger(__name__)
 SKILLS, NODES, INDUCED = "skills", "nodes", "induced"
 TABLES = (SKILLS, NODES, INDUCED)
 KEYS = {SKILLS: "doc_id", NODES: "node_id", INDUCED: "row_id"}
 _IDS_PER_DELETE = 500
+# A merge writes every row again, and a night adds one file: weekly compaction comes before there are so many.
+_MANY_FILES = 20
 # Versions are kept until retention removes them: optimize must not clean up under a reader.
 _KEEP = timedelta(days=36500)
 # Cleaning reads the clock anew after it has compacted: what is this little older stays for another time.
@@ -164,33 +165,28 @@ class TableWriter:
                 self.table.restore()
         self._detached, self.written = False, True
 
-    def finish(self, scalar: Collection[str], full_text: Collection[str]) -> int:
-        """Make missing indices, compact, bring indices up to date; return the version.
+    def finish(self, indexed: Collection[str], *, merge: bool = False) -> int:
+        """Merge files if there are many, or in any case with `merge`; index columns; return the version.
 
         Indices are made after the load: one made on an empty table covers nothing.
         """
         self._begin()
-        _index(self.table, scalar, full_text)
+        if merge or size_of(self.table)[1] > _MANY_FILES:
+            self.table.optimize(cleanup_older_than=_KEEP)
+        _index(self.table, indexed)
         return int(self.table.version)
 
 
-def _index(table: lancedb.table.Table, scalar: Collection[str], full_text: Collection[str]) -> None:
-    """Make missing indices, compact, bring indices up to date, unless the table is empty."""
+def _index(table: lancedb.table.Table, columns: Collection[str]) -> None:
+    """Make the indices of these columns over every row, and drop others, unless the table is empty."""
     from lancedb.index import BTree  # noqa: PLC0415 (as above)
 
-    present = {column for index in table.list_indices() for column in index.columns}
+    for index in table.list_indices():  # earlier versions had one of words, which no query asked
+        if index.columns[0] not in columns:
+            table.drop_index(index.name)
     if table.count_rows():
-        for column in (c for c in scalar if c not in present):
-            table.create_index(column, config=BTree())
-        for column in (c for c in full_text if c not in present):
-            table.create_index(column, config=_full_text())
-        table.optimize(cleanup_older_than=_KEEP)
-
-
-def _full_text() -> FTS:
-    from lancedb.index import FTS  # noqa: PLC0415 (as above)
-
-    return FTS(base_tokenizer="icu")
+        for column in columns:
+            table.create_index(column, config=BTree(), replace=True)
 
 
 def rewrite(
@@ -199,8 +195,7 @@ def rewrite(
     base: int,
     *,
     left: Callable[[pa.RecordBatch], pa.RecordBatch],
-    scalar: Collection[str],
-    full_text: Collection[str],
+    indexed: Collection[str],
 ) -> int:
     """Write a table to new files, without some of its rows; return the version.
 
@@ -212,8 +207,7 @@ def rewrite(
         name: The table.
         base: The version that is copied.
         left: Returns what is left of a batch.
-        scalar: Columns with a scalar index.
-        full_text: Columns with a full-text index.
+        indexed: Columns with an index.
 
     Raises:
         StorageError: The base cannot be opened.
@@ -222,7 +216,7 @@ def rewrite(
     batches = old.search().to_batches()
     reader = pa.RecordBatchReader.from_batches(old.schema, (left(batch) for batch in batches))
     table = db.create_table(name, data=reader, schema=old.schema, mode="overwrite")
-    _index(table, scalar, full_text)
+    _index(table, indexed)
     return int(table.version)
 
 
@@ -337,11 +331,3 @@ def manifest_reads(file: str, data: bytes) -> bool:
                 raise
             return False
     return True
-
-
-def has_words(text: str) -> bool:
-    """Tell whether the full text takes up any word of a text: it leaves out those that stand everywhere."""
-    table = _database("memory://").create_table("alone", pa.table({"text": [text]}))
-    table.create_index("text", config=_full_text())
-    found: Any = table.search(text, query_type="fts", fts_columns="text")
-    return bool(found.limit(1).select(["text", "_score"]).to_arrow().num_rows)

@@ -1,12 +1,10 @@
-"""What Lance says of a manifest by itself, and of a text by itself."""
+"""What Lance says of a manifest by itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from storage.lance import NODES, TableWriter, connect, has_words, manifest_reads, schema_of
+from storage.lance import NODES, TableWriter, connect, manifest_reads, schema_of
 from storage.root import Root
 
 MODEL = {"name": "m", "revision": "1", "dimension": 4, "template": "{name}"}
@@ -21,11 +19,3 @@ def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(
         assert manifest_reads(manifest.name, data)
         assert not manifest_reads(manifest.name, data[:-20])
         assert not manifest_reads(manifest.name, b"")
-
-
-@pytest.mark.parametrize(
-    ("text", "taken"),
-    [("what this is and how it was", False), ("...", False), ("what rye is", True), ("蜂蜜", True)],
-)
-def test_words_that_stand_everywhere_are_none_to_search_for(text: str, taken: bool) -> None:
-    assert has_words(text) is taken

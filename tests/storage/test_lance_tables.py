@@ -8,6 +8,7 @@ from typing import Any
 import lancedb
 import pyarrow as pa
 import pytest
+from lancedb.index import FTS
 
 from storage.errors import SchemaMismatch, StorageError
 from storage.lance import (
@@ -20,6 +21,7 @@ from storage.lance import (
     prune,
     rewrite,
     schema_of,
+    size_of,
     table_names,
     tag,
     tagged,
@@ -56,7 +58,7 @@ def write(
     writer = TableWriter(db, NODES, SCHEMA, base)
     writer.delete(delete or [])
     writer.add(rows(add))
-    return writer.finish(["doc_id", "node_id"], ["text"])
+    return writer.finish(["doc_id", "node_id"])
 
 
 def held(db: lancedb.DBConnection, version: int) -> list[str]:
@@ -74,8 +76,6 @@ def test_a_reader_at_a_version_does_not_see_later_writes(db: lancedb.DBConnectio
     reader = open_at(db, NODES, first)
     write(db, first, add=["oat"], delete=["rye"])
     assert reader.search().to_arrow()["doc_id"].to_pylist() == held(db, first) == ["rye"]
-    found = reader.search("dough", query_type="fts", fts_columns="text").to_arrow()
-    assert found["doc_id"].to_pylist() == ["rye"]
 
 
 @pytest.mark.parametrize("doc_id", ODD_IDS)
@@ -98,12 +98,37 @@ def test_indices_cover_every_row_after_each_load(db: lancedb.DBConnection) -> No
         base = write(db, base, add=ids, delete=[f"{before}-{n}" for n in range(5)])
         table = open_at(db, NODES, base)
         indices = {i.columns[0]: table.index_stats(i.name) for i in table.list_indices()}
-        assert indices.keys() == {"doc_id", "node_id", "text"}
+        assert indices.keys() == {"doc_id", "node_id"}
         for index in indices.values():
             assert index is not None
             assert (index.num_unindexed_rows, index.num_indexed_rows) == (0, table.count_rows())
-        found = table.search(grain, query_type="fts", fts_columns="text").limit(100).to_arrow()
-        assert sorted(found["doc_id"].to_pylist()) == sorted(ids)
+
+
+def test_an_index_of_words_that_an_earlier_version_made_goes_with_the_next_load(
+    db: lancedb.DBConnection,
+) -> None:
+    base = write(db, None, add=["rye"])
+    table = db.open_table(NODES)
+    table.create_index("text", config=FTS())
+    assert table.search("dough", query_type="fts", fts_columns="text").to_arrow().num_rows == 1
+
+    version = write(db, int(table.version), add=["oat"])
+
+    assert {i.columns[0] for i in open_at(db, NODES, version).list_indices()} == {"doc_id", "node_id"}
+    assert held(db, base) == ["rye"]
+    assert held(db, version) == ["oat", "rye"]
+
+
+def test_files_are_merged_where_there_are_many_or_it_is_asked_for(db: lancedb.DBConnection) -> None:
+    base, files = write(db, None, add=["night-0"]), []
+    for n in range(1, 30):
+        base = write(db, base, add=[f"night-{n}", f"once-{n}"], delete=[f"once-{n - 1}"])
+        files.append(size_of(open_at(db, NODES, base))[1])
+    assert files == [*range(2, 21), *range(2, 12)]  # what is not indexed yet is not merged
+    assert held(db, base) == sorted([*(f"night-{n}" for n in range(30)), "once-29"])
+
+    writer = TableWriter(db, NODES, SCHEMA, base)
+    assert size_of(open_at(db, NODES, writer.finish(["doc_id"], merge=True)))[1] == 1
 
 
 def test_what_a_crash_left_after_the_base_is_passed_over(db: lancedb.DBConnection) -> None:
@@ -139,7 +164,7 @@ def test_another_encoder_makes_the_table_anew_and_old_versions_stay(db: lancedb.
     assert writer.rebuilt
     assert writer.table.count_rows() == 0
     writer.add(rows(["oat"], other))
-    version = writer.finish(["doc_id"], ["text"])
+    version = writer.finish(["doc_id"])
     assert held(db, version) == ["oat"]
     assert open_at(db, NODES, version).schema.field("vector").type.list_size == 6
     assert held(db, base) == ["rye"]
@@ -237,7 +262,7 @@ def rewritten(db: lancedb.DBConnection, base: int, *, without: set[str]) -> int:
             pa.array([d not in without for d in batch.column("doc_id").to_pylist()], pa.bool_())
         )
 
-    return rewrite(db, NODES, base, left=left, scalar=["doc_id", "node_id"], full_text=["text"])
+    return rewrite(db, NODES, base, left=left, indexed=["doc_id", "node_id"])
 
 
 def test_a_rewritten_table_has_the_same_rows_but_those_left_out_in_order(db: lancedb.DBConnection) -> None:
@@ -247,9 +272,7 @@ def test_a_rewritten_table_has_the_same_rows_but_those_left_out_in_order(db: lan
     before, after = (open_at(db, NODES, v).search().to_arrow() for v in (base, version))
     assert after.equals(before.filter(pa.array([d != "skill-7" for d in before["doc_id"].to_pylist()])))
     assert after.schema.metadata == before.schema.metadata
-    table = open_at(db, NODES, version)
-    assert {i.columns[0] for i in table.list_indices()} == {"doc_id", "node_id", "text"}
-    assert table.search("dough", query_type="fts", fts_columns="text").limit(999).to_arrow().num_rows == 299
+    assert {i.columns[0] for i in open_at(db, NODES, version).list_indices()} == {"doc_id", "node_id"}
 
 
 def test_one_row_of_many_leaves_its_file(db: lancedb.DBConnection, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
+from tasks.retrieve.routing.store import RoutingIndex, open_routing
 
 if TYPE_CHECKING:  # its import takes longer than a query
     import lancedb
@@ -77,15 +78,16 @@ def _fold(text: str) -> str:
 
 
 def probe_skills(
-    skills: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors
+    skills: lancedb.table.Table, index: RoutingIndex, probes: Sequence[Probe], vectors: Vectors
 ) -> list[dict[str, Any]]:
     """Ask each leg for the skill of each probe: dense alone, lexical alone, fused; hit@10 and MRR@10.
 
-    `vectors` are the unit vectors of the probes' sentences, in the same order.
+    The table's vectors are asked, and the words of its routing index. `vectors` are the unit vectors of the
+    probes' sentences, in the same order.
     """
     rankings: dict[str, list[list[str]]] = {"dense": [], "lexical": [], "fused": []}
     for probe, vector in zip(probes, vectors, strict=True):
-        dense, lexical = rank_dense(skills, vector), rank_lexical(skills, probe.text)
+        dense, lexical = rank_dense(skills, vector), rank_lexical(index, probe.text)
         rankings["dense"].append(dense)
         rankings["lexical"].append(lexical)
         rankings["fused"].append([d for d, _ in reciprocal_rank_fusion([dense, lexical])])
@@ -188,7 +190,7 @@ def probe_index(
     skills, nodes = _open(root, served)
     vectors = encoder.encode([p.text for p in probes])
     by_nodes = [] if nodes is None else [probe_nodes(nodes, probes, vectors)]
-    return [*probe_skills(skills, probes, vectors), *by_nodes]
+    return [*probe_skills(skills, open_routing(root, served), probes, vectors), *by_nodes]
 
 
 def _open(root: Root, served: Served) -> tuple[lancedb.table.Table, lancedb.table.Table | None]:

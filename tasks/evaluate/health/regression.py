@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,14 +26,13 @@ from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.index.gate import Check
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import Searcher, rank_lexical
-from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
+from tasks.retrieve.routing.store import RoutingIndex, drop_routing, open_routing, prepare_routing
 
 if TYPE_CHECKING:  # its import takes longer than a query
     import lancedb
 
 LEVEL = 0.99
 _K = 10
-_FETCH, _MOST = 100, 1000  # candidates of a leg, the latter where the corpus has grown much
 _FEWEST = 10  # probes: of fewer, chance alone may lower every one
 _SKILLS_PER_PROBE = 3  # drawn from: some skills have no sentence that fits
 Ranks = dict[str, list[float]]
@@ -42,12 +40,12 @@ Ranks = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A version as it would be served: its tables, its router, its encoder's vectors of the probes."""
+    """A version as it would be served: its tables and index, and its encoder's vectors of the probes."""
 
     skills: lancedb.table.Table
     nodes: lancedb.table.Table | None
+    index: RoutingIndex
     router: Router
-    doc_ids: list[str]
     vectors: Vectors
 
 
@@ -151,13 +149,12 @@ def _side(root: Root, version: Served, encoder: Encoder, probes: Sequence[Probe]
     skills = open_at(db, SKILLS, version.skills)
     nodes = None if version.nodes is None else open_at(db, NODES, version.nodes)
     router = Searcher(lambda: skills, index, encoder).router
-    return _Side(skills, nodes, router, index.doc_ids, encoder.encode([p.text for p in probes]))
+    return _Side(skills, nodes, index, router, encoder.encode([p.text for p in probes]))
 
 
 def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
     """Return each probe's reciprocal rank at 10 by leg, among the skills shared."""
-    allowed = np.array([doc_id in shared for doc_id in side.doc_ids], dtype=np.bool_)
-    fetch = min(_MOST, math.ceil(_FETCH * len(allowed) / max(1, int(allowed.sum()))))
+    allowed = np.array([doc_id in shared for doc_id in side.index.doc_ids], dtype=np.bool_)
     found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared)}
 
     def fused(probe: Probe) -> float:
@@ -165,10 +162,9 @@ def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
         return _reciprocal([probe.doc_id in (r.doc_id, *r.folded) for r in ranked])
 
     def lexical(probe: Probe) -> float:
-        ids = rank_lexical(side.skills, probe.text, fetch)
-        return _reciprocal([d == probe.doc_id for d in ids if d in shared])
+        return _reciprocal([d == probe.doc_id for d in rank_lexical(side.index, probe.text, _K, allowed)])
 
-    # LanceDB and the encoder compute outside of Python. The encoder limits the threads of linear algebra and
+    # NumPy and the encoder compute outside of Python. The encoder limits the threads of linear algebra and
     # sets them back; done side by side that leaves one thread, but for the limit around it.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads_of_process()) as pool:
         found["fused"], found["lexical"] = (list(pool.map(leg, probes)) for leg in (fused, lexical))

@@ -38,12 +38,8 @@ from tasks.retrieve.index.rows import (
 if TYPE_CHECKING:  # its import takes longer than a query
     import lancedb
 
-# The columns with an index: scalar, full text.
-INDEXED: dict[str, tuple[list[str], list[str]]] = {
-    SKILLS: (["doc_id", "doc_key"], ["text"]),
-    NODES: (["doc_id", "node_id"], []),
-    INDUCED: (["row_id"], []),
-}
+# The columns with an index. Words are found by the routing index.
+INDEXED = {SKILLS: ["doc_id", "doc_key"], NODES: ["doc_id", "node_id"], INDUCED: ["row_id"]}
 # Few documents per write make many small files; many of them must fit in memory with the vectors of their
 # nodes. Skills have one each, and the encoder is a sixth faster with thousands of texts to make batches of.
 _DOCUMENTS_PER_WRITE = 500
@@ -137,7 +133,7 @@ def nodes_base(db: lancedb.DBConnection, served: Served | None) -> int | None:
 
 
 def _finish(writer: TableWriter, name: str) -> int:
-    return writer.finish(*INDEXED[name]) if writer.written else int(writer.table.version)
+    return writer.finish(INDEXED[name]) if writer.written else int(writer.table.version)
 
 
 def _present(skills: TableWriter) -> pl.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from storage.errors import GateRefused
-from storage.lance import INDUCED, KEYS, NODES, SKILLS, connect, has_words, model_of, open_at, quoted
+from storage.lance import INDUCED, KEYS, NODES, SKILLS, connect, model_of, open_at, quoted
 from storage.root import Root
 from storage.served import read_served
 from storage.state import documents_table, parsed_table
@@ -33,8 +32,6 @@ _SAME = 0.95
 _SAME_STATES = 0.9
 _SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and how many of them are searched for
 _SEED = 7
-_WORDS = re.compile(r"\w{3,}")
-_QUERY = 400  # characters of a row that its words are taken from
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def check_index(
 ) -> list[Check]:
     """Check the built versions: row counts, unique ids, vectors, token embeddings, indices, and searches.
 
-    A seeded sample of rows is encoded again, and searched for by its vectors alone and by its words alone. A
+    A seeded sample of rows is encoded again, and searched for by its vectors. A
     sample of nodes is compared with the text of their skills. The documents are those of `corpus`, or of
     `root` without one.
     """
@@ -137,7 +134,7 @@ def _equal(check: str, value: float, limit: float) -> Check:
 def _check_table(name: str, table: lancedb.table.Table, key: str, expected: int) -> list[Check]:
     ids = table.search().select([key]).to_arrow().column(key)
     # A table without rows has no index, and needs none.
-    left = {column: len(ids) for columns in INDEXED[name] for column in columns}
+    left = dict.fromkeys(INDEXED[name], len(ids))
     for index in table.list_indices():
         left[index.columns[0]] = int(index.num_unindexed_rows or 0)
     return [
@@ -176,11 +173,10 @@ def _check_found(
     other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
     # Rows with the same text tie, so a row need not come first: none may be nearer than the row itself.
     found = sum(_is_nearest(table, own, vector) for own, vector in pairs[:_SEARCHED])
-    checks = [
+    return [
         _equal(f"{name}.other_vectors", other, 0),
         _equal(f"{name}.found_by_own_text", found, len(pairs[:_SEARCHED])),
     ]
-    return [*checks, _check_words(table, rows[:_SEARCHED])] if name == SKILLS else checks
 
 
 def _sample(table: lancedb.table.Table, key: str) -> list[str]:
@@ -205,19 +201,6 @@ def _alike(held: bytes | None, made: bytes) -> bool:
     if not held or len(held) != len(made):
         return held == made
     return float((unpack(held) * unpack(made)).sum(axis=1).mean()) >= _SAME_STATES
-
-
-def _check_words(table: lancedb.table.Table, rows: list[dict[str, Any]]) -> Check:
-    """Search the full-text index alone for rows by their words; rows of stop words alone are left out."""
-    asked = {row["doc_id"]: " ".join(_WORDS.findall(row["text"][:_QUERY])) for row in rows}
-    asked = {doc_id: words for doc_id, words in asked.items() if words and has_words(words)}
-    found = 0
-    for doc_id, words in asked.items():
-        query: Any = table.search(words, query_type="fts", fts_columns="text")  # its class has no fast_search
-        # `fast_search` leaves out rows that are not indexed: the index itself must hold them.
-        query = query.where(f"doc_id IN ({quoted([doc_id])})").fast_search()
-        found += query.limit(1).select(["doc_id", "_score"]).to_arrow().num_rows
-    return _equal(f"{table.name}.found_by_own_words", found, len(asked))
 
 
 def _own(vector: list[float] | None, like: Vectors) -> Vectors:

@@ -83,7 +83,7 @@ def build_learned(
     drop_stray_tags(root)
     writer = TableWriter(db, INDUCED, schema_of(INDUCED, model), before)
     expected, new = _write(root, writer, encoder, summarise, report)
-    version = writer.finish(*INDEXED[INDUCED]) if writer.written else int(writer.table.version)
+    version = writer.finish(INDEXED[INDUCED]) if writer.written else int(writer.table.version)
     built = _built(db, served, model, version, new, changed=writer.written or before is None)
     as_before = (last.get("version"), last.get("how")) == (before, how)
     return LearnedBuild(built, expected, of, as_before)

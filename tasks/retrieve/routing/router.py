@@ -165,7 +165,8 @@ class Router:
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
-        best = self._best(rows, total, 3 * max(k, TOP) if fold else max(k, TOP))
+        most = 3 * max(k, TOP) if fold else max(k, TOP)
+        best = best_rows(rows, total, most, self._doc_ids)
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         leaders = np.array([row for row, *_ in groups], dtype=np.int64)
         evidence = self._evidence(query, read, leaders, len(rows))
@@ -293,19 +294,21 @@ class Router:
         lead = np.zeros(len(total), dtype=np.float32)
         if not further.any():
             return lead
-        for first in self._best(rows, total - further, 1):
+        for first in best_rows(rows, total - further, 1, self._doc_ids):
             above = float(total[rows].max() - total[first])
             # What ties with it may have a lower id.
-            if above > 0 or self._best(rows, total, 1) != [first]:
+            if above > 0 or best_rows(rows, total, 1, self._doc_ids) != [first]:
                 lead[first] = above + _LEAD
         return lead
 
-    def _best(self, rows: npt.NDArray[np.int64], total: Scores, k: int) -> list[int]:
-        if len(rows) > k:
-            # What ties with the last one stays in, so that the ids decide.
-            least = -np.partition(-total[rows], k - 1)[k - 1]
-            rows = rows[total[rows] >= least]
-        return sorted(rows.tolist(), key=lambda row: (-total[row], self._doc_ids[row]))[:k]
+
+def best_rows(rows: npt.NDArray[np.int64], scores: Scores, k: int, doc_ids: Sequence[str]) -> list[int]:
+    """Return the `k` of these rows that score highest, best first; rows of equal score by ascending id."""
+    if len(rows) > k:
+        # What ties with the last one stays in, so that the ids decide.
+        least = -np.partition(-scores[rows], k - 1)[k - 1]
+        rows = rows[scores[rows] >= least]
+    return sorted(rows.tolist(), key=lambda row: (-scores[row], doc_ids[row]))[:k]
 
 
 def plain_name(name: str) -> str:

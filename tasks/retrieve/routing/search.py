@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
 from storage.errors import WrongInput
 from storage.lance import quoted
 from storage.served import Licences
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import FitModel
-from tasks.retrieve.routing.router import Ranked, Router
+from tasks.retrieve.routing.router import Ranked, Router, best_rows
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 
@@ -42,22 +41,22 @@ def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FET
     `vector` is the query's unit vector; nearness is the cosine.
     """
     nearest: Any = skills.search(vector)  # its declared class has no distance_type
-    found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"])
-    return _in_order(found.to_arrow(), "_distance", "ascending")
-
-
-def rank_lexical(skills: lancedb.table.Table, query: str, fetch_k: int = _FETCH) -> list[str]:
-    """Return the ids of at most `fetch_k` skills by LanceDB's own BM25 over the full text, best first."""
-    # LanceDB takes a text that stands in quotes for a phrase, which this index has no positions to find.
-    words = query.replace('"', " ")
-    found = skills.search(words, query_type="fts", fts_columns="text").limit(fetch_k)
-    return _in_order(found.select(["doc_id", "_score"]).to_arrow(), "_score", "descending")
-
-
-def _in_order(found: pa.Table, by: str, order: str) -> list[str]:
-    """Return ids best first, ties by id, because LanceDB orders ties differently from build to build."""
-    rows = found.sort_by([(by, order), ("doc_id", "ascending")])
+    found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"]).to_arrow()
+    # Ties by id, because LanceDB orders them differently from build to build.
+    rows = found.sort_by([("_distance", "ascending"), ("doc_id", "ascending")])
     return [str(d) for d in rows.column("doc_id").to_pylist()]
+
+
+def rank_lexical(
+    index: RoutingIndex, query: str, fetch_k: int = _FETCH, allowed: npt.NDArray[np.bool_] | None = None
+) -> list[str]:
+    """Return the ids of at most `fetch_k` skills that share words with a query by BM25F, best first.
+
+    `allowed`, shape `(rows,)`, marks the rows that may be found; None: all.
+    """
+    scores = index.lexical.scores(query)
+    rows = np.flatnonzero(scores if allowed is None else scores * allowed)
+    return [index.doc_ids[row] for row in best_rows(rows, scores, fetch_k, index.doc_ids)]
 
 
 @dataclass(frozen=True, slots=True)

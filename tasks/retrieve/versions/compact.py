@@ -49,7 +49,7 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
         before = open_at(db, name, base)
         rows[name], (size, files) = before.count_rows(), size_of(before)
         writer = TableWriter(db, name, before.schema, base)
-        version = writer.finish(*INDEXED[name])
+        version = writer.finish(INDEXED[name], merge=True)
         size_after, files_after = size_of(writer.table)
         found.append(Compacted(name, rows[name], files, files_after, size, size_after))
         if files_after < files:

@@ -18,7 +18,7 @@ from storage.served import Served
 from tasks.models.token_states import require_packed
 from tasks.refine.hashes import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
-from tasks.retrieve.routing.search import rank_dense, rank_lexical
+from tasks.retrieve.routing.search import rank_dense
 from tasks.retrieve.suggest.stored import require_records
 
 if TYPE_CHECKING:  # its import takes longer than a query
@@ -109,4 +109,3 @@ def _query_indices(name: str, table: lancedb.table.Table, row: dict[str, Any]) -
         raise ValueError(msg)
     if name == SKILLS:
         rank_dense(table, row["vector"], 1)
-        rank_lexical(table, row["name"], 1)

@@ -223,14 +223,12 @@ def _rewrite(db: lancedb.DBConnection, name: str, base: int, gone: set[str]) -> 
         stays = [doc_id not in gone for doc_id in batch.column("doc_id").to_pylist()]
         return batch.filter(pa.array(stays, pa.bool_()))
 
-    scalar, full_text = INDEXED[name]
-    return rewrite(db, name, base, left=left, scalar=scalar, full_text=full_text)
+    return rewrite(db, name, base, left=left, indexed=INDEXED[name])
 
 
 def _rewrite_learned(db: lancedb.DBConnection, base: int, forgotten: Forgotten) -> tuple[int, int]:
     """Write learned skills without runs and skills that are forgotten; return the version, and rows gone."""
     table = open_at(db, INDUCED, base)
     rest = Remainder(table.search().select(["kind", "record"]).to_arrow(), forgotten)
-    scalar, full_text = INDEXED[INDUCED]
-    version = rewrite(db, INDUCED, base, left=rest.of, scalar=scalar, full_text=full_text)
+    version = rewrite(db, INDUCED, base, left=rest.of, indexed=INDEXED[INDUCED])
     return version, rest.gone

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from lancedb.index import FTS
 
 from tasks.evaluate.health.probes import (
     Probe,
@@ -20,6 +19,10 @@ from tasks.evaluate.health.probes import (
     served_probes,
 )
 from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.bm25f import lexical_of
+from tasks.retrieve.routing.postings import postings_of
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.store import RoutingIndex
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
@@ -126,11 +129,12 @@ def test_each_leg_is_asked_for_the_skill_of_each_probe(tmp_path: Path) -> None:
     ids = [f"s{i:02}" for i in range(12)]
     texts = [f"common words {'alpha' if i == 11 else 'filler'}" for i in range(12)]
     table = vector_table(tmp_path, {"doc_id": ids, "text": texts}, unit(*(7 * i for i in range(12))))
-    table.create_index("text", config=FTS())
+    postings = postings_of([Skill(doc_id, "", "", text) for doc_id, text in zip(ids, texts, strict=True)])
+    words = RoutingIndex(ids, [], lexical_of(postings), postings.sketches, unit(), pl.DataFrame())
     # The first is nearest to s00 and unique in its words to s11; the second the third nearest to s01.
     probes = [Probe("p0", "s11", "s11#0", "alpha"), Probe("p1", "s02", "s02#0", "filler")]
 
-    rows = probe_skills(table, probes, unit(0, 4))
+    rows = probe_skills(table, words, probes, unit(0, 4))
 
     found = {(r["leg"], r["measure"]): r["value"] for r in rows}
     # By angle p0 has s11 last of twelve, and p1 has s01 (3 degrees off), s00 (4), s02 (10).

@@ -7,14 +7,12 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lancedb.index import FTS
 
 from storage.errors import GateRefused
 from storage.lance import NODES, SKILLS, connect
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import Check, require_passed
 from tests.support.roots.hand_written import SKILLS as TEXTS
-from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -138,7 +136,7 @@ def test_a_sound_build_passes_every_check(built: tuple[SkillRoot, Built]) -> Non
             *("rows", "repeated_ids", "bad_vectors", "unindexed_rows"),
             *("other_model", "other_vectors", "found_by_own_text"),
         )
-    } | {"skills.found_by_own_words", "nodes.other_text", "nodes.other_states"}
+    } | {"nodes.other_text", "nodes.other_states"}
     assert all(check.passed for check in checks)
     require_passed([asdict(check) for check in checks])
 
@@ -159,7 +157,7 @@ def test_a_defect_fails_its_check_and_leaves_the_other_table_alone(
     failed = {c.check for c in root.check(injured) if not c.passed}
     assert {f"{name}.{check}" for check in expected} <= failed
     assert all(check.startswith(name) for check in failed)
-    probes = {"found_by_own_text", "found_by_own_words", "other_vectors"}
+    probes = {"found_by_own_text", "other_vectors"}
     assert failed <= {f"{name}.{check}" for check in {*expected, *probes}}
 
 
@@ -199,30 +197,6 @@ def test_states_of_another_text_or_none_fail_their_check(
 
     failed = [c for c in root.check(replace(version, nodes=table.version)) if not c.passed]
     assert [(c.check, c.value) for c in failed] == [("nodes.other_states", 1)]
-
-
-def test_a_skill_of_words_that_stand_everywhere_is_not_looked_for_by_them(skill_root: Make) -> None:
-    said = skill("what", "What this is and how it was", "This is what there will be.\n")
-    root = skill_root({"what": said, "bread": TEXTS["bread"]})
-
-    root.publish()
-
-    assert root.served().version
-
-
-def test_a_full_text_index_made_over_an_empty_table_fails_the_probe_by_words(
-    built: tuple[SkillRoot, Built],
-) -> None:
-    root, version = built
-    table = connect(root.root).open_table(SKILLS)
-    rows = table.search().to_arrow()
-    table.delete("true")
-    table.create_index("text", config=FTS(base_tokenizer="icu"), replace=True)
-    table.add(rows)
-
-    failed = {c.check: c.value for c in root.check(replace(version, skills=table.version)) if not c.passed}
-
-    assert failed == {"skills.found_by_own_words": 0, "skills.unindexed_rows": len(TEXTS)}
 
 
 def test_a_table_made_with_another_model_fails_its_check(

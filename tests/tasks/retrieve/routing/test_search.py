@@ -14,6 +14,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FEATURES
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters, fitting, rank_dense, rank_lexical
+from tasks.retrieve.routing.store import RoutingIndex, open_routing
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
@@ -44,6 +45,11 @@ def skills(served_bakery: SkillRoot) -> lancedb.table.Table:
 
 
 @pytest.fixture(scope="module")
+def routing(served_bakery: SkillRoot) -> RoutingIndex:
+    return open_routing(served_bakery.root, served_bakery.served())
+
+
+@pytest.fixture(scope="module")
 def index(served_bakery: SkillRoot) -> ServedIndex:
     return served_bakery.ask()
 
@@ -64,8 +70,8 @@ def found(index: ServedIndex, query: str, k: int = 10, **filters: tuple[str, ...
         ("一滴まで注ぎ切ります", "tea"),
     ],
 )
-def test_words_of_the_body_find_their_skill(skills: lancedb.table.Table, text: str, name: str) -> None:
-    assert rank_lexical(skills, text)[0] == f"local/market/{name}"
+def test_words_of_the_body_find_their_skill(routing: RoutingIndex, text: str, name: str) -> None:
+    assert rank_lexical(routing, text)[0] == f"local/market/{name}"
 
 
 @pytest.mark.parametrize(
@@ -199,29 +205,33 @@ def test_ties_come_in_the_order_of_ids(skill_root: Make, minilm: OnnxEncoder) ->
     table = open_at(connect(root.root), SKILLS, root.publish(nodes=False).skills)
 
     ids = sorted(f"local/market/{n}" for n in names)
-    assert rank_lexical(table, "count aloud") == ids
+    routing = open_routing(root.root, root.served())
+    assert rank_lexical(routing, "count aloud") == ids
+    assert rank_lexical(routing, "count aloud", 7) == ids[:7]
     assert rank_dense(table, minilm.encode(["counting"])[0]) == ids
 
 
-def test_operators_are_words_like_others(skills: lancedb.table.Table) -> None:
-    assert rank_lexical(skills, "-yeast")[0] == "local/market/bread"
-    assert rank_lexical(skills, 'yeast AND "sprockets"')
-    assert rank_lexical(skills, "text:yeast")[0] == "local/market/bread"
+def test_operators_are_words_like_others(routing: RoutingIndex) -> None:
+    assert rank_lexical(routing, "-yeast")[0] == "local/market/bread"
+    assert rank_lexical(routing, 'yeast AND "sprockets"')
+    assert rank_lexical(routing, "text:yeast")[0] == "local/market/bread"
 
 
 @pytest.mark.parametrize("query", ODD, ids=lambda q: str(ODD.index(q)))
-def test_odd_texts_may_be_asked_of_the_words(skills: lancedb.table.Table, query: str) -> None:
-    assert len(rank_lexical(skills, query)) <= 4
+def test_odd_texts_may_be_asked_of_the_words(routing: RoutingIndex, query: str) -> None:
+    assert len(rank_lexical(routing, query)) <= 4
 
 
-def test_a_text_in_quotes_is_asked_for_by_its_words(skills: lancedb.table.Table) -> None:
-    assert rank_lexical(skills, '"yeast and much else"') == rank_lexical(skills, "yeast and much else") != []
+def test_a_text_in_quotes_is_asked_for_by_its_words(routing: RoutingIndex) -> None:
+    assert (
+        rank_lexical(routing, '"yeast and much else"') == rank_lexical(routing, "yeast and much else") != []
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
-def test_any_text_may_be_asked_of_the_words(skills: lancedb.table.Table, query: str) -> None:
-    assert len(rank_lexical(skills, query)) <= 4
+def test_any_text_may_be_asked_of_the_words(routing: RoutingIndex, query: str) -> None:
+    assert len(rank_lexical(routing, query)) <= 4
 
 
 @pytest.mark.parametrize("k", [1, 3, 4, 5, 100_000, 10**15])

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from typing import TYPE_CHECKING, Any
 
 from storage.errors import TransientError, WrongInput
+
+if TYPE_CHECKING:  # a query has no use for it
+    from tenacity import AsyncRetrying, RetryCallState
 
 LONGEST_WAIT = 86_400.0  # seconds; a server that asks for more would stop its client for good
 
@@ -68,6 +69,7 @@ def retrying(
         sleep: Waits, in seconds.
         random: Draws from [0, 1).
     """
+    from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt  # noqa: PLC0415 (as above)
 
     def failure_of(state: RetryCallState) -> BaseException | None:
         return state.outcome.exception() if state.outcome else None

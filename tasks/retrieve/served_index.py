@@ -18,7 +18,6 @@ from tasks.crawl.source.lookup import followed, meant, suggestion
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import Classifier
-from tasks.parse.document import parse_document
 from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, page
@@ -273,6 +272,8 @@ class ServedIndex:
         if row["kind"] == "mcp-server":  # described, not instructed: its page is its description
             return PagedDocument(doc_id, body, [], n_tokens=row["n_tokens"])
         if now.nodes is None:
+            from tasks.parse.document import parse_document  # noqa: PLC0415 (a search parses nothing)
+
             nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)
             return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])
         nodes, vectors, states = indexed_nodes(now.nodes, doc_id)

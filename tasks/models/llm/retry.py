@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-
-from tenacity import AsyncRetrying
+from typing import TYPE_CHECKING
 
 from storage.errors import SkilleryError
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmDenied, LlmRefused, LlmUnavailable
 from tasks.models.retry import RetryPolicy, retry_after, retrying
+
+if TYPE_CHECKING:  # a query has no use for it
+    from tenacity import AsyncRetrying
 
 # More patient than crawling: an answer takes a model minutes, and its server queues questions.
 LLM_RETRY = RetryPolicy(tries=5, wait_min=1.0, wait_max=30.0, server_wait_max=120.0)

@@ -8,7 +8,6 @@ from typing import Any
 import lancedb
 import pyarrow as pa
 import pytest
-from lancedb.index import FTS
 
 from storage.errors import SchemaMismatch, StorageError
 from storage.lance import (
@@ -21,7 +20,6 @@ from storage.lance import (
     prune,
     rewrite,
     schema_of,
-    size_of,
     table_names,
     tag,
     tagged,
@@ -102,33 +100,6 @@ def test_indices_cover_every_row_after_each_load(db: lancedb.DBConnection) -> No
         for index in indices.values():
             assert index is not None
             assert (index.num_unindexed_rows, index.num_indexed_rows) == (0, table.count_rows())
-
-
-def test_an_index_of_words_that_an_earlier_version_made_goes_with_the_next_load(
-    db: lancedb.DBConnection,
-) -> None:
-    base = write(db, None, add=["rye"])
-    table = db.open_table(NODES)
-    table.create_index("text", config=FTS())
-    assert table.search("dough", query_type="fts", fts_columns="text").to_arrow().num_rows == 1
-
-    version = write(db, int(table.version), add=["oat"])
-
-    assert {i.columns[0] for i in open_at(db, NODES, version).list_indices()} == {"doc_id", "node_id"}
-    assert held(db, base) == ["rye"]
-    assert held(db, version) == ["oat", "rye"]
-
-
-def test_files_are_merged_where_there_are_many_or_it_is_asked_for(db: lancedb.DBConnection) -> None:
-    base, files = write(db, None, add=["night-0"]), []
-    for n in range(1, 30):
-        base = write(db, base, add=[f"night-{n}", f"once-{n}"], delete=[f"once-{n - 1}"])
-        files.append(size_of(open_at(db, NODES, base))[1])
-    assert files == [*range(2, 21), *range(2, 12)]  # what is not indexed yet is not merged
-    assert held(db, base) == sorted([*(f"night-{n}" for n in range(30)), "once-29"])
-
-    writer = TableWriter(db, NODES, SCHEMA, base)
-    assert size_of(open_at(db, NODES, writer.finish(["doc_id"], merge=True)))[1] == 1
 
 
 def test_what_a_crash_left_after_the_base_is_passed_over(db: lancedb.DBConnection) -> None:

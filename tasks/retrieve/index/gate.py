@@ -50,9 +50,8 @@ def check_index(
 ) -> list[Check]:
     """Check the built versions: row counts, unique ids, vectors, token embeddings, indices, and searches.
 
-    A seeded sample of rows is encoded again, and searched for by its vectors. A
-    sample of nodes is compared with the text of their skills. The documents are those of `corpus`, or of
-    `root` without one.
+    A seeded sample of rows is encoded again, and searched for by its vectors. A sample of nodes is compared
+    with the text of their skills. The documents are those of `corpus`, or of `root` without one.
     """
     db, source = connect(root), corpus or root
     expected = {SKILLS: documents_table(source).read(columns=["doc_id"]).height}

@@ -245,6 +245,7 @@ def prune(
     kept: Collection[int],
     labels: Collection[str],
     margin: timedelta = MARGIN,
+    least: int = 1,
 ) -> None:
     """Remove tags of a table, and all versions older than those kept, with the files that only they need.
 
@@ -254,6 +255,7 @@ def prune(
         kept: Versions that stay, with all later ones.
         labels: Tags to remove; missing ones are ignored.
         margin: How much older than all that are kept a version must be to go.
+        least: Of fewer versions the files stay: LanceDB removes files only where it writes every row again.
 
     Raises:
         StorageError: The table cannot be read, or lacks a version that is kept.
@@ -269,7 +271,7 @@ def prune(
     if not stay <= since.keys():
         msg = f"table {name} lacks version {min(stay - since.keys())}, which is published"
         raise StorageError(msg)
-    if stay and min(stay) > min(since):
+    if stay and sum(version < min(stay) for version in since) >= least:
         # Lance refuses a cutoff that would take a tagged version; its clock has no zone.
         # By their dates, not their numbers: a clock may have been set back in between.
         age = datetime.now() - min(since[version] for version in stay)  # noqa: DTZ005

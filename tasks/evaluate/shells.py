@@ -23,6 +23,7 @@ from tasks.models.encoder import load_encoder
 from tasks.models.retry import task_retries
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.index.build import Built
+from tasks.retrieve.index.gate import check_words
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.shells import made_by
 from tasks.retrieve.versions.publish import candidate
@@ -91,10 +92,13 @@ def compare_with_served(
     root: str, built: dict[str, Any], encoder: str, probes: dict[str, Any], *,
     run_id: str, now: datetime, corpus: str | None = None, workers: int | None = 1,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Check that no leg of the versions built finds less than the one served; `probes` are the settings'."""
+    """Check that words find skills, and that no leg finds less than what is served; `probes` are settings."""
     place, found = Root(root), Built(**built)
     if not found.changed:
         return []
     new = candidate(place, found, **made_by(root, encoder), run_id=run_id, now=now)
     given = {"encoder": load_encoder(encoder), "corpus": Root(corpus or root), "workers": workers, **probes}
-    return [asdict(c) for c in check_regression(place, new, **given)]
+    checks = check_words(place, new, workers)
+    if all(check.passed for check in checks):
+        checks += check_regression(place, new, **given)
+    return [asdict(check) for check in checks]

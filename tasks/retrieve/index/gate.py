@@ -12,7 +12,7 @@ import numpy as np
 from storage.errors import GateRefused
 from storage.lance import INDUCED, KEYS, NODES, SKILLS, connect, model_of, open_at, quoted
 from storage.root import Root
-from storage.served import read_served
+from storage.served import Served, read_served
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.models.token_states import encoded, unpack
@@ -20,6 +20,8 @@ from tasks.retrieve.index.build import INDEXED, Built
 from tasks.retrieve.index.rows import model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.skill import TEMPLATE
+from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
+from tasks.retrieve.routing.terms import term_counts
 from tasks.retrieve.suggest.stored import RUN
 
 if TYPE_CHECKING:  # its import takes longer than a query
@@ -31,6 +33,7 @@ _SAME = 0.95
 # The least mean cosine over a text's token embeddings, which are stored in four bits per number.
 _SAME_STATES = 0.9
 _SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and how many of them are searched for
+_RAREST = 5  # words that a skill is searched for by
 _SEED = 7
 
 
@@ -67,6 +70,36 @@ def check_index(
         if name == NODES and sample:
             checks.append(_check_placed(table, sample, open_at(db, SKILLS, built.skills)))
             checks.append(_check_states(table, sample, encoder))
+    return checks
+
+
+def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[Check]:
+    """Check that the routing index has a row a skill, and finds a sample of skills by their rarest words.
+
+    The index is made here, by as many processes as `workers` (`prepare_routing`), and goes if it fails. It is
+    that of `candidate`, the version built, under the name that it is to be published by.
+
+    Raises:
+        StorageError: The table cannot be read, or a file cannot be written.
+    """
+    prepare_routing(root, candidate, workers)
+    index, table = open_routing(root, candidate), open_at(connect(root), SKILLS, candidate.skills)
+    place = {doc_id: row for row, doc_id in enumerate(index.doc_ids)}
+    columns = ["doc_id", "name", "description", "text", "body_start"]
+    sample = table.search().where(f"doc_id IN ({quoted(_sample(table, 'doc_id'))})").select(columns)
+    asked, found = 0, 0
+    for row in sample.to_arrow().to_pylist():
+        words = f"{row['name']}\n{row['description']}\n{row['text'][row['body_start'] :]}"
+        if term_counts(words):  # signs alone are no words
+            asked += 1
+            rarest = index.lexical.added(index.lexical.weighed(words)[:_RAREST])
+            found += row["doc_id"] in place and bool(rarest[place[row["doc_id"]]] > 0)
+    checks = [
+        _equal("routing.rows", len(index.doc_ids), table.count_rows()),
+        _equal("routing.found_by_own_words", found, asked),
+    ]
+    if not all(check.passed for check in checks):
+        drop_routing(root, candidate)
     return checks
 
 

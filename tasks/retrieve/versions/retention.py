@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 _MOST_PER_TEXT = 1.25  # vectors per text of the corpus; only above that are unused ones looked for
 # A reader that has just read the pointer, or a batch of queries, may use a version for so long.
 _IN_USE = timedelta(hours=24)
+# A night makes about five versions of a table, which share its files. Removing any writes all rows again:
+# weekly compaction does it, or the night that finds those of two weeks.
+_WORTH_IT = 70
 
 
 def bound_vectors(root: Root, card: dict[str, Any]) -> int:
@@ -109,7 +112,7 @@ def retain_versions(root: Root, keep: int, *, now: datetime) -> list[str]:
     kept = [*versions[:keep], *fresh, *nights, served]
     gone = [v.version for v in versions if v not in kept]
     if gone:
-        prune_tables(root, kept, gone)
+        prune_tables(root, kept, gone, least=_WORTH_IT)
         # Last, so that a call after a kill finds them again.
         for version in gone:
             drop_published(root, version)
@@ -117,10 +120,10 @@ def retain_versions(root: Root, keep: int, *, now: datetime) -> list[str]:
 
 
 def prune_tables(
-    root: Root, kept: Collection[Served], gone: Collection[str], margin: timedelta = MARGIN
+    root: Root, kept: Collection[Served], gone: Collection[str], margin: timedelta = MARGIN, least: int = 1
 ) -> None:
-    """Remove the table versions that no kept version needs, and the tags of those that are gone."""
+    """Remove the table versions that no kept version needs, if there are `least`, and tags of those gone."""
     db = connect(root)
     for name in sorted({*TABLES} & set(table_names(db))):
         at = (version.tables().get(name) for version in kept)
-        prune(db, name, {version for version in at if version is not None}, gone, margin)
+        prune(db, name, {version for version in at if version is not None}, gone, margin, least)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 
 import lancedb
@@ -10,9 +10,15 @@ import pytest
 
 from storage.errors import GateRefused
 from storage.lance import NODES, SKILLS, connect
+from storage.served import Served
 from tasks.retrieve.index.build import Built
-from tasks.retrieve.index.gate import Check, require_passed
+from tasks.retrieve.index.gate import Check, check_words, require_passed
+from tasks.retrieve.routing import store
+from tasks.retrieve.routing.postings import Postings, postings_of
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.versions.publish import candidate
 from tests.support.roots.hand_written import SKILLS as TEXTS
+from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -197,6 +203,60 @@ def test_states_of_another_text_or_none_fail_their_check(
 
     failed = [c for c in root.check(replace(version, nodes=table.version)) if not c.passed]
     assert [(c.check, c.value) for c in failed] == [("nodes.other_states", 1)]
+
+
+def to_serve(root: SkillRoot, version: Built, run_id: str) -> Served:
+    return candidate(root.root, version, card=root.encoder.card, path=root.model, run_id=run_id, now=root.now)
+
+
+def test_words_of_every_skill_find_it_before_anything_was_served(built: tuple[SkillRoot, Built]) -> None:
+    root, version = built
+
+    checks = check_words(root.root, to_serve(root, version, "sound"))
+
+    size = len(TEXTS)
+    assert [(c.check, c.value, c.limit, c.passed) for c in checks] == [
+        ("routing.rows", size, size, True),
+        ("routing.found_by_own_words", size, size, True),
+    ]
+
+
+def without_bodies(documents: Iterable[Skill]) -> Postings:
+    return postings_of([Skill(document.doc_id, "", "", "") for document in documents])
+
+
+def of_another_skill(documents: Iterable[Skill]) -> Postings:
+    return postings_of([*documents][::-1])
+
+
+@pytest.mark.parametrize("fault", [without_bodies, of_another_skill])
+def test_a_routing_index_whose_words_are_not_the_skills_is_refused_and_goes(
+    built: tuple[SkillRoot, Built],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[Iterable[Skill]], Postings],
+) -> None:
+    root, version = built
+    served = to_serve(root, version, fault.__name__)
+    monkeypatch.setattr(store, "postings_of", fault)
+
+    failed = [check for check in check_words(root.root, served) if not check.passed]
+
+    assert [(c.check, c.value < c.limit) for c in failed] == [("routing.found_by_own_words", True)]
+    assert not root.root.files(f"routing/{served.version}.{served.skills}", "")
+
+
+def test_a_skill_of_signs_or_of_words_that_stand_everywhere_does_not_keep_a_version_back(
+    skill_root: Make,
+) -> None:
+    said = skill("what", "What this is and how it was", "This is what there will be.\n")
+    root = skill_root({"what": said, "bread": TEXTS["bread"], "signs": skill("---", "...", "!!! ??? ***\n")})
+    root.crawl()
+    root.parse()
+
+    checks = check_words(root.root, to_serve(root, root.build(), "signs"))
+
+    assert all(check.passed for check in checks)
+    assert checks[0].value == checks[0].limit >= 2
 
 
 def test_a_table_made_with_another_model_fails_its_check(

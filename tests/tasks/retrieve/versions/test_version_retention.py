@@ -8,6 +8,7 @@ import pytest
 from storage.errors import NotPublished, StorageError
 from storage.lance import NODES, SKILLS, connect, open_at
 from storage.served import Served, published_versions
+from tasks.retrieve.versions.compact import clean_tables
 from tasks.retrieve.versions.publish import roll_back
 from tasks.retrieve.versions.retention import retain_versions
 from tests.support.roots.hand_written import BREAD
@@ -78,6 +79,22 @@ def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_ro
     assert gone == [published[0].version]
     gone = retain_versions(root.root, 1, now=published[1].published_at + timedelta(hours=25))
     assert gone == [published[1].version]
+
+
+def test_files_of_a_few_old_versions_wait_for_compaction_and_no_row_is_written_again(
+    skill_root: Make,
+) -> None:
+    root = skill_root({"bread": BREAD})
+    nights(root, 5)
+    tables = [connect(root.root).open_table(name) for name in (SKILLS, NODES)]
+    before = [table.list_versions() for table in tables]
+
+    assert len(retain_versions(root.root, 2, now=root.now + timedelta(days=2))) == 3
+    assert [table.list_versions() for table in tables] == before
+
+    clean_tables(root.root, timedelta())
+    for table, versions in zip(tables, before, strict=True):
+        assert len(table.list_versions()) < len(versions)
 
 
 def test_fewer_versions_than_may_stay_are_left_alone(skill_root: Make) -> None:

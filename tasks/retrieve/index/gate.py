@@ -90,10 +90,11 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
     asked, found = 0, 0
     for row in sample.to_arrow().to_pylist():
         words = f"{row['name']}\n{row['description']}\n{row['text'][row['body_start'] :]}"
-        if term_counts(words):  # signs alone are no words
+        rarest = index.lexical.weighed(words)[:_RAREST]
+        if rarest or term_counts(words):  # signs alone are no words
             asked += 1
-            rarest = index.lexical.added(index.lexical.weighed(words)[:_RAREST])
-            found += row["doc_id"] in place and bool(rarest[place[row["doc_id"]]] > 0)
+            at = place.get(row["doc_id"])
+            found += at is not None and bool(index.lexical.added(rarest)[at] > 0)
     checks = [
         _equal("routing.rows", len(index.doc_ids), table.count_rows()),
         _equal("routing.found_by_own_words", found, asked),

@@ -54,8 +54,9 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
         # Libraries wrap an interrupt in errors of their own, and worker processes are ended by it.
         if not _ASKED.is_set():
             _tell(error)
-    if code == _INTERRUPTED:  # not sooner: the error holds what is half made, such as worker processes
-        _leave()
+    # A run may take what a library made of an interrupt for a failure; one that ended well is done.
+    if code == _INTERRUPTED or (code and _ASKED.is_set()):
+        _leave()  # not sooner: the error holds what is half made, such as worker processes
     # The answer is out: what comes now would be told, after all, that its run was interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # to look for garbage once more, before all memory goes, takes a seventh of a query's time

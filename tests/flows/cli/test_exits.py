@@ -162,6 +162,13 @@ def wraps() -> None:
         raise ValueError("cannot be written") from error
 
 @app.command()
+def reports() -> None:
+    try:
+        wraps()
+    except ValueError:
+        raise typer.Exit(1)
+
+@app.command()
 def swallows() -> None:
     with batch_processes(9, 2) as executor:
         print(executor.submit(os.getpid).result(), flush=True)
@@ -177,7 +184,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("command", ["wraps", "swallows"])
+@pytest.mark.parametrize("command", ["wraps", "reports", "swallows"])
 def test_ctrl_c_ends_a_command_and_its_processes_whatever_a_library_makes_of_it(
     command: str, tmp_path: Path
 ) -> None:

@@ -6,11 +6,12 @@ A manifest lists the files of a table, each with its rows and digest as last wri
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 
 import polars as pl
 
-from storage.errors import StorageError
+from storage.errors import Missing, StorageError
 from storage.parquet import check_schema, read_frame, write_frame
 from storage.root import Root
 
@@ -63,23 +64,32 @@ class PartitionedTable:
             StorageError: A file is damaged, or it is missing although the manifest lists it.
         """
         if partitions is None:
+            # Entries first: a file that is written meanwhile is none that was lost.
+            listed = self.manifest.files() if self.manifest else set()
             present = set(self.root.files(self.folder, ".parquet"))
             files = [f for p in range(PARTITIONS) if (f := self.file(p)) in present]
-            lost = self.manifest.missing() if self.manifest else []
+            lost = sorted(listed - present)
         else:
-            wanted = [self.file(p) for p in sorted(set(partitions))]
-            there = self.root.each(self.root.exists, wanted)
-            files = [file for file, is_there in zip(wanted, there, strict=True) if is_there]
-            absent = [file for file, is_there in zip(wanted, there, strict=True) if not is_there]
-            lost = [file for file in absent if self.manifest and self.manifest.is_missing(file)]
+            files, lost = [self.file(p) for p in sorted(set(partitions))], []
         if lost:
-            msg = f"{self.root.at(lost[0])} is missing: run `skillery doctor --root {self.root.uri}`"
-            raise StorageError(msg)
-        frames = self.root.each(
-            lambda file: read_frame(self.root, file, self.schema, columns), files, spread=True
-        )
+            raise self._lost(lost[0])
+        frames = self.root.each(lambda file: self._frame(file, columns), files, spread=True)
         names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
-        return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *frames])
+        held = [frame for frame in frames if frame is not None]
+        return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *held])
+
+    def _frame(self, file: str, columns: Sequence[str] | None) -> pl.DataFrame | None:
+        """Return a file's rows; it is asked for at once, since each question costs a bucket's answer."""
+        try:
+            return read_frame(self.root, file, self.schema, columns)
+        except Missing as error:
+            if self.manifest and self.manifest.lists(file):
+                raise self._lost(file) from error
+            return None
+
+    def _lost(self, file: str) -> StorageError:
+        msg = f"{self.root.at(file)} is missing: run `skillery doctor --root {self.root.uri}`"
+        return StorageError(msg)
 
     def of(self, doc_id: str) -> pl.DataFrame:
         """Return the rows of the partition that this document lies in."""
@@ -140,15 +150,14 @@ class Manifest:
     def __init__(self, root: Root, folder: str) -> None:
         self._root, self._folder = root, folder
 
-    def missing(self) -> list[str]:
-        """Return the files that were written and are not there, sorted, relative to the root."""
+    def files(self) -> set[str]:
+        """Return the files that were written and not forgotten."""
         listed = self._root.files(f"{_MANIFESTS}/{self._folder}", ".json")
-        files = {entry.removeprefix(f"{_MANIFESTS}/").removesuffix(".json") for entry in listed}
-        return sorted(files - set(self._root.files(self._folder))) if files else []
+        return {entry.removeprefix(f"{_MANIFESTS}/").removesuffix(".json") for entry in listed}
 
-    def is_missing(self, file: str) -> bool:
-        """Tell whether a file was written and is not there."""
-        return not self._root.exists(file) and self._root.exists(_entry(file))
+    def lists(self, file: str) -> bool:
+        """Tell whether a file was written and not forgotten."""
+        return self._root.read_json(_entry(file)) is not None
 
     def adopt(self, file: str, rows: int) -> str | None:
         """Compare a readable file with its entry and make the entry describe it; return what differed.
@@ -185,8 +194,9 @@ def missing_files(root: Root) -> list[str]:
     below = [file for file in root.files("backfill", ".json") if f"/{_MANIFESTS}/" in file]
     entries = [*root.files(_MANIFESTS, ".json"), *below]
     files = [entry.replace(f"{_MANIFESTS}/", "", 1).removesuffix(".json") for entry in entries]
-    there = root.each(root.exists, files)
-    return [file for file, is_there in zip(files, there, strict=True) if not is_there]
+    folders = sorted({file.rpartition("/")[0] for file in files})
+    there = set(itertools.chain.from_iterable(root.each(root.files, folders)))
+    return [file for file in files if file not in there]
 
 
 def forget_entry(root: Root, file: str) -> None:

@@ -85,9 +85,15 @@ def minilm(minilm_export: Export) -> OnnxEncoder:
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+def s3_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file that gets a line a request to the S3 server."""
+    return tmp_path_factory.mktemp("s3") / "requests.log"
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory, s3_log: Path) -> Iterator[Mapping[str, str]]:
     """Start one S3 server for a run; the environment of those who ask it."""
-    with s3_server(tmp_path_factory.mktemp("copies")) as environment:
+    with s3_server(tmp_path_factory.mktemp("copies"), str(s3_log)) as environment:
         yield environment
 
 

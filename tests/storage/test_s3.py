@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -147,6 +148,21 @@ def test_a_table_is_read_and_rewritten_side_by_side(root: Root) -> None:
     assert dict(table.read().iter_rows()) == expected
     assert table.of(ids[7]).filter(doc_id=ids[7])["n"].to_list() == [7]
     assert len(root.files("documents")) == len({partition_of(i) for i in ids}) <= PARTITIONS
+
+
+def test_a_partition_is_asked_for_once_and_one_that_is_absent_with_its_entry(
+    root: Root, s3_log: Path
+) -> None:
+    table = PartitionedTable(root, "documents", _SCHEMA, listed=True)
+    table.replace(["local/m/1"], pl.DataFrame({"doc_id": ["local/m/1"], "n": [1]}, schema=_SCHEMA))
+    there = partition_of("local/m/1")
+    before = len(s3_log.read_text().splitlines())
+    assert table.read([there, (there + 1) % PARTITIONS])["n"].to_list() == [1]
+    asked = [line.split('"')[1] for line in s3_log.read_text().splitlines()[before:]]
+    assert sorted(re.sub(r".*GET \S+/", "", line).split(" ")[0] for line in asked) == sorted(
+        [f"part-{there:02d}.parquet"]
+        + [f"part-{(there + 1) % PARTITIONS:02d}.parquet{end}" for end in ("", ".json")]
+    )
 
 
 def test_damage_in_a_bucket_is_named(root: Root) -> None:

@@ -17,13 +17,14 @@ BUCKET = "skills"
 
 
 @contextmanager
-def s3_server(copies: Path) -> Iterator[Mapping[str, str]]:
+def s3_server(copies: Path, log: str = os.devnull) -> Iterator[Mapping[str, str]]:
     """Start a server with an empty bucket; yield the environment of those who ask it.
 
     Args:
         copies: Where they keep copies of its objects.
+        log: The file that gets a line a request.
     """
-    command = [sys.executable, "-m", "tests.support.s3_server"]
+    command = [sys.executable, "-m", "tests.support.s3_server", log]
     folder = PROJECT
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=folder, text=True) as process:
@@ -37,10 +38,13 @@ def s3_server(copies: Path) -> Iterator[Mapping[str, str]]:
         process.communicate()
 
 
-def _serve() -> None:
+def _serve(log: str) -> None:
     from moto.server import ThreadedMotoServer
 
-    logging.disable(logging.CRITICAL)
+    logging.lastResort = None
+    requests = logging.getLogger("werkzeug")
+    requests.addHandler(logging.FileHandler(log))
+    requests.setLevel(logging.INFO)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
@@ -54,4 +58,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1])

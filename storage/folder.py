@@ -11,11 +11,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import Missing, StorageError, WrongInput
+
+if TYPE_CHECKING:  # its import takes a tenth of a query
+    import pyarrow as pa
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -78,6 +79,8 @@ class Folder:
 
     def open(self, relative: str) -> pa.NativeFile:
         """Return a file to read parts of."""
+        import pyarrow as pa  # noqa: PLC0415 (a search opens none)
+
         with self._reading(relative):
             return pa.OSFile(str(self.folder / relative))
 

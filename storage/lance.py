@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from storage.errors import NewerSchema, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
-if TYPE_CHECKING:  # its import takes longer than a query
+if TYPE_CHECKING:  # their imports take longer than a query
     import lancedb
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 SKILLS, NODES, INDUCED = "skills", "nodes", "induced"
@@ -31,32 +30,36 @@ _MANY_FILES = 20
 _KEEP = timedelta(days=36500)
 # Cleaning reads the clock anew after it has compacted: what is this little older stays for another time.
 MARGIN = timedelta(minutes=1)
-_TEXTS = pa.list_(pa.string())
+_TEXTS = "list of strings"
 _SKILL_FIELDS = [
-    ("doc_id", pa.string()), ("doc_key", pa.string()), ("kind", pa.string()), ("name", pa.string()),
-    ("description", pa.string()), ("text", pa.string()), ("body_start", pa.int64()), ("n_tokens", pa.int64()),
-    ("source", pa.string()), ("repo", pa.string()), ("ref", pa.string()), ("commit", pa.string()),
-    ("path", pa.string()), ("url", pa.string()), ("author", pa.string()), ("stars", pa.int64()),
-    ("category", pa.string()), ("language", pa.string()), ("licence", pa.string()), ("risks", _TEXTS),
-    ("stale", pa.bool_()), ("content_hash", pa.string()), ("body_hash", pa.string()),
-    ("digest", pa.string()), ("nodes_digest", pa.string()),
+    ("doc_id", "string"), ("doc_key", "string"), ("kind", "string"), ("name", "string"),
+    ("description", "string"), ("text", "string"), ("body_start", "int64"), ("n_tokens", "int64"),
+    ("source", "string"), ("repo", "string"), ("ref", "string"), ("commit", "string"),
+    ("path", "string"), ("url", "string"), ("author", "string"), ("stars", "int64"),
+    ("category", "string"), ("language", "string"), ("licence", "string"), ("risks", _TEXTS),
+    ("stale", "bool"), ("content_hash", "string"), ("body_hash", "string"),
+    ("digest", "string"), ("nodes_digest", "string"),
 ]  # fmt: skip
 _NODE_FIELDS = [
-    ("node_id", pa.string()), ("doc_id", pa.string()), ("ordinal", pa.int32()), ("node_type", pa.string()),
-    ("heading_path", _TEXTS), ("lead_in", pa.string()), ("block", pa.string()), ("start", pa.int32()),
-    ("end", pa.int32()), ("text", pa.string()), ("n_tokens", pa.int32()), ("classifier", pa.string()),
-    ("confidence", pa.float32()), ("states", pa.large_binary()),
+    ("node_id", "string"), ("doc_id", "string"), ("ordinal", "int32"), ("node_type", "string"),
+    ("heading_path", _TEXTS), ("lead_in", "string"), ("block", "string"), ("start", "int32"),
+    ("end", "int32"), ("text", "string"), ("n_tokens", "int32"), ("classifier", "string"),
+    ("confidence", "float32"), ("states", "large_binary"),
 ]  # fmt: skip
 # `kind` is skill, run or state; `text` is what the vector is of; `record` is JSON.
-_INDUCED_FIELDS = [(name, pa.string()) for name in ("row_id", "kind", "domain", "text", "record", "digest")]
+_INDUCED_FIELDS = [(name, "string") for name in ("row_id", "kind", "domain", "text", "record", "digest")]
 _FIELDS = {SKILLS: _SKILL_FIELDS, NODES: _NODE_FIELDS, INDUCED: _INDUCED_FIELDS}
 
 
 def schema_of(table: str, model: dict[str, Any]) -> pa.Schema:
     """Return the Arrow schema of a table for an encoder's identity (`name`, `revision`, `dimension`)."""
+    import pyarrow as pa  # noqa: PLC0415 (only who writes needs it)
+
+    texts = pa.list_(pa.string())
+    fields = [(n, texts if kind == _TEXTS else pa.type_for_alias(kind)) for n, kind in _FIELDS[table]]
     vector = ("vector", pa.list_(pa.float32(), int(model["dimension"])))
     metadata = {"model": json.dumps(model, sort_keys=True), "schema_version": str(SCHEMA_VERSION)}
-    return pa.schema([*_FIELDS[table], vector], metadata=metadata)
+    return pa.schema([*fields, vector], metadata=metadata)
 
 
 def connect(root: Root) -> lancedb.DBConnection:
@@ -212,6 +215,8 @@ def rewrite(
     Raises:
         StorageError: The base cannot be opened.
     """
+    import pyarrow as pa  # noqa: PLC0415 (only who writes needs it)
+
     old = open_at(db, name, base)
     batches = old.search().to_batches()
     reader = pa.RecordBatchReader.from_batches(old.schema, (left(batch) for batch in batches))

@@ -6,26 +6,37 @@ import functools
 import re
 import zlib
 from collections.abc import Callable, Collection, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from storage.errors import NewerSchema, SchemaMismatch, StorageError
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
-DAMAGE = (pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-
-"""What reading a damaged file raises; what Polars makes of a damaged schema may be no Exception at all."""
+if TYPE_CHECKING:  # its import takes a tenth of a query, which reads one file at most
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _KEY, _NONE = b"skillery.crc32", b"00000000"
 # How the footer (Thrift, compact) holds the entry: the key, then a field of eight bytes.
 _ENTRY = re.compile(re.escape(_KEY) + rb"\x18\x08(.{8})", re.DOTALL)
 
 
+@functools.cache
+def damage() -> tuple[type[BaseException], ...]:
+    """Return what reading a damaged file raises; Polars raises of a damaged schema what is no Exception."""
+    import pyarrow as pa  # noqa: PLC0415 (as above)
+
+    return pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException
+
+
 def sealed_parquet(table: pa.Table) -> bytes:
     """Return a table as a Parquet file whose pages, and itself as a whole, have a checksum (CRC-32)."""
+    import pyarrow as pa  # noqa: PLC0415 (as above)
+    import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
+
     metadata = {**(table.schema.metadata or {}), _KEY: _NONE}
     buffer = pa.BufferOutputStream()
     pq.write_table(
@@ -51,6 +62,18 @@ def check_seal(data: bytes) -> None:
     if b"%08x" % found != entry[1]:
         msg = "its bytes are not those that were written: the checksum of the file is another"
         raise ValueError(msg)
+
+
+def read_sealed(data: bytes, columns: Sequence[str]) -> pl.DataFrame | None:
+    """Return columns of a Parquet file whose checksum is right; None of one that has none.
+
+    Polars reads it, which is there sooner than Arrow, and whose process ends on bits that were flipped.
+
+    Raises:
+        ValueError: The checksum is wrong.
+    """
+    check_seal(data)
+    return None if _entry(data) is None else pl.read_parquet(BytesIO(data), columns=[*columns])
 
 
 def _entry(data: bytes | bytearray) -> re.Match[bytes] | None:
@@ -88,6 +111,8 @@ def read_frame(
         StorageError: The file is missing or damaged.
         SchemaMismatch: It was written by a newer version, or its columns are not `schema`'s.
     """
+    import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
+
     place = root.at(relative)
     wanted = [name for name in schema if columns is None or name in columns]
     try:
@@ -99,7 +124,7 @@ def read_frame(
             return frame
         nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
         return frame.with_columns(nulls).select(wanted)
-    except DAMAGE as error:
+    except damage() as error:
         msg = f"{place} cannot be read as Parquet ({str(error).splitlines()[0]})"
         raise StorageError(msg) from error
 
@@ -150,7 +175,7 @@ def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> p
         table = _read(root, relative, file, present)
     try:
         return pl.DataFrame(table) if present else pl.DataFrame()
-    except DAMAGE as error:
+    except damage() as error:
         raise _damaged(root, relative, error) from error
 
 
@@ -172,18 +197,21 @@ def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Tabl
 
 
 def _open(root: Root, relative: str) -> pq.ParquetFile:
+    import pyarrow as pa  # noqa: PLC0415 (as above)
+    import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
+
     try:
         data = root.read(relative)
         check_seal(data)
         return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-    except DAMAGE as error:
+    except damage() as error:
         raise _damaged(root, relative, error) from error
 
 
 def _read(root: Root, relative: str, file: pq.ParquetFile, columns: list[str] | None) -> pa.Table:
     try:
         return file.read(columns=columns, use_threads=False)
-    except DAMAGE as error:
+    except damage() as error:
         raise _damaged(root, relative, error) from error
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from storage.errors import Missing, StorageError, WrongInput
 from storage.folder import Folder
+
+if TYPE_CHECKING:  # its import takes a tenth of a query
+    import pyarrow as pa
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -313,7 +313,7 @@ def test_asking_typing_and_measuring_load_neither_prefect_nor_torch(
         ["install", "bees", "--to", str(tmp_path / "skills"), *root],
     ]
 
-    for_others = ["markdown_it", "tenacity"]
+    for_others = ["markdown_it", "tenacity", "pyarrow"]
     script = _ASK.format(heavy=(*HEAVY, *FOR_RUNS, "lancedb", *for_others))
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -16,6 +16,7 @@ import polars as pl
 
 from storage.errors import SkilleryError, StorageError
 from storage.lance import NODES, SKILLS, connect, is_damage, open_at, quoted
+from storage.parquet import read_sealed
 from storage.partitions import partition_of
 from storage.root import Root
 from storage.served import Served
@@ -121,14 +122,16 @@ class OpenVersion:
 
         None if the corpus is newer or older than the version, or not whole, or that partition of it is large.
         """
-        doc_id, table = row["doc_id"], documents_table(self.root)
-        partition = partition_of(doc_id)
-        file = self.root.folder / table.file(partition)
+        doc_id = row["doc_id"]
+        name = documents_table(self.root).file(partition_of(doc_id))
+        file = self.root.folder / name
         if not file.is_file() or file.stat().st_size > _SMALL:
             return None
         try:
-            found = table.read([partition], ["doc_id", "body"])
-        except StorageError:
+            found = read_sealed(self.root.read(name), ["doc_id", "body"])
+        except (StorageError, ValueError):
+            return None
+        if found is None:
             return None
 
         def is_served(body: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.parquet import check_seal, sealed_parquet
+from storage.parquet import check_seal, read_sealed, sealed_parquet
 
 TABLE = pl.DataFrame({"doc_id": ["bees", "mint"], "size": [3, 4]}).to_arrow()
 SEALED = sealed_parquet(TABLE)
@@ -42,6 +42,8 @@ def test_any_bit_that_flips_is_found(place: int, bit: int) -> None:
     data[place] ^= 1 << bit
     with pytest.raises(ValueError, match="checksum of the file"):
         check_seal(bytes(data))
+    with pytest.raises(ValueError, match="checksum of the file"):
+        read_sealed(bytes(data), ["size"])
 
 
 @given(st.lists(st.text(), max_size=5))
@@ -52,7 +54,14 @@ def test_any_table_is_sealed_even_one_that_holds_a_seal(texts: list[str]) -> Non
         check_seal(data[:-1])
 
 
-def test_a_file_without_a_seal_passes() -> None:
+def test_a_file_without_a_seal_passes_and_is_not_read_as_one_that_is_whole() -> None:
     buffer = io.BytesIO()
     pq.write_table(TABLE, buffer)
     check_seal(buffer.getvalue())
+    assert read_sealed(buffer.getvalue(), ["size"]) is None
+
+
+def test_columns_of_a_sealed_file_are_read() -> None:
+    found = read_sealed(SEALED, ["size"])
+    assert found is not None
+    assert found.to_dict(as_series=False) == {"size": [3, 4]}

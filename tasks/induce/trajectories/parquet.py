@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from storage.errors import WrongInput
 from storage.jsonl import json_value
-from storage.parquet import DAMAGE
+from storage.parquet import damage
 from tasks.induce.trajectories.unread import NotRead, Unread, unread
 
 MAGIC = b"PAR1"  # the first bytes of a Parquet file
@@ -38,7 +38,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, object | Unread]]:
                     number += 1
                     place = f"{path}:{number}"
                     yield place, _row_or_unread(place, row)
-        except DAMAGE as error:
+        except damage() as error:
             place = f"{path}:{number + 1}"
             msg = f"the file is damaged from here on ({error}); write it again"
             yield place, unread(place, None, NotRead("broken-file", msg))
@@ -48,7 +48,7 @@ def _opened(path: Path) -> Any:  # noqa: ANN401
     # Arrow rather than Polars reads: flipped bits in a page abort Polars' process.
     try:
         file = pq.ParquetFile(path)
-    except DAMAGE as error:
+    except damage() as error:
         msg = f"{path}: cannot be read as Parquet ({error}); give a Parquet file of trajectories, one a row"
         raise WrongInput(msg) from error
     if file.metadata.num_rows == 0:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from storage.errors import StorageError
 from storage.lance import quoted
@@ -17,8 +16,9 @@ from storage.state import edges_table, parsed_table
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import packing
 
-if TYPE_CHECKING:  # its import takes longer than a query
+if TYPE_CHECKING:  # their imports take longer than a query
     import lancedb
+    import pyarrow as pa
 
 _COLUMNS = list(Node.__dataclass_fields__)
 PLACED = ["node_id", "doc_id", "start", "end", "text"]  # columns that tell whether a node is of its skill
@@ -83,6 +83,8 @@ def misplaced(skills: lancedb.table.Table, nodes: Iterable[pa.RecordBatch]) -> I
 
 
 def _misplaced(skills: lancedb.table.Table, batches: list[pa.RecordBatch]) -> Iterator[str]:
+    import pyarrow as pa  # noqa: PLC0415 (a page compares no nodes)
+
     rows = pa.Table.from_batches(batches)
     ids = quoted(rows.column("doc_id").unique().to_pylist())
     columns = ["doc_id", "text", "body_start"]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
 from storage.errors import StorageError
 from storage.lance import SKILLS, connect, open_at, quoted
@@ -25,8 +24,9 @@ from tasks.retrieve.routing.postings import Postings, Sketches, joined, kept, po
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import TERMS_VERSION
 
-if TYPE_CHECKING:  # its import takes longer than a query
+if TYPE_CHECKING:  # their imports take longer than a query
     import lancedb
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 FOLDER = "routing"
@@ -202,7 +202,7 @@ def _mapped(path: Path, digest: str) -> pl.DataFrame:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found == digest:  # what a disk has changed of such a file may point anywhere in memory
-            return pl.DataFrame(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+            return pl.read_ipc(path)
         why = "it is not as it was written"
     except OSError as error:
         why = str(error)
@@ -313,6 +313,8 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
 
 def _batches(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:
     """Yield the rows of these skills, which are all of the table if `whole`."""
+    import pyarrow as pa  # noqa: PLC0415 (queries read no table)
+
     if whole:
         for batch in table.search().select(_COLUMNS).to_batches():
             yield pa.Table.from_batches([batch])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,13 +55,10 @@ def main() -> None:
     parser.add_argument("--skills", type=int, default=2000)
     parser.add_argument("--index", choices=["all", "skills"], default="all")
     parser.add_argument("--changed", type=int, default=100, help="one skill in so many changes")
-    parser.add_argument("--models", type=Path, help="a root's models/ folder, to leave out the export")
     given = parser.parse_args()
     skills = skills_of(given.parquet, given.skills)
     with tempfile.TemporaryDirectory() as folder:
         root, source = Path(folder) / "root", Path(folder) / "skills.parquet"
-        if given.models:
-            shutil.copytree(given.models, root / "models")
         nights = {
             "first build": skills, "nothing changed": None,
             f"1 in {given.changed} changed": changed(skills, given.changed), "nothing changed again": None,

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import APIRouter, Body, Depends, Query, Request
+from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 
 from flows.commands.queries import require_page_options, search_filters
@@ -30,7 +31,7 @@ Several = Annotated[list[str] | None, Query()]
 
 def api_router(service: Service) -> APIRouter:
     """Return the routes below `/api`."""
-    router = APIRouter(prefix="/api")
+    router = APIRouter(prefix="/api", dependencies=[Depends(_require_known)])
 
     @router.get("/search", summary="Find the skills that fit a task.")
     async def search(
@@ -79,6 +80,15 @@ def api_router(service: Service) -> APIRouter:
     for tool in TOOLS:
         _add_tool(router, service, tool)
     return router
+
+
+async def _require_known(request: Request) -> None:
+    """Refuse a parameter that the route does not take: a filter that is misspelt would filter nothing."""
+    route: APIRoute = request.scope["route"]
+    known = [parameter.alias for parameter in route.dependant.query_params]
+    if set(request.query_params) - set(known):
+        msg = f"a parameter is unknown: this address takes {', '.join(known) or 'none'}"
+        raise WrongInput(msg)
 
 
 def _add_tool(router: APIRouter, service: Service, tool: Tool[Any, Any]) -> None:

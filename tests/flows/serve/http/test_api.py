@@ -81,6 +81,8 @@ def test_two_questions_have_two_etags(server: Serving) -> None:
         ("/api/search?q=a&min_fit=2", 400, "query.min_fit"),
         ("/api/search?q=a&kind=tool", 400, "skill or mcp-server"),
         ("/api/search?q=a&risk=hidden", 400, "--risk 'hidden': nothing served has it"),
+        ("/api/search?q=a&licences=MIT", 400, "takes q, k, kind, licence, source, risk, explain, min_fit"),
+        ("/api/status?age=1", 400, "takes none"),
         ("/api/page?doc_id=bread&q=a&method=x", 400, "--method"),
         ("/api/page?doc_id=rye&q=a", 404, "'rye'"),
         ("/api/skills/rye", 404, "'rye'"),

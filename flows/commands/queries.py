@@ -56,10 +56,10 @@ def _local() -> Classifier:
 def require_page_options(methods: list[str], budgets: list[float | None]) -> None:
     """Raise `WrongInput` if a paging method is not known, or a budget is no positive number."""
     if unknown := [m for m in methods if m not in METHODS]:
-        msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
+        msg = f"method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
         raise WrongInput(msg)
     if wrong := [b for b in budgets if not _is_budget(b)]:
-        msg = f"--budget {wrong[0]} is no positive number: give a share up to 1, or a number of tokens"
+        msg = f"budget {wrong[0]} is no positive number: give a share up to 1, or a number of tokens"
         raise WrongInput(msg)
 
 
@@ -71,7 +71,7 @@ def search_filters(
 ) -> Filters:
     """Return which skills may be found; raise `WrongInput` if a kind is neither `skill` nor `mcp-server`."""
     if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
-        msg = f"--kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
+        msg = f"kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
         raise WrongInput(msg)
     return Filters(tuple(kinds or ()), tuple(licences or ()), tuple(sources or ()), tuple(risks or ()))
 

@@ -271,7 +271,7 @@ def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> p
     for value in wanted:
         if not any((column == value).any() for column in columns):
             found = ", ".join(str(v) for v in columns[0].unique().sort().head(20))
-            msg = f"--{name} {value!r}: nothing served has it; there are {found}"
+            msg = f"{name} {value!r}: nothing served has it; there are {found}"
             raise WrongInput(msg)
     mask = pl.repeat(value=not wanted, n=len(columns[0]), dtype=pl.Boolean, eager=True)
     for column in columns:

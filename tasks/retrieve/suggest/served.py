@@ -64,7 +64,7 @@ class ServedSkills:
         if given is None and len(self.domains) == 1:
             return self.domains[0]
         near = difflib.get_close_matches(given or "", self.domains, 1)
-        said = f"--domain {given!r} has no skills" if given else "--domain is missing"
+        said = f"domain {given!r} has no skills" if given else "domain is missing"
         known = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(self.domains) or 'none'}"
         raise WrongInput(f"{said}{known}")
 

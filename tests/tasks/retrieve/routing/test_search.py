@@ -130,17 +130,17 @@ def test_skills_are_filtered_by_the_risks_found_in_them(
 
 
 def test_a_risk_that_no_served_skill_has_is_wrong_to_ask_for(storied: SkillRoot) -> None:
-    with pytest.raises(WrongInput, match=r"--risk 'remote'.*there are none, risk.remote.pipe-to-shell$"):
+    with pytest.raises(WrongInput, match=r"risk 'remote'.*there are none, risk.remote.pipe-to-shell$"):
         storied.ask().search("bees", filters=Filters(risks=("remote",)))
 
 
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
-        ({"kinds": ("mcp-server",)}, "--kind 'mcp-server'.*there are skill"),
-        ({"licences": ("Zlib",)}, "--licence 'zlib'.*there are unknown"),
-        ({"sources": ("nowhere",)}, "--source 'nowhere'.*there are dir:"),
-        ({"risks": ("risk.remote.pipe-to-shell",)}, "--risk 'risk.*there are none$"),
+        ({"kinds": ("mcp-server",)}, "kind 'mcp-server'.*there are skill"),
+        ({"licences": ("Zlib",)}, "licence 'zlib'.*there are unknown"),
+        ({"sources": ("nowhere",)}, "source 'nowhere'.*there are dir:"),
+        ({"risks": ("risk.remote.pipe-to-shell",)}, "risk 'risk.*there are none$"),
     ],
 )
 def test_what_nothing_served_has_is_wrong_to_ask_for(

@@ -26,7 +26,7 @@ _ENTRY = re.compile(re.escape(_KEY) + rb"\x18\x08(.{8})", re.DOTALL)
 
 @functools.cache
 def damage() -> tuple[type[BaseException], ...]:
-    """Return what reading a damaged file raises; Polars raises of a damaged schema what is no Exception."""
+    """Return what reading a damaged file raises; a panic of Polars is no `Exception`."""
     import pyarrow as pa  # noqa: PLC0415 (as above)
 
     return pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException
@@ -51,29 +51,33 @@ def sealed_parquet(table: pa.Table) -> bytes:
     return bytes(data)
 
 
-def check_seal(data: bytes) -> None:
-    """Raise `ValueError` if a Parquet file's checksum is wrong; older versions wrote none, which passes."""
+def check_seal(data: bytes) -> bool:
+    """Return whether a Parquet file has a checksum, which older versions did not write.
+
+    Raises:
+        ValueError: The checksum is wrong.
+    """
     entry = _entry(data)
     if entry is None:
-        return
+        return False
     start, end = entry.span(1)
     with memoryview(data) as view:
         found = zlib.crc32(view[end:], zlib.crc32(_NONE, zlib.crc32(view[:start])))
     if b"%08x" % found != entry[1]:
         msg = "its bytes are not those that were written: the checksum of the file is another"
         raise ValueError(msg)
+    return True
 
 
 def read_sealed(data: bytes, columns: Sequence[str]) -> pl.DataFrame | None:
     """Return columns of a Parquet file whose checksum is right; None of one that has none.
 
-    Polars reads it, which is there sooner than Arrow, and whose process ends on bits that were flipped.
+    Polars reads it: it loads sooner than Arrow, but aborts the process on bits that were flipped.
 
     Raises:
         ValueError: The checksum is wrong.
     """
-    check_seal(data)
-    return None if _entry(data) is None else pl.read_parquet(BytesIO(data), columns=[*columns])
+    return pl.read_parquet(BytesIO(data), columns=[*columns]) if check_seal(data) else None
 
 
 def _entry(data: bytes | bytearray) -> re.Match[bytes] | None:

@@ -64,22 +64,21 @@ class PartitionedTable:
             StorageError: A file is damaged, or it is missing although the manifest lists it.
         """
         if partitions is None:
-            # Entries first: a file that is written meanwhile is none that was lost.
+            # Entries first: a file that is written after them does not count as lost.
             listed = self.manifest.files() if self.manifest else set()
             present = set(self.root.files(self.folder, ".parquet"))
             files = [f for p in range(PARTITIONS) if (f := self.file(p)) in present]
-            lost = sorted(listed - present)
+            if lost := sorted(listed - present):
+                raise self._lost(lost[0])
         else:
-            files, lost = [self.file(p) for p in sorted(set(partitions))], []
-        if lost:
-            raise self._lost(lost[0])
+            files = [self.file(p) for p in sorted(set(partitions))]
         frames = self.root.each(lambda file: self._frame(file, columns), files, spread=True)
         names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
         held = [frame for frame in frames if frame is not None]
         return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *held])
 
     def _frame(self, file: str, columns: Sequence[str] | None) -> pl.DataFrame | None:
-        """Return a file's rows; it is asked for at once, since each question costs a bucket's answer."""
+        """Return a file's rows, None where there is none; not to ask first saves a bucket's request."""
         try:
             return read_frame(self.root, file, self.schema, columns)
         except Missing as error:

@@ -41,7 +41,7 @@ def s3_server(copies: Path, log: str = os.devnull) -> Iterator[Mapping[str, str]
 def _serve(log: str) -> None:
     from moto.server import ThreadedMotoServer
 
-    logging.lastResort = None
+    logging.lastResort = None  # what moto warns of is nobody's concern
     requests = logging.getLogger("werkzeug")
     requests.addHandler(logging.FileHandler(log))
     requests.setLevel(logging.INFO)

@@ -246,11 +246,11 @@ def fitting(
         WrongInput: `min_fit` is out of its range, or no fit is known.
     """
     if min_fit is not None and not 0 <= min_fit <= 1:
-        msg = f"--min-fit is {min_fit:g}: give a probability from 0 to 1"
+        msg = f"the least fit is {min_fit:g}: give a probability from 0 to 1"
         raise WrongInput(msg)
     if model is None:
         if min_fit is not None:
-            msg = "--min-fit: fit is known with the default encoder and method alone; leave it out"
+            msg = "no least fit can be asked for: fit is known with the default encoder and method alone"
             raise WrongInput(msg)
         return ranked, None
     least = model.least if min_fit is None else min_fit

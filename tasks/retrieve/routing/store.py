@@ -194,15 +194,14 @@ def _rows(root: Root, served: Served, card: dict[str, Any]) -> pl.DataFrame:
     digest = card.get(_DIGESTS, {}).get(_ROWS)
     if digest is None:  # a folder from before answers were read of it
         return _in_order(_held(root, served), card["doc_ids"])
-    return _mapped(root.fetch(f"{_folder(served)}/{_ROWS}"), digest)
+    return _checked(root.fetch(f"{_folder(served)}/{_ROWS}"), digest)
 
 
-def _mapped(path: Path, digest: str) -> pl.DataFrame:
+def _checked(path: Path, digest: str) -> pl.DataFrame:
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found == digest:  # what a disk has changed of such a file may point anywhere in memory
-            return pl.read_ipc(path)
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() == digest:  # else an offset may point anywhere in memory
+            return pl.read_ipc(data)
         why = "it is not as it was written"
     except OSError as error:
         why = str(error)

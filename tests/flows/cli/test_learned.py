@@ -233,8 +233,8 @@ def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path
         (["--task", "x", "--domain", "greenhouse", "-k", "1000"], "-k 1000 must be from 1 to 100"),
         (["--task", "x", "--domain", "greenhouse", "--method", "best"], "--method best is not known"),
         (["--task", "x", "--domain", "greenhouse", "--alpha", "2"], "--alpha 2.0 must be from 0 to 1"),
-        (["--task", "x", "--domain", "green"], "domain 'green' has no skills"),
-        (["--task", "x"], "domain is missing"),
+        (["--task", "x", "--domain", "green"], "skillery: domain 'green' has no skills"),
+        (["--task", "x"], "skillery: domain is missing"),
         (["--task", " ", "--domain", "greenhouse"], "the task is blank"),
     ],
 )

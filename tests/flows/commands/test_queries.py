@@ -142,7 +142,7 @@ def test_filters_hold_for_every_line(index: ServedIndex, tmp_path: Path) -> None
 
 
 def test_a_kind_that_is_not_known_is_wrong_use() -> None:
-    with pytest.raises(WrongInput, match="kind 'server' is not known: choose skill or mcp-server"):
+    with pytest.raises(WrongInput, match=r"^kind 'server' is not known: choose skill or mcp-server"):
         search_filters(["server"], None, None)
 
 

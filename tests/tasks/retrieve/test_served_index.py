@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from storage.served import write_served
 from storage.state import ALIASES, aliases_table, documents_table
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
+from tests.support.command import MAIN
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import MINILM, SPEC, SkillRoot
 
@@ -184,6 +187,20 @@ def test_a_page_made_on_the_spot_reads_no_table(skill_root: Make) -> None:
     root.root.delete("lance")
 
     assert page(root.ask(), BEES)["context"] == before
+
+
+def test_a_page_made_on_the_spot_loads_neither_lancedb_nor_arrow(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+
+    asked = ["page", BEES, "mites in winter", "--root", root.root.uri]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *MAIN[1:], *asked], capture_output=True, text=True, check=True
+    )
+
+    loaded = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "polars" in loaded
+    assert loaded & {"lancedb", "pyarrow"} == set()
 
 
 def test_a_page_is_of_the_text_served_whatever_the_corpus_holds_by_now(skill_root: Make) -> None:

@@ -123,7 +123,10 @@ def test_filters_hold_and_a_batch_is_ranked_line_by_line(where: list[str], ask: 
     [
         (["--method", "magic"], "unknown routing method 'magic'"),
         (["--method", "default-dense"], "ranks on benches alone: choose one of default, bm25"),
-        (["--method", "bm25-full", "--min-fit", "0.5"], "fit is known with the default encoder and method"),
+        (
+            ["--method", "bm25-full", "--min-fit", "0.5"],
+            "skillery: no least fit can be asked for: fit is known with the default encoder and method",
+        ),
         (["--rerank", "judge"], "SKILLERY_LLM"),
     ],
 )

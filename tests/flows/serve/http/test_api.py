@@ -100,6 +100,7 @@ def test_a_mistake_is_told_in_a_line(server: Serving, target: str, status: int, 
     assert (answer.status, answer.json()["status"]) == (status, status)
     assert said in answer.json()["error"]
     assert "\n" not in answer.json()["error"]
+    assert "--" not in answer.json()["error"], "an option of the command"
 
 
 def test_every_tool_is_there_over_http_too(server: Serving) -> None:

@@ -130,17 +130,17 @@ def test_skills_are_filtered_by_the_risks_found_in_them(
 
 
 def test_a_risk_that_no_served_skill_has_is_wrong_to_ask_for(storied: SkillRoot) -> None:
-    with pytest.raises(WrongInput, match=r"risk 'remote'.*there are none, risk.remote.pipe-to-shell$"):
+    with pytest.raises(WrongInput, match=r"^risk 'remote'.*there are none, risk.remote.pipe-to-shell$"):
         storied.ask().search("bees", filters=Filters(risks=("remote",)))
 
 
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
-        ({"kinds": ("mcp-server",)}, "kind 'mcp-server'.*there are skill"),
-        ({"licences": ("Zlib",)}, "licence 'zlib'.*there are unknown"),
-        ({"sources": ("nowhere",)}, "source 'nowhere'.*there are dir:"),
-        ({"risks": ("risk.remote.pipe-to-shell",)}, "risk 'risk.*there are none$"),
+        ({"kinds": ("mcp-server",)}, "^kind 'mcp-server'.*there are skill"),
+        ({"licences": ("Zlib",)}, "^licence 'zlib'.*there are unknown"),
+        ({"sources": ("nowhere",)}, "^source 'nowhere'.*there are dir:"),
+        ({"risks": ("risk.remote.pipe-to-shell",)}, "^risk 'risk.*there are none$"),
     ],
 )
 def test_what_nothing_served_has_is_wrong_to_ask_for(
@@ -182,7 +182,7 @@ def test_what_fits_less_than_asked_for_is_left_out_unless_nothing_fits(
 
 @pytest.mark.parametrize("least", [-0.1, 1.1, float("nan")])
 def test_a_fit_is_from_0_to_1(index: ServedIndex, least: float) -> None:
-    with pytest.raises(WrongInput, match=r"--min-fit is .*: give a probability from 0 to 1"):
+    with pytest.raises(WrongInput, match=r"^the least fit is .*: give a probability from 0 to 1"):
         index.search("bread", min_fit=least)
 
 

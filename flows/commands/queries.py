@@ -27,7 +27,7 @@ from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
-from tasks.retrieve.routing.search import Filters, SkillRanker
+from tasks.retrieve.routing.search import Filters, SkillRanker, require_min_fit
 from tasks.retrieve.served_index import ServedIndex
 
 Line = dict[str, Any]
@@ -90,9 +90,10 @@ def search_batch(
     """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
     A line without `query_id` gets its number in the file, from 1. A line that cannot be answered is answered
-    by its `error`; the number of these is returned. `WrongInput` says that only one of the files is
-    given, that one cannot be used, or that a line has a wrong form; no line was answered then.
+    by its `error`; the number of these is returned. `WrongInput` says that `min_fit` or a file cannot be
+    used, that only one of the files is given, or that a line has a wrong form; no line was answered then.
     """
+    require_min_fit(min_fit)
 
     def answer(line: Line) -> Line:
         asked, most = line["query"], line.get("k", k)

@@ -70,7 +70,7 @@ class AdaptedEncoder:
             inside = (name for name in held.tensors if name.startswith(_IN_GRAPH))
             return {_OF_BASE + name: held.read(name) + _added(name, adapters) for name in inside}
 
-        identity = [PACKAGED[BASE][2].encode(), *_told(adapters)]
+        identity = [PACKAGED[BASE][2].encode(), str(SCALE).encode(), *_told(adapters)]
         self._engine = engine_of_graph(graph, weights, identity, threads=1)
 
     def read(self, text: str) -> ReadTokens:

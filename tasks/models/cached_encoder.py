@@ -60,7 +60,7 @@ def load_kept_encoder(root: str, folder: str) -> KeptEncoder:
     store = vectors_of(place, encoder.card)
 
     def agree() -> None:
-        require_agreement(place, store.folder, encoder, empty=not len(store))
+        require_agreement(place, store.folder, encoder, empty=not place.files(store.folder, ".parquet"))
 
     return KeptEncoder(encoder, place, agree)
 

@@ -8,8 +8,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 5.0
 POOLINGS = ("mean", "cls")
 INT8 = "-int8"  # ends the revision of weights of eight bits
+_T = TypeVar("_T")
 _Window = tuple[int, list[int]]
 # A batch's vectors and packed states, and what makes them of the tokens' states.
 _Found = tuple[Vectors, list[bytes]]
@@ -78,12 +80,11 @@ class OnnxEncoder:
     # Tokenizer and engine are loaded when first used: a night with nothing new needs neither.
     @functools.cached_property
     def _tokenizer(self) -> FastTokenizer:
-        ahead = self._tokenizer_ahead
-        return whole_tokenizer(self._folder) if ahead is None else ahead.result()
+        return _loaded(self._tokenizer_ahead, partial(whole_tokenizer, self._folder))
 
     @functools.cached_property
     def _engine(self) -> Engine:
-        return self._open_engine() if self._engine_ahead is None else self._engine_ahead.result()
+        return _loaded(self._engine_ahead, self._open_engine)
 
     def _open_engine(self) -> Engine:
         small = self._folder / SMALL  # exports from before OpenVINO ran them lack it
@@ -94,7 +95,7 @@ class OnnxEncoder:
     def load_ahead(self) -> None:
         """Begin to load tokenizer and engine, each on a thread of its own, while the caller does other work.
 
-        A failure is raised where they are first used.
+        What fails is tried again at each use, which raises: its files may have been mended since.
         """
         pool = ThreadPoolExecutor(2)
         self._engine_ahead = pool.submit(self._open_engine)
@@ -225,6 +226,11 @@ class OnnxEncoder:
         full = self._tokenizer.encode("a", add_special_tokens=True).ids
         at = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
         return full[:at], full[at + len(bare) :]
+
+
+def _loaded(ahead: Future[_T] | None, load: Callable[[], _T]) -> _T:
+    """Return what was loaded ahead; if nothing was, or if that failed, load it."""
+    return load() if ahead is None or ahead.exception() else ahead.result()
 
 
 def _pool(states: Vectors, pooling: str) -> Vectors:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from tasks.models.engine import SMALL, OpenVino, save_small, whole_model
 
 log = logging.getLogger(__name__)
 _DIGESTS = "digests.json"
+_SCRATCH, _DAY = "making-", 86_400.0  # seconds; no model takes as long to make
 Weights = Mapping[str, npt.NDArray[np.floating]]
 
 
@@ -42,8 +45,11 @@ def seal(folder: Path) -> None:
 def is_whole(folder: Path) -> bool:
     """Tell whether the files of a folder are what `seal` found; a folder that it never saw is."""
     held = folder / _DIGESTS
-    digests = json.loads(held.read_text("utf-8")) if held.is_file() else {}
-    whole = all((folder / n).is_file() and file_digest(folder / n) == d for n, d in digests.items())
+    try:
+        digests = dict(json.loads(held.read_text("utf-8"))) if held.is_file() else {}
+        whole = all(file_digest(folder / name) == digest for name, digest in digests.items())
+    except (OSError, ValueError, TypeError):  # a file is gone, or a machine lost power before it was written
+        whole = False
     if not whole:
         log.warning("%s is damaged: it is made anew", folder)
     return whole
@@ -54,10 +60,15 @@ def put_in_place(
 ) -> None:
     """Let `make` fill a scratch folder's `made`, and rename that to `target`, in one step.
 
-    What is there and `whole` stays: another process may have put it there meanwhile.
+    What is there and `whole` stays: another process may have put it there meanwhile. Scratch folders of
+    processes that were killed go after a day.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="making-") as scratch:
+    for left in target.parent.glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError):  # another process removes it, or has just renamed it
+            if left.stat().st_mtime < time.time() - _DAY:
+                shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=_SCRATCH) as scratch:
         make(Path(scratch))
         old = Path(scratch) / "old"
         if target.exists() and not whole(target):

@@ -69,11 +69,12 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     source, weights = resolve(name)
     target = _target(models, name, weights)
     _require_weights(target, source, weights)
-    _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX", shared=weights)
+    shared = _shared(source, weights)
+    _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX", shared=shared)
     if precision == "float32":
         return target
     small = target.with_name(f"{target.name}-{precision}")
-    _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}", shared=weights)
+    _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}", shared=shared)
     return small
 
 
@@ -95,7 +96,8 @@ def export_ahead(models: Path, name: str) -> None:
         source, weights = resolve(name)
         target = _target(models, name, weights)
         if not _is_exported(target):
-            _kept(target.name, ["float32", name, source, weights], f"exporting encoder {name} to ONNX")
+            arguments = ["float32", name, source, weights]
+            _kept(f"{target.name}-{_shared(source, weights)}", arguments, f"exporting encoder {name} to ONNX")
     except SkilleryError as error:
         log.debug("encoder %s was not exported ahead: %s", name, error)
 
@@ -106,17 +108,35 @@ def require_encoder(models: Path, name: str) -> None:
     Nothing is written. An encoder that was exported below `models` is there.
     """
     try:
-        source, weights = resolve(name)
-        _require_weights(_target(models, name, weights), source, weights)
+        require_model(models, name)
     except TerminalError as error:
         msg = f"SKILLERY_ENCODER={name}: {error}; unset it to use the default"
         raise WrongInput(msg) from error
+
+
+def require_model(models: Path, name: str) -> None:
+    """Raise `TerminalError` if an encoder is not there and cannot be fetched; nothing is written."""
+    source, weights = resolve(name)
+    _require_weights(_target(models, name, weights), source, weights)
 
 
 def _target(models: Path, name: str, weights: str) -> Path:
     # By name too: two models may share the last part of theirs, and the card holds the name.
     digest = hashlib.sha256(f"{name}\n{weights}".encode()).hexdigest()[:12]
     return models / f"{Path(name).resolve().name}-{digest}"
+
+
+def _shared(source: str, weights: str) -> str:
+    """Return what tells a model's settings apart in the model cache, "" where its weights are not known.
+
+    Two folders of the same weights may differ in tokenizer, pooling or longest text.
+    """
+    if not weights:
+        return ""
+    told = hashlib.sha256()
+    for file in sorted(Path(source).rglob("*.json")):
+        told.update(f"{file.relative_to(source)} {file_digest(file)}\n".encode())
+    return told.hexdigest()[:12]
 
 
 def _is_exported(target: Path) -> bool:
@@ -130,10 +150,10 @@ def _require_weights(target: Path, source: str, weights: str) -> None:
 
 
 def _ensure(target: Path, arguments: list[str], what: str, *, shared: str) -> None:
-    """Make `target`, unless it is there, by way of the model cache if its weights are known: `shared`."""
+    """Make `target`, unless it is there, by way of the model cache if `shared`, as `_shared` says."""
     if _is_exported(target):
         return
-    kept = _kept(target.name, arguments, what) if shared else None
+    kept = _kept(f"{target.name}-{shared}", arguments, what) if shared else None
     if kept is None:
         put_in_place(target, partial(_run_export, arguments, what), _is_exported)
     else:

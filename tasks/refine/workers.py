@@ -19,7 +19,7 @@ from typing import TypeVar
 from threadpoolctl import threadpool_limits
 
 from storage.errors import StorageError
-from storage.folder import cores
+from storage.folder import cores, threads_of_process
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -46,7 +46,7 @@ def batch_processes(batches: int, workers: int | None, least: int = WORTH_IT) ->
     # Not forked: the fork of a process with threads may wait for a lock for ever.
     context = multiprocessing.get_context("spawn")
     stopped, stop = context.Pipe(duplex=False)
-    begin = partial(_begin, stopped, max(1, cores() // count))
+    begin = partial(_begin, stopped, max(1, threads_of_process() // count))
     executor = ProcessPoolExecutor(count, mp_context=context, initializer=begin)
     try:
         yield executor
@@ -65,12 +65,16 @@ def run_in(executor: Executor | None, work: Callable[[], T]) -> T:
     Raises:
         StorageError: The worker process was killed; other errors are those of `work`.
     """
-    return work() if executor is None else _result(_submitted(executor, work))
+    if executor is None:
+        return work()
+    with _killed_is_said():
+        return _submitted(executor, work).result()
 
 
-def _result(future: Future[T]) -> T:
+@contextmanager
+def _killed_is_said() -> Iterator[None]:
     try:
-        return future.result()
+        yield
     except BrokenProcessPool as error:
         msg = "a worker process was ended from outside (out of memory?): set fewer SKILLERY_WORKERS"
         raise StorageError(msg) from error
@@ -86,12 +90,13 @@ def run_each(executor: Executor | None, work: Callable[[U], T], items: Iterable[
         yield from map(work, items)
         return
     waiting: deque[Future[T]] = deque()
-    for item in items:
-        waiting.append(_submitted(executor, partial(work, item)))
-        if len(waiting) > 2 * cores():
-            yield _result(waiting.popleft())
-    while waiting:
-        yield _result(waiting.popleft())
+    with _killed_is_said():
+        for item in items:
+            waiting.append(_submitted(executor, partial(work, item)))
+            if len(waiting) > 2 * cores():
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _submitted(executor: Executor, work: Callable[[], T]) -> Future[T]:

@@ -24,6 +24,7 @@ from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
+from tasks.retrieve.routing.fit import DECIDING
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters, SkillRanker, fitting, provenance
 
@@ -62,7 +63,7 @@ class ServedIndex:
 
         Skills with a denied licence or without what `filters` ask for are not ranked. With `explain` each
         result has the parts of its score and what its fit is told by. `nothing_fits` is true if the fit of
-        none of the results reaches `min_fit`, in [0, 1] (by default the least of the packaged model), and
+        none of the three best reaches `min_fit`, in [0, 1] (by default the least of the packaged model), and
         null if no fit is known. Results below a `min_fit` that is given are left out, unless nothing fits.
         `ranker` takes the place of the default; a score that it does not tell is null.
 
@@ -75,9 +76,10 @@ class ServedIndex:
         started = time.perf_counter()
         require_text("query", query)
         if k < 1:
-            msg = f"-k is {k}: ask for at least 1"
+            msg = f"k is {k}: ask for at least 1"
             raise WrongInput(msg)
-        now, ranked = self.read(lambda now: self._ranked(now, query, k, filters or Filters(), ranker))
+        most = max(k, DECIDING)
+        now, ranked = self.read(lambda now: self._ranked(now, query, most, filters or Filters(), ranker))
         told = all(found.fit is not None for _, found in ranked)
         ranked, nothing = fitting(ranked, now.fit if told else None, min_fit)
         failed = self.failed_sources()
@@ -92,7 +94,7 @@ class ServedIndex:
                 **provenance(row, failed),
                 "index_version": now.served.version,
             }
-            for rank, (row, found) in enumerate(ranked, start=1)
+            for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
         version = now.served.version
         found = {"query": query, "results": results, "nothing_fits": nothing}

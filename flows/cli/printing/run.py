@@ -182,7 +182,7 @@ def print_search(answer: dict[str, Any]) -> None:
 def _told(result: dict[str, Any]) -> list[str]:
     """Return a skill's description, shortened, its origin, its copies and what its score is made of."""
     lines = [shortened(result["description"]), origin(result, result["source"])]
-    if "parts" in result:
+    if result.get("parts"):  # other methods than the default have none
         parts = (f"{part} {score:.2f}" for part, score in result["parts"].items() if abs(score) >= _LEAST)
         lines.append(f"{result['score']:.2f} = {' + '.join(parts) or 0}")
     if result["folded"]:

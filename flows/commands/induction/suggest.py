@@ -162,11 +162,11 @@ def suggest_batch(
 
 def _method(wishes: SuggestWishes) -> Method:
     if not 1 <= wishes.k <= _MOST:
-        msg = f"-k {wishes.k} must be from 1 to {_MOST}"
+        msg = f"k is {wishes.k}: give 1 to {_MOST}"
         raise WrongInput(msg)
-    for option, value in (("--alpha", wishes.alpha), ("--relevance-weight", wishes.relevance_weight)):
+    for name, value in (("alpha", wishes.alpha), ("relevance_weight", wishes.relevance_weight)):
         if not 0 <= value <= 1:
-            msg = f"{option} {value} must be from 0 to 1"
+            msg = f"{name} is {value}: give a number from 0 to 1"
             raise WrongInput(msg)
     if wishes.method not in METHODS:
         msg = f"--method {wishes.method} is not known: name one of {', '.join(METHODS)}"

@@ -65,8 +65,8 @@ class RoutingWishes:
     Args:
         methods: Some of `flows.commands.routing.methods.METHODS`, or variants of them; None for `USUAL`, or
             for what the sweeps name.
-        baseline: The method that the others are compared with, if it is measured too; None for `BASELINE`,
-            or the first of the sweeps.
+        baseline: The method that the others are compared with, one of those measured; None for `BASELINE`,
+            if it is measured, or the first of the sweeps.
         pools: Some of `POOLS`; None for those that a bench's own skills and repositories tell apart.
         recall: The share of tasks, above 0 and at most 1, at which false routes are counted.
         folder: A folder for `routing.md`, `routing.parquet` (a row a task, pool, method, stage and folding),
@@ -160,8 +160,11 @@ def routing_bench(root: Root, settings: Settings, files: BenchFiles, wishes: Rou
         WrongInput: A file or a wish cannot be used; nothing was encoded.
     """
     require_names([*wishes.wanted, wishes.compared_with])
+    if wishes.baseline not in (None, *wishes.wanted):
+        msg = f"--baseline {wishes.baseline} is not measured: name it by --method too"
+        raise WrongInput(msg)
     require_measures()
-    require_methods(wishes.wanted, settings)
+    require_methods(wishes.wanted, settings, root)
     bench = _read_bench(files)
     agents = read_agents(wishes.agents) if wishes.agents and wishes.agents != LLM else []
     expectations = _expectations(files, settings) if wishes.agents == LLM else {}

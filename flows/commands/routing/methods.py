@@ -18,7 +18,7 @@ from flows.commands.routing.settings import (
     load_skillrouter,
     require_skillflow,
 )
-from flows.commands.routing.variants import VARIED, base_of, settings_of
+from flows.commands.routing.variants import VARIED, asking, base_of, settings_of
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import WrongInput
@@ -30,9 +30,10 @@ from tasks.evaluate.routing.bench import RoutingMethod, whole
 from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.hub import require_on_hub
 from tasks.models.llm.answer_cache import open_book
 from tasks.models.llm.budget import Ledger
-from tasks.models.onnx_export import exported_encoder
+from tasks.models.onnx_export import exported_encoder, require_model
 from tasks.models.with_torch.causal_reranker import CausalReranker
 from tasks.models.with_torch.device import device_of
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
@@ -56,20 +57,57 @@ def require_names(names: Sequence[str]) -> None:
             raise WrongInput(msg)
 
 
-def require_methods(names: Sequence[str], settings: Settings) -> None:
-    """Raise `WrongInput` if a method's settings cannot be used, or its library is not installed."""
+def require_methods(names: Sequence[str], settings: Settings, root: Root) -> None:
+    """Raise an error if a method cannot be used, before others are measured for an hour.
+
+    Raises:
+        WrongInput: Its settings cannot be used, its library is not installed, or no LLM is set up that it is
+            a variant of asking.
+        TerminalError: A model of it is no folder, and no hub has it.
+    """
     if LEXICAL & set(names):
         require_bm25()
-    for name in names:
-        base = base_of(name)
-        if base == "skillflow":
-            require_skillflow(settings_of(name, SkillFlowSettings))
-            if is_set_up(settings):
-                llm_options(settings, "llm")
-        elif base in VARIED and settings_of(name, SkillRouterSettings).reranker == JUDGE:
-            llm_options(settings, "llm")
-    if any(base_of(name) in VARIED for name in names):
+    varied = [name for name in names if base_of(name) in VARIED]
+    for name in varied:
+        _require_llm(name, settings)
+    if varied:
         device_of(settings.device)
+    for encoder in {name: None for flow in varied for name in _dense_model(flow)}:
+        require_model(root.folder / "models", encoder)
+    for model in {name: None for one in varied for name in _models_with_torch(one)}:
+        if not Path(model).is_dir():
+            require_on_hub(model)
+
+
+def _require_llm(name: str, settings: Settings) -> None:
+    if base_of(name) == "skillflow":
+        require_skillflow(settings_of(name, SkillFlowSettings))
+        if is_set_up(settings):
+            llm_options(settings, "llm")
+        elif asks := asking(name):
+            msg = f"method {name}: {asks} is of an LLM: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
+            raise WrongInput(msg)
+    elif settings_of(name, SkillRouterSettings).reranker == JUDGE:
+        llm_options(settings, "llm")
+
+
+def _dense_model(name: str) -> list[str]:
+    """Return the encoder that a variant of SkillFlow has beside that of the settings, if any."""
+    if base_of(name) != "skillflow":
+        return []
+    flow = settings_of(name, SkillFlowSettings)
+    return [flow.dense_model] if flow.dense_model and "dense" in flow.stages else []
+
+
+def _models_with_torch(name: str) -> list[str]:
+    """Return the models that a variant loads with torch: folders and hub ids."""
+    if base_of(name) == "skillflow":
+        flow = settings_of(name, SkillFlowSettings)
+        found = [getattr(flow, f"{stage}_model") for stage in ("shallow", "deep") if stage in flow.stages]
+    else:
+        router = settings_of(name, SkillRouterSettings)
+        found = [router.reranker, router.encoder if base_of(name) == "skillrouter" else ""]
+    return [model for model in found if model not in ("", JUDGE)]
 
 
 class RoutingModels:

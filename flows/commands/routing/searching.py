@@ -47,7 +47,7 @@ def other_ranker(
     if base_of(method) not in SEARCHING:
         msg = f"--method {method} ranks on benches alone: choose one of {', '.join(SEARCHING)}"
         raise WrongInput(msg)
-    require_methods([method], settings)
+    require_methods([method], settings, root)
     router = None if reranker is None else _router(reranker, settings)
     with ExitStack() as held:
         models = RoutingModels(root, settings, held)

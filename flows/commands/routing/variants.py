@@ -12,6 +12,7 @@ from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettin
 from storage.errors import WrongInput
 
 Model = TypeVar("Model", bound=BaseSettings)
+_OF_SEVERAL = ("_gathering", "_depth", "_aggregation")  # queries, which an LLM writes
 # The methods that have settings, and whose they are.
 VARIED: dict[str, type[BaseSettings]] = {
     "skillflow": SkillFlowSettings,
@@ -98,6 +99,15 @@ def settings_of(name: str, kind: type[Model]) -> Model:
         where = f"{name}: {field}" if field in given else _variable(kind, field)
         msg = f"{where}={first['input']!r}: {first['msg']}"
         raise WrongInput(msg) from error
+
+
+def asking(name: str) -> str | None:
+    """Return the first setting in a variant of SkillFlow's name that means nothing without an LLM."""
+    for field, value in _given(name, SkillFlowSettings).items():
+        several = field.endswith("_queries") and value != "1"
+        if several or field.endswith(_OF_SEVERAL) or (field == "stages" and "select" in value):
+            return f"{field}={'+'.join(value) if isinstance(value, list) else value}"
+    return None
 
 
 def _given(name: str, kind: type[BaseSettings]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from tasks.models.with_torch.training import Trained, require_training, train_bi
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.rows import list_rows, text_form, training_rows
 
-_CARD, _BASIS = "training.json", "basis.json"
+_CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, A
     categories = read_categories(wishes.corpora)
     material = gather(skills, categories, base, options, pairs=wishes.pairs, seed=wishes.seed)
     _write_pairs(wishes.out / "pairs.jsonl", material)
-    training = _train(material, base.skills, settings, options, wishes)
+    if (training := folder.read_json(_ENCODER)) is None:
+        training = _train(material, base.skills, settings, options, wishes)
+        folder.write_json(_ENCODER, training)
     name = str(wishes.out / "encoder")
     found = {
         "out": str(wishes.out), "encoder": name, "base": settings.encoder,

@@ -13,7 +13,7 @@ import polars as pl
 from storage.schemas import Qrel
 from tasks.evaluate.measures.statistics import bootstrap_interval, clustered_interval
 from tasks.evaluate.routing.data import RoutingQuery
-from tasks.evaluate.routing.measures import DEPTH, MEASURES, fold, measure_rankings
+from tasks.evaluate.routing.measures import DEPTH, MEASURES, fold, folded_qrels, measure_rankings
 from tasks.retrieve.baselines.stages import StageRanking
 
 GROUP_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
@@ -128,14 +128,15 @@ def answer_negatives(
 ) -> pl.DataFrame:
     """Return what a method answers to each of the bench's negatives; `step` is called after each.
 
-    Columns: method, query_id, repo, skill (the one that the task is not for), first (the skill ranked first,
-    a copy as its original), score and fit (as `StageRanking`).
+    Columns: method, query_id, repo, skill (the one that the task is not for), first (the skill ranked first),
+    both a copy as its original, score and fit (as `StageRanking`).
     """
     rows = []
     for task in bench.negatives:
         *_, last = method(task.text, bench.depth)
         first = next(iter(fold(last.doc_ids, bench.copies)), None)
-        rows.append((name, task.query_id, task.repo, task.not_doc_id, first, last.score, last.fit))
+        no, *_ = (*fold([task.not_doc_id] if task.not_doc_id else [], bench.copies), None)
+        rows.append((name, task.query_id, task.repo, no, first, last.score, last.fit))
         step()
     return pl.DataFrame(rows, NEGATIVES, orient="row")
 
@@ -218,7 +219,8 @@ def _stage_rows(
     for folded in (True, False):
         copies = bench.copies if folded else {}
         rankings = {query_id: fold(stage.doc_ids, copies) for query_id, stage in found.items()}
-        frames.append(measure_rankings(bench.qrels, rankings).with_columns(folded=pl.lit(folded)))
+        qrels = folded_qrels(bench.qrels, copies)
+        frames.append(measure_rankings(qrels, rankings).with_columns(folded=pl.lit(folded)))
     limits = pl.DataFrame(
         [
             (

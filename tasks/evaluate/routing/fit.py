@@ -24,22 +24,23 @@ import polars as pl
 from tasks.evaluate.measures.calibration import calibration_by_count, calibration_error
 from tasks.evaluate.measures.statistics import auroc
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks
+from tasks.evaluate.routing.pools import id_starts
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
-from tasks.retrieve.routing.fit import FEATURES, FILE, Evidence, FitModel
+from tasks.retrieve.routing.fit import DECIDING, FEATURES, FILE, Evidence, FitModel
 from tasks.retrieve.routing.postings import Postings, joined, postings_of
 from tasks.retrieve.routing.postings import kept as those
 from tasks.retrieve.routing.router import Router, plain_name
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.fitting import fit_chance
+from tasks.retrieve.train.pairs.texts import grams_of, without_grams
 
 PAIRS = "pairs"  # the group of requests out of a corpus
 SIZES = (10, 30, 100, 300, 1000, 3000, 10_000)  # of drawn pools, beside all skills
 _DRAWS = 3  # pools of each size
 _ASKED = 150  # requests of a pool whose skill is in it, and as many others at most
 _LEAST = 12  # skills of a repository that is a pool
-_RANKS = 3  # results of a request that are learned from
 _FOREIGN = 0.25  # requests of others that a repository is asked, for one of its own whose skill is left out
 # How many requests nothing serves is not known; of authors' requests one in sixteen is a negative.
 _UNSERVED = 0.1
@@ -92,17 +93,25 @@ class RecallingEncoder:
 
 
 class FitRows(NamedTuple):
-    """Results by row: evidence, `(rows, features)`; whether right, first, of a served request; group."""
+    """Results by row: evidence, `(rows, features)`; whether right, first, of a served request; group, repo.
+
+    The results of a request stand together, and the first begins them.
+    """
 
     evidence: Evidence
     right: Flags
     first: Flags
     served: Flags
     group: npt.NDArray[np.str_]
+    repo: npt.NDArray[np.str_]
 
     def where(self, chosen: Flags) -> FitRows:
         """Return some of the rows."""
         return FitRows(*(column[chosen] for column in self))  # type: ignore[arg-type]
+
+    def surest(self, chances: Evidence) -> Evidence:
+        """Return the highest of its results' chances for each request: it decides whether nothing fits."""
+        return np.asarray(np.maximum.reduceat(chances, np.flatnonzero(self.first)))
 
 
 def of_pairs(pairs: Path, corpus: Path, encoder: Encoder) -> AskedCorpus:
@@ -113,11 +122,18 @@ def of_pairs(pairs: Path, corpus: Path, encoder: Encoder) -> AskedCorpus:
     rows = rows.sample(fraction=1.0, shuffle=True, seed=0).unique("doc_id", keep="first", maintain_order=True)
     asked = []
     for row in rows.filter(pl.col("doc_id").is_in(list(place))).iter_rows(named=True):
-        at, field = place[row["doc_id"]], row["cut_field"]
-        text = getattr(skills[at], field)
-        cut = skills[at]._replace(**{field: f"{text[: row['cut_start']]} {text[row['cut_end'] :]}"})
-        asked.append(AskedSkill(row["query"], at, cut, row["repo"], PAIRS))
+        at = place[row["doc_id"]]
+        asked.append(AskedSkill(row["query"], at, _without(row, skills[at]), row["repo"], PAIRS))
     return AskedCorpus.of(skills, encoder, asked)
+
+
+def _without(row: dict[str, Any], skill: Skill) -> Skill:
+    """Return a skill without its request: the clause it was made of, and its words where they stand again."""
+    text = getattr(skill, row["cut_field"])
+    skill = skill._replace(**{row["cut_field"]: f"{text[: row['cut_start']]} {text[row['cut_end'] :]}"})
+    grams = grams_of(row["query"]) | grams_of(text[row["cut_start"] : row["cut_end"]])
+    told, body = (without_grams(text, grams) for text in (skill.description, skill.body))
+    return skill._replace(description=told, body=body)
 
 
 def of_bench(bench: Path, corpus: Path, encoder: Encoder) -> AskedCorpus:
@@ -176,9 +192,8 @@ def repositories(given: AskedCorpus) -> dict[str, list[int]]:
     ids = [skill.doc_id.lower() for skill in given.skills]
     found: dict[str, list[int]] = {}
     for repo in sorted({a.repo for a in given.asked} - {""}):
-        starts = (f"{repo.lower()}/", "--".join(repo.lower().split("/")) + "--")
         if len({a.place for a in given.asked if a.repo == repo}) >= _LEAST // 2:
-            members = [i for i, doc_id in enumerate(ids) if doc_id.startswith(starts)]
+            members = [i for i, doc_id in enumerate(ids) if doc_id.startswith(id_starts(repo))]
             found |= {repo: members} if len(members) >= _LEAST else {}
     return found
 
@@ -202,9 +217,10 @@ def asked_of(
         (
             [*found.evidence.values()],
             served and asked.skill.doc_id in (found.doc_id, *found.folded), rank == 0, served, asked.group,
+            asked.repo,
         )
         for asked, served in [*((a, True) for a in kept), *((a, False) for a in left_out)]
-        for rank, found in enumerate(router.rank(asked.query, _RANKS))
+        for rank, found in enumerate(router.rank(asked.query, DECIDING))
     ]  # fmt: skip
     return FitRows(*(np.array(column) for column in zip(*rows, strict=True)))
 
@@ -224,31 +240,31 @@ def fit(rows: FitRows) -> FitModel:
     columns = np.column_stack([np.ones(len(rows.evidence)), rows.evidence])
     found = fit_chance(columns, rows.right, _PENALTY, weights, _RISING)
     model = FitModel(found[1:], float(found[0]), 0.0)
-    chances = model.chances(rows.evidence)
-    least = [
-        np.quantile(chances[rows.first & rows.served & (rows.group == group)], _LOST)
-        for group in np.unique(rows.group)
-    ]
+    surest, of = rows.surest(model.chances(rows.evidence)), rows.where(rows.first)
+    least = [np.quantile(surest[of.served & (of.group == group)], _LOST) for group in np.unique(rows.group)]
     return model._replace(least=float(np.mean(least)))
 
 
 def report(rows: FitRows) -> dict[str, Any]:
     """Return for each group, under the model of all others, how well first results are told.
 
-    `served` and `right` are areas under the curve of served requests and of right results against all
-    others, `ece` the expected calibration error where the requests are served, and `nothing` the shares of
-    served and of other requests of which it is told that nothing fits.
+    Requests of a repository's skills are among the others of no model that is asked about that repository.
+
+    `served` and `right` are areas under the curve of served requests, by their surest result, and of right
+    results against all others, `ece` the expected calibration error where the requests are served, and
+    `nothing` the shares of served and of other requests of which it is told that nothing fits.
     """
     told = {}
     for group in np.unique(rows.group).tolist():
-        model = fit(rows.where(rows.group != group))
-        own = rows.where((rows.group == group) & rows.first)
+        model = fit(rows.where((rows.group != group) & (np.char.lower(rows.repo) != group.lower())))
+        every = rows.where(rows.group == group)
+        own, surest = every.where(every.first), every.surest(model.chances(every.evidence))
         chances = model.chances(own.evidence)
         bins = calibration_by_count(chances[own.served].tolist(), own.right[own.served].tolist())
-        nothing = chances < model.least
+        nothing = surest < model.least
         told[group] = {
             "requests": len(chances),
-            "served": auroc(chances[own.served].tolist(), chances[~own.served].tolist()),
+            "served": auroc(surest[own.served].tolist(), surest[~own.served].tolist()),
             "right": auroc(chances[own.right].tolist(), chances[~own.right].tolist()),
             "ece": calibration_error(bins),
             "nothing": [float(nothing[own.served].mean()), float(nothing[~own.served].mean())],

@@ -34,6 +34,15 @@ def fold(ranking: Iterable[str], copies: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(copies.get(doc_id, doc_id) for doc_id in ranking))
 
 
+def folded_qrels(qrels: Iterable[Qrel], copies: Mapping[str, str]) -> list[Qrel]:
+    """Return judgements in which each copy stands as its original, with the highest relevance of both."""
+    found: dict[tuple[str, str], int] = {}
+    for query_id, doc_id, relevance in qrels:
+        key = query_id, copies.get(doc_id, doc_id)
+        found[key] = max(relevance, found.get(key, relevance))
+    return [Qrel(*key, relevance) for key, relevance in found.items()]
+
+
 def measure_rankings(qrels: Sequence[Qrel], rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:
     """Return the measures of every query that has a ranking: `query_id`, and a column for each of `MEASURES`.
 

@@ -56,8 +56,14 @@ def _repositories(bench: RoutingBench) -> Sequence[str]:
     return list(dict.fromkeys(str(task.repo) for task in asked))
 
 
+def id_starts(repo: str) -> tuple[str, str]:
+    """Return what the ids of a repository's skills begin with, in lower case: they have one of two forms."""
+    return f"{repo.lower()}/", "--".join(repo.lower().split("/")) + "--"
+
+
 def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> PoolPart:
-    inside = skills.filter(pl.col("doc_id").str.to_lowercase().str.starts_with(f"{repo.lower()}/"))
+    ids = pl.col("doc_id").str.to_lowercase()
+    inside = skills.filter(pl.any_horizontal(ids.str.starts_with(start) for start in id_starts(repo)))
     tasks = [task for task in bench.tasks if task.repo == repo]
     asked, known = {task.query_id for task in tasks}, set(inside["doc_id"])
     qrels = [qrel for qrel in bench.qrels if qrel.query_id in asked]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.errors import ModelMismatch
+from tasks.models.protocols import Tokenizer
 from tasks.models.tokens import first_tokens
 from tasks.models.with_torch.cross_encoder import PairScores, missing_model
 from tasks.models.with_torch.device import AUTO, device_of
@@ -21,6 +24,11 @@ _BEFORE = (
     ' Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
 )
 _AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+ASKED = "asked.json"
+
+"""In the folder of a model that was trained here: the instruction, and the tokens of query and text."""
 
 
 class _Loaded(NamedTuple):
@@ -40,7 +48,8 @@ class CausalReranker(TokenSpans):
 
     Args:
         name: A folder or a hub id, such as `pipizhao/SkillRouter-Reranker-0.6B`.
-        instruction: One sentence; a model does best with the one it was trained with.
+        instruction: One sentence; a model does best with the one it was trained with. A folder of a model
+            that was trained here names its own, and how many tokens it reads.
         max_tokens: A longer prompt is cut where the document ends.
         batch: Pairs scored at a time.
         device: Where it runs, as `device_of` takes it.
@@ -49,7 +58,10 @@ class CausalReranker(TokenSpans):
     def __init__(
         self, name: str, *, instruction: str, max_tokens: int = 6144, batch: int = 4, device: str = AUTO
     ) -> None:
-        self.name, self._instruction = name, instruction
+        self.name, self._instruction, self._tokens = name, instruction, 0
+        if (own := Path(name) / ASKED).is_file():
+            asked = json.loads(own.read_text("utf-8"))
+            self._instruction, self._tokens = asked["instruction"], asked["tokens"]
         self._max_tokens, self._batch, self._device = max_tokens, batch, device
 
     def score(self, query: str, texts: Sequence[str]) -> PairScores:
@@ -112,6 +124,8 @@ class CausalReranker(TokenSpans):
 
     def _read(self, query: str, text: str) -> tuple[list[int], npt.NDArray[np.int64]]:
         """Return the ids of query and text, and where they stand in the text (below 0: before it)."""
+        if self._tokens:
+            query, text = _cut(query, text, self._tokens, self)
         loaded, asked = self._loaded, _asked(self._instruction, query)
         room = self._max_tokens - len(loaded.before) - len(loaded.after)
         found = loaded.tokenizer(
@@ -172,10 +186,13 @@ def asked_row(
     """
     query, *texts = (text.replace("<|", "< |") for text in row)
     spans = LibraryTokens(tokenizer)
+    pairs = [_cut(query, text, tokens, spans) for text in texts]
+    return f"{_BEFORE}{_asked(instruction, pairs[0][0])}", *(f"{text}{_AFTER}" for _, text in pairs)
+
+
+def _cut(query: str, text: str, tokens: int, spans: Tokenizer) -> tuple[str, str]:
     query = first_tokens(query, tokens // 2, spans)
-    left = tokens - len(spans.offsets(query))
-    cut = (first_tokens(text, left, spans) for text in texts)
-    return f"{_BEFORE}{_asked(instruction, query)}", *(f"{text}{_AFTER}" for text in cut)
+    return query, first_tokens(text, tokens - len(spans.offsets(query)), spans)
 
 
 def _asked(instruction: str, query: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import time
 import warnings
@@ -15,7 +16,7 @@ import numpy as np
 
 from storage.errors import WrongInput
 from tasks.models.onnx_export import resolve
-from tasks.models.with_torch.causal_reranker import asked_row
+from tasks.models.with_torch.causal_reranker import ASKED, asked_row
 from tasks.models.with_torch.cross_encoder import missing_model
 from tasks.models.with_torch.device import AUTO, device_of
 
@@ -95,11 +96,11 @@ def train_bi_encoder(
     trainer = SentenceTransformerTrainer(
         model, Arguments(**arguments), train_dataset=_dataset(rows, how.seed), loss=loss
     )
-    seconds, losses = _run(trainer, target, report)
+    seconds, losses, share = _run(trainer, target, report)
     model.max_seq_length = window
     _save(model, target)
     tokens = _tokens(model.tokenizer, [text for row in rows for text in row], how.tokens)
-    return Trained(trainer.state.global_step, seconds, tokens, losses)
+    return Trained(trainer.state.global_step, seconds, round(share * tokens), losses)
 
 
 def train_reranker(
@@ -117,8 +118,8 @@ def train_reranker(
     Listwise it is cross-entropy: the softmax goes over the scores of a query's own candidates, divided by the
     temperature (SkillRouter, equation 2). Pointwise it is the binary cross-entropy of each candidate by
     itself. `tokens` cuts query and text together; a causal model is asked as `CausalReranker` asks it, with
-    the instruction, and its score is the logit of `yes` less that of `no`. All else is as in
-    `train_bi_encoder`.
+    the instruction, and its score is the logit of `yes` less that of `no`. The model's folder says both, so
+    that it is asked as it was trained. All else is as in `train_bi_encoder`.
     """
     require_training()
     from sentence_transformers import CrossEncoder  # noqa: PLC0415 (torch)
@@ -145,10 +146,11 @@ def train_reranker(
         dataset, at_once = _dataset(rows, how.seed), 1
     arguments = Arguments(**_arguments(how, len(dataset), target, at_once=at_once))
     trainer = CrossEncoderTrainer(model, arguments, train_dataset=dataset, loss=least)
-    seconds, told = _run(trainer, target, report)
-    _save(model, target)
+    seconds, told, share = _run(trainer, target, report)
+    _save(model, target, {"instruction": instruction, "tokens": how.tokens})
     pairs = [f"{query} {text}" for query, *texts in rows for text in texts]
-    return Trained(trainer.state.global_step, seconds, _tokens(model.tokenizer, pairs, how.tokens), told)
+    tokens = round(share * _tokens(model.tokenizer, pairs, how.tokens))
+    return Trained(trainer.state.global_step, seconds, tokens, told)
 
 
 def _loaded(kind: Any, name: str, how: TrainingSettings, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)
@@ -199,19 +201,28 @@ def _labelled(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401 
     return Dataset.from_dict(dict(zip(("query", "text", "label"), map(list, columns), strict=True)))
 
 
-def _run(trainer: Any, target: Path, report: Report) -> tuple[float, list[tuple[int, float]]]:  # noqa: ANN401
-    """Train to the end, from the last checkpoint if there is one; return the seconds, and loss by update."""
+def _run(trainer: Any, target: Path, report: Report) -> tuple[float, list[tuple[int, float]], float]:  # noqa: ANN401
+    """Train to the end, from the last checkpoint if there is one.
+
+    Return the seconds, the loss by update, and the share of the updates that were made now.
+    """
     from transformers import PrinterCallback, TrainerCallback, trainer_utils  # noqa: PLC0415 (torch)
 
     library: Any = trainer_utils
 
     class _Reporting(TrainerCallback):
+        begun = 0  # the updates that a checkpoint holds
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
+            self.begun = state.global_step
+
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
             report(state.global_step, state.max_steps)
 
     # It prints to stdout, which holds the command's answer alone.
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_Reporting())
+    reporting = _Reporting()
+    trainer.add_callback(reporting)
     began, scratch = time.perf_counter(), _checkpoints(target)
     last = library.get_last_checkpoint(str(scratch)) if scratch.is_dir() else None
     with warnings.catch_warnings():
@@ -219,18 +230,21 @@ def _run(trainer: Any, target: Path, report: Report) -> tuple[float, list[tuple[
         warnings.filterwarnings("ignore", "mtime may not be reliable", UserWarning)
         trainer.train(resume_from_checkpoint=last)
     losses = [(int(e["step"]), float(e["loss"])) for e in trainer.state.log_history if "loss" in e]
-    return time.perf_counter() - began, losses
+    share = 1 - reporting.begun / max(trainer.state.global_step, 1)
+    return time.perf_counter() - began, losses, share
 
 
 def _checkpoints(target: Path) -> Path:
     return target.with_name(f"{target.name}-checkpoints")
 
 
-def _save(model: Any, target: Path) -> None:  # noqa: ANN401
-    """Put a model in its place whole, and drop its checkpoints."""
+def _save(model: Any, target: Path, asked: dict[str, Any] | None = None) -> None:  # noqa: ANN401
+    """Put a model in its place whole, with how a reranker is `asked`, and drop its checkpoints."""
     unfinished = target.with_name(f".{target.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     model.save_pretrained(str(unfinished), create_model_card=False)
+    if asked is not None:
+        (unfinished / ASKED).write_text(json.dumps(asked, indent=1), "utf-8")
     shutil.rmtree(target, ignore_errors=True)
     unfinished.rename(target)
     shutil.rmtree(_checkpoints(target), ignore_errors=True)

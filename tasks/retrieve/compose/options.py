@@ -35,13 +35,12 @@ class ComposeOptions:
     def __post_init__(self) -> None:
         for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
             if getattr(self, name) < least:
-                option = f"--{name.replace('_', '-')}" if name != "k" else "-k"
-                msg = f"{option} is {getattr(self, name)}: give at least {least}"
+                msg = f"{name} is {getattr(self, name)}: give at least {least}"
                 raise WrongInput(msg)
         if self.max_steps > LARGEST:
-            msg = f"--max-steps is {self.max_steps}: give at most {LARGEST}"
+            msg = f"max_steps is {self.max_steps}: give at most {LARGEST}"
             raise WrongInput(msg)
         if not 0 <= self.alpha <= 1:  # NaN neither
-            msg = f"--alpha is {self.alpha}: give a number from 0 to 1"
+            msg = f"alpha is {self.alpha}: give a number from 0 to 1"
             raise WrongInput(msg)
         require_pages(self.pages)

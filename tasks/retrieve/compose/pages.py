@@ -13,7 +13,7 @@ from tasks.retrieve.served_index import ServedIndex
 def require_pages(budget: float | None) -> None:
     """Raise `WrongInput` if a budget of pages is neither None nor a positive number."""
     if budget is not None and not (math.isfinite(budget) and budget > 0):
-        msg = f"--pages {budget} is no positive number: give a share up to 1, or a number of tokens"
+        msg = f"pages is {budget}, no positive number: give a share up to 1, or a number of tokens"
         raise WrongInput(msg)
 
 

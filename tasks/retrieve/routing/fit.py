@@ -21,6 +21,7 @@ FEATURES = (
 # Up to these a share or a cosine tells whether a skill has to do with the request at all.
 _SHARE, _COSINE = 0.2, 0.3
 TOP = 10  # leading skills that a skill is compared with
+DECIDING = 3  # results of which one must fit, else nothing does, however many are asked for
 _SURE = 50.0  # log odds beyond which a probability is told no finer
 Evidence = npt.NDArray[np.float64]
 
@@ -57,17 +58,18 @@ class FitModel(NamedTuple):
         return {"weights": named, "bias": round(self.bias, 4), "least": round(self.least, 4)}
 
 
-def evidence_of(leading: Leading, rows: int) -> Evidence:
+def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:
     """Return the values of `FEATURES` for each leading skill, shape `(skills, features)`.
 
-    A margin is the distance to the best other skill; of a single skill it is 0. `rows`, at least 1, is the
-    number of skills that might have been found.
+    A margin is the distance to the best other skill among the first `compared`, at least 1; of a single skill
+    it is 0. `rows`, at least 1, is the number of skills that might have been found.
     """
-    above = leading.score - leading.score[:TOP].mean()
+    above = leading.score - leading.score[: min(TOP, compared)].mean()
+    margins = (_margins(v, compared) for v in (leading.score, leading.lexical, leading.whole))
+    by_score, by_words, by_vector = margins
     columns = [
         np.minimum(leading.lexical, _SHARE), np.minimum(leading.cosine, _COSINE), leading.cosine,
-        _margins(leading.score), above, _margins(leading.lexical), _margins(leading.whole),
-        np.full(len(above), np.log(rows)),
+        by_score, above, by_words, by_vector, np.full(len(above), np.log(rows)),
     ]  # fmt: skip
     return np.stack(columns, axis=1)
 
@@ -79,9 +81,8 @@ def packaged_fit() -> FitModel:
     return FitModel(np.array([held["weights"][name] for name in FEATURES]), held["bias"], held["least"])
 
 
-def _margins(values: Evidence) -> Evidence:
-    if len(values) < 2:
-        return np.zeros(len(values))
-    second, first = np.sort(values)[-2:]
-    others = np.where(np.arange(len(values)) == int(values.argmax()), second, first)
-    return np.asarray(values - others)
+def _margins(values: Evidence, compared: int) -> Evidence:
+    known = np.sort(values[:compared])
+    first, second = known[-1], known[max(len(known) - 2, 0)]
+    best = np.arange(len(values)) == int(values[:compared].argmax())
+    return np.asarray(values - np.where(best, second, first))

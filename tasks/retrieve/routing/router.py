@@ -165,11 +165,13 @@ class Router:
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
-        most = 3 * max(k, TOP) if fold else max(k, TOP)
-        best = best_rows(rows, total, most, self._doc_ids)
+        deep = 3 if fold else 1
+        best = best_rows(rows, total, deep * max(k, TOP), self._doc_ids)
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         leaders = np.array([row for row, *_ in groups], dtype=np.int64)
-        evidence = self._evidence(query, read, leaders, len(rows))
+        # However many are asked for, each is compared with the same ones: its fit does not depend on `k`.
+        compared = int(np.isin(leaders, best[: deep * TOP]).sum())
+        evidence = self._evidence(query, read, leaders, (len(rows), compared))
         fits = self._fits(evidence, read.parts["named"][leaders])
         return [
             Ranked(
@@ -223,8 +225,10 @@ class Router:
         """
         return self.read(query).parts
 
-    def _evidence(self, query: str, read: ReadQuery, rows: npt.NDArray[np.int64], among: int) -> Evidence:
-        """Return the evidence of leading rows, best first, of so many that might have been found."""
+    def _evidence(
+        self, query: str, read: ReadQuery, rows: npt.NDArray[np.int64], of: tuple[int, int]
+    ) -> Evidence:
+        """Return the evidence of leading rows; `of` are `rows` and `compared` of `evidence_of`."""
         parts, asked = read.parts, read.asked / np.linalg.norm(read.asked, axis=1, keepdims=True)
         found = (
             np.stack([parts[part][rows] for part in _DECISIVE]).sum(axis=0),
@@ -233,7 +237,7 @@ class Router:
             (self._vectors[rows] @ asked.T).max(axis=1),
         )
         leading = Leading(*(np.asarray(values, dtype=np.float64) for values in found))
-        return evidence_of(leading, among)
+        return evidence_of(leading, *of)
 
     def _fits(self, evidence: Evidence, named: Scores) -> list[float | None]:
         """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from storage.errors import WrongInput
 from storage.lance import quoted
 from storage.served import Licences
 from tasks.models.protocols import Encoder, Vectors
-from tasks.retrieve.routing.fit import FitModel
+from tasks.retrieve.routing.fit import DECIDING, FitModel
 from tasks.retrieve.routing.router import Ranked, Router, best_rows
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
@@ -235,27 +236,36 @@ class Searcher:
         return mask.to_numpy()
 
 
+def require_min_fit(min_fit: float | None) -> None:
+    """Raise `WrongInput` if a least fit is neither None nor in [0, 1]."""
+    if min_fit is not None and not 0 <= min_fit <= 1:
+        msg = f"the least fit is {min_fit:g}: give a probability from 0 to 1"
+        raise WrongInput(msg)
+
+
 def fitting(
     ranked: list[tuple[dict[str, Any], Ranked]], model: FitModel | None, min_fit: float | None
 ) -> tuple[list[tuple[dict[str, Any], Ranked]], bool | None]:
     """Return the results whose fit suffices, all if none does, and whether none does; None: it is not known.
 
-    Without `min_fit`, in [0, 1], all results are returned, and the least fit of the model decides.
+    The first `DECIDING` results decide whether none does. Without `min_fit`, in [0, 1], all results are
+    returned, and the least fit of the model decides.
 
     Raises:
         WrongInput: `min_fit` is out of its range, or no fit is known.
     """
-    if min_fit is not None and not 0 <= min_fit <= 1:
-        msg = f"the least fit is {min_fit:g}: give a probability from 0 to 1"
-        raise WrongInput(msg)
+    require_min_fit(min_fit)
     if model is None:
         if min_fit is not None:
             msg = "no least fit can be asked for: fit is known with the default encoder and method alone"
             raise WrongInput(msg)
         return ranked, None
     least = model.least if min_fit is None else min_fit
-    enough = [one for one in ranked if one[1].fit is not None and one[1].fit >= least]
-    return (enough if enough and min_fit is not None else ranked), not enough
+    suffices = [found.fit is not None and found.fit >= least for _, found in ranked]
+    nothing = not any(suffices[:DECIDING])
+    if nothing or min_fit is None:
+        return ranked, nothing
+    return list(itertools.compress(ranked, suffices)), nothing
 
 
 def provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:

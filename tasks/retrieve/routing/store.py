@@ -39,7 +39,7 @@ _KEPT = 3  # published versions whose folder stays; of older ones it is made ane
 _ROWS_PER_READ = 500
 _WORTH_A_PROCESS = 1000  # skills: from four times as many on, processes are sooner done with their start
 _COLUMNS = ["doc_id", "content_hash", "name", "description", "text", "body_start", "vector"]
-# What an answer says of a skill, and what skills are filtered by: as Arrow's file, which is mapped.
+# What an answer says of a skill, and what skills are filtered by: as Arrow's file, which Polars reads.
 _ROWS = "rows.arrow"
 _ROW_COLUMNS = [
     "doc_id", "kind", "name", "description", "source", "url", "commit", "content_hash", "licence", "risks",
@@ -71,7 +71,7 @@ class _Parts:
 
 
 def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None:
-    """Make the routing index of a version before it is served, unless it is there already.
+    """Make the routing index of a version before it is served, unless it is there in today's form.
 
     Rows of skills whose content did not change are copied from the served version's index. Thousands of
     others are read by as many processes as `workers`; None: one a core.
@@ -79,7 +79,8 @@ def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None
     Raises:
         StorageError: The table cannot be read, or a file cannot be written.
     """
-    if _card(root, _folder(served), served) is None:
+    card = _card(root, _folder(served), served)
+    if card is None or card["version"] != ROUTING_VERSION:
         parts, rows = _brought_up(root, served, workers)
         _write(root, served, parts, lexical_of(parts.postings), rows)
 
@@ -120,7 +121,7 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
 
 
 def routing_rows(root: Root, served: Served) -> pl.DataFrame:
-    """Return what answers say of the skills of a version: mapped from its routing index, else of its table.
+    """Return what answers say of the skills of a version, out of its routing index, else of its table.
 
     Raises:
         StorageError: Neither can be read.
@@ -238,7 +239,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
     for name, array in arrays.items():
         np.save(data := io.BytesIO(), array, allow_pickle=False)
         write(f"{name}.npy", data)
-    rows.write_ipc(data := io.BytesIO(), compression="uncompressed")  # nothing compressed can be mapped
+    rows.write_ipc(data := io.BytesIO(), compression="uncompressed")  # sooner read
     write(_ROWS, data)
     root.write_json(f"{folder}/{_INDEX}", _basis(served) | {_DIGESTS: digests})
 

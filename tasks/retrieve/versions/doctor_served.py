@@ -101,7 +101,7 @@ def _tags(root: Root) -> Iterator[Defect]:
 
 def _routing(root: Root, served: Served) -> Iterator[Defect]:
     if why := damaged_routing(root, served):
-        done = "removed: each process makes it for itself until the next version is published"
+        done = "removed: each process makes it for itself until the next run, which keeps one"
         yield Defect(why, drop_routing(root, served), done, mended=True)
 
 

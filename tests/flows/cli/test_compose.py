@@ -62,8 +62,8 @@ def test_a_file_of_tasks_is_answered_in_order(root: str, ask: Ask, tmp_path: Pat
     ("arguments", "said"),
     [
         ([], "TASK is missing"),
-        (["x", "--max-steps", "0"], "--max-steps is 0"),
-        (["x", "--alpha", "2"], "--alpha is 2"),
+        (["x", "--max-steps", "0"], "max_steps is 0"),
+        (["x", "--alpha", "2"], "alpha is 2"),
     ],
 )
 def test_wrong_use_is_one_line(root: str, ask: Ask, arguments: list[str], said: str) -> None:
@@ -140,8 +140,8 @@ def test_a_batch_has_pages_too(root: str, ask: Ask, tmp_path: Path) -> None:
     [
         (["  \n "], "the task is blank"),
         (["bake \udc80 bread"], "no valid Unicode text"),
-        ([TASK, "--pages", "0"], "--pages 0.0 is no positive number"),
-        ([TASK, "--max-steps", "0"], "--max-steps is 0"),
+        ([TASK, "--pages", "0"], "pages is 0.0, no positive number"),
+        ([TASK, "--max-steps", "0"], "max_steps is 0"),
         ([TASK, "--kind", "mcp-server"], "nothing served has it"),
         ([TASK, "--licence", "MIT"], "nothing served has it"),
         ([TASK, "--source", "nowhere"], "nothing served has it"),

@@ -229,10 +229,10 @@ def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--task", "x", "--domain", "greenhouse", "-k", "0"], "-k 0 must be from 1 to 100"),
-        (["--task", "x", "--domain", "greenhouse", "-k", "1000"], "-k 1000 must be from 1 to 100"),
+        (["--task", "x", "--domain", "greenhouse", "-k", "0"], "k is 0: give 1 to 100"),
+        (["--task", "x", "--domain", "greenhouse", "-k", "1000"], "k is 1000: give 1 to 100"),
         (["--task", "x", "--domain", "greenhouse", "--method", "best"], "--method best is not known"),
-        (["--task", "x", "--domain", "greenhouse", "--alpha", "2"], "--alpha 2.0 must be from 0 to 1"),
+        (["--task", "x", "--domain", "greenhouse", "--alpha", "2"], "alpha is 2.0: give a number"),
         (["--task", "x", "--domain", "green"], "skillery: domain 'green' has no skills"),
         (["--task", "x"], "skillery: domain is missing"),
         (["--task", " ", "--domain", "greenhouse"], "the task is blank"),

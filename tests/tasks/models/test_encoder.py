@@ -146,13 +146,18 @@ def test_an_encoder_that_loads_ahead_has_the_same_vectors(minilm: OnnxEncoder, m
     assert ahead._tokenizer is ahead._tokenizer_ahead.result()
 
 
-def test_what_fails_to_load_ahead_is_told_where_it_is_needed(minilm_export: Export, tmp_path: Path) -> None:
+def test_what_fails_to_load_ahead_is_told_where_it_is_needed_until_it_is_mended(
+    minilm: OnnxEncoder, minilm_export: Export, tmp_path: Path
+) -> None:
     shutil.copy(minilm_export.folder / "encoder.json", tmp_path)
     lacking = OnnxEncoder(tmp_path)
     lacking.load_ahead()
 
     with pytest.raises(Exception, match=r"tokenizer\.json"):
         lacking.encode(TEXTS)
+    for file in minilm_export.folder.iterdir():  # as a run mends it, while a server has it open
+        shutil.copy(file, tmp_path)
+    np.testing.assert_array_equal(lacking.encode(TEXTS), minilm.encode(TEXTS))
 
 
 def test_a_folder_without_a_card_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,10 +48,14 @@ def test_a_model_is_put_together_once_for_what_identifies_it() -> None:
     assert weights.asked == 2
 
 
-def test_a_damaged_model_is_put_together_anew(cache: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "data"),
+    [("model.bin", b"half"), ("digests.json", b""), ("digests.json", b"\xff"), ("digests.json", b"[1]")],
+)
+def test_a_damaged_model_is_put_together_anew(cache: Path, file: str, data: bytes) -> None:
     weights = Weights()
     found(weights)
-    next(cache.rglob("model.bin")).write_bytes(b"half")
+    next(cache.rglob(file)).write_bytes(data)
 
     assert found(weights) == (ROWS @ WEIGHT).tolist()
     assert weights.asked == 2
@@ -83,6 +89,17 @@ def test_what_another_process_made_meanwhile_stays(tmp_path: Path) -> None:
     assert (target / "theirs").exists()
     assert is_whole(target)
     assert [child.name for child in tmp_path.iterdir()] == ["target"]
+
+
+def test_what_a_killed_process_left_goes_after_a_day(tmp_path: Path) -> None:
+    left, busy = tmp_path / "making-left", tmp_path / "making-busy"
+    for folder in (left, busy):
+        (folder / "made").mkdir(parents=True)
+    os.utime(left, (time.time() - 90_000,) * 2)
+
+    put_in_place(tmp_path / "target", lambda scratch: (scratch / "made").mkdir())
+
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["making-busy", "target"]
 
 
 def test_a_folder_that_was_not_made_is_no_silent_success(tmp_path: Path) -> None:

@@ -150,6 +150,17 @@ def test_a_root_whose_export_is_damaged_has_the_one_of_the_machine(tmp_path: Pat
     assert exporter.read_text() == f"{name}\n"
 
 
+def test_a_model_of_the_same_weights_and_other_settings_has_an_export_of_its_own(
+    tmp_path: Path, exporter: Path
+) -> None:
+    name = model(tmp_path / "mine", b"one")
+    for n, settings in enumerate(("{}", '{"max_seq_length": 64}', '{"max_seq_length": 64}')):
+        (tmp_path / "mine" / "sentence_bert_config.json").write_text(settings)
+        exported_encoder(tmp_path / f"models-{n}", name)
+
+    assert exporter.read_text() == f"{name}\n" * 2
+
+
 def test_a_user_without_a_home_has_an_export_in_the_root(
     tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from storage import folder
 from storage.errors import StorageError
 from storage.root import Root
 from storage.state import documents_table, signatures_table
@@ -97,6 +100,18 @@ def test_a_process_ended_from_outside_is_said(tmp_path: Path) -> None:
             run_in(executor, partial(signal.raise_signal, signal.SIGKILL))
 
 
+def test_a_process_ended_while_items_are_still_handed_out_is_said_too() -> None:
+    def items() -> Iterator[int]:
+        yield signal.SIGKILL
+        assert executor is not None
+        with contextlib.suppress(StorageError):
+            run_in(executor, os.getpid)  # which the killed process' end ends too
+        yield 0
+
+    with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match="ended from outside"):
+        list(run_each(executor, signal.raise_signal, items()))
+
+
 def test_as_many_processes_as_cores_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "cores", lambda: 1)
     with batch_processes(1000, None) as executor:
@@ -147,11 +162,15 @@ def test_processes_end_at_once_when_their_batches_are_given_up() -> None:
     assert time.monotonic() - started < 60
 
 
-def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "cores", lambda: 6)
+@pytest.mark.parametrize(("allowed", "each"), [("", "32"), ("6", "3"), ("1", "1")])
+def test_processes_share_the_cores_that_the_user_allows(
+    monkeypatch: pytest.MonkeyPatch, allowed: str, each: str
+) -> None:
+    monkeypatch.setattr(folder, "cores", lambda: 64)
+    monkeypatch.setenv("OMP_NUM_THREADS", allowed)
     with batch_processes(ENOUGH, 2) as executor:
         assert executor is not None
-        assert executor.submit(os.getenv, "OMP_NUM_THREADS").result() == "3"
+        assert executor.submit(os.getenv, "OMP_NUM_THREADS").result() == each
 
 
 def alive(pid: int) -> bool:

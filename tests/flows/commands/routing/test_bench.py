@@ -90,6 +90,8 @@ def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
     [
         (["--method", "magic"], "unknown routing method 'magic'"),
         (["--baseline", "magic"], "unknown routing method 'magic'"),
+        (["--method", "zsum", "--baseline", "rrf"], "--baseline rrf is not measured: name it by --method"),
+        (["--sweep", "skillflow-queries"], "dense_queries=3 is of an LLM: set SKILLERY_LLM_BASE_URL"),
         (["--sweep", "magic"], "--sweep 'magic' is not known: choose some of skillflow-stages"),
         (["--method", "rrf:k=60"], "method rrf:k=60: rrf has no settings"),
         (["--method", "skillflow:magic=1"], "'magic' is no setting of it; they are stages, dense_model"),
@@ -105,6 +107,16 @@ def test_what_cannot_be_measured_is_said_before_anything_is_encoded(
     assert code == 2
     assert said in told
     assert not (tmp_path / "new").exists()
+
+
+def test_a_model_that_is_nowhere_is_said_before_other_methods_are_measured(
+    ask: Ask, tmp_path: Path, bench: Written
+) -> None:
+    wanted = ["--method", "zsum", "--method", "skillflow:stages=deep,deep_model=x y"]
+    code, _, told = ask("evaluate", "routing", *bench.options(), "--root", str(tmp_path / "new"), *wanted)
+
+    assert (code, "model 'x y' is no folder" in told) == (1, True), told
+    assert not (tmp_path / "new" / "models").exists()
 
 
 @pytest.mark.parametrize("library", ["ir_measures", "bm25s"])

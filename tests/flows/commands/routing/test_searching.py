@@ -49,6 +49,14 @@ def test_a_plain_method_ranks_what_is_served_and_tells_no_fit(
     assert all(result["fit"] is None and result["score"] is None for result in results(printed))
 
 
+def test_of_a_method_without_parts_of_a_score_none_are_told(where: list[str], ask: Ask) -> None:
+    plain = ask("search", QUERY, "--method", "bm25-full", *where)
+    code, printed, told = ask("search", QUERY, "--method", "bm25-full", "--explain", *where)
+
+    assert (code, plain[0]) == (0, 0), told
+    assert printed.splitlines()[:3] == plain[1].splitlines()[:3]
+
+
 def test_stages_of_a_pipeline_rank_what_is_served(
     where: list[str], ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

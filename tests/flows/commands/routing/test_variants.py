@@ -4,7 +4,7 @@ import pytest
 
 from flows.commands.routing.methods import require_names
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, require_skillflow
-from flows.commands.routing.variants import SWEEPS, VARIED, base_of, expanded, settings_of
+from flows.commands.routing.variants import SWEEPS, VARIED, asking, base_of, expanded, settings_of
 from storage.errors import WrongInput
 
 
@@ -40,6 +40,20 @@ def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: py
 
     with pytest.raises(WrongInput, match=r"^SKILLERY_SKILLFLOW_DENSE_K='many'"):
         settings_of("skillflow:deep_k=3", SkillFlowSettings)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("skillflow", None),
+        ("skillflow:stages=dense+shallow,dense_queries=1", None),
+        ("skillflow:deep_k=3,dense_queries=3", "dense_queries=3"),
+        ("skillflow:shallow_aggregation=max", "shallow_aggregation=max"),
+        ("skillflow:stages=dense+select", "stages=dense+select"),
+    ],
+)
+def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: str | None) -> None:
+    assert asking(name) == said
 
 
 def test_methods_and_sweeps_are_measured_once_each() -> None:

@@ -73,6 +73,10 @@ def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_t
     code, again, _ = ask(*command, "--json")
     assert (code, json.loads(again)) == (0, found)
     assert (out / "encoder" / "model.safetensors").stat().st_mtime_ns == written
+    (out / "training.json").unlink()  # as of a run that was cut off after its encoder was trained
+    code, again, _ = ask(*command, "--json")
+    assert (code, json.loads(again)["training"]) == (0, found["training"])
+    assert (out / "encoder" / "model.safetensors").stat().st_mtime_ns == written
     code, shown, _ = ask(*command)
     assert code == 0
     assert "8 queries on 17 of 24 skills" in shown

@@ -29,7 +29,7 @@ def rows(groups: int, each: int, seed: int = 0) -> FitRows:
     evidence = draw.normal(size=(groups * each, len(FEATURES)))
     right = draw.random(len(evidence)) < 1 / (1 + np.exp(-3 * evidence[:, 1]))
     named = np.repeat([f"g{i}" for i in range(groups)], each)
-    return FitRows(evidence, right, np.ones(len(evidence), dtype=bool), right, named)
+    return FitRows(evidence, right, np.ones(len(evidence), dtype=bool), right, named, named)
 
 
 def test_a_skill_that_is_left_out_is_not_found_and_one_that_is_kept_is() -> None:

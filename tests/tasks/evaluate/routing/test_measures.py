@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from storage.schemas import Qrel
-from tasks.evaluate.routing.measures import MEASURES, fold, measure_rankings
+from tasks.evaluate.routing.measures import MEASURES, fold, folded_qrels, measure_rankings
 
 QRELS = [Qrel("q", "a", 3), Qrel("q", "b", 3), Qrel("q", "never", 0), Qrel("other", "z", 1)]
 
@@ -21,6 +21,17 @@ def test_every_measure_is_as_worked_out_by_hand() -> None:
     assert (found["precision@1"], found["precision@5"], found["precision@10"]) == (0, 0.4, 0.2)
     assert found["ndcg@10"] == round((1 / 1.58496 + 1 / 2.58496) / (1 + 1 / 1.58496), 4)
     assert found["fc@10"] == 1
+
+
+def test_a_copy_that_is_judged_counts_as_its_original_where_copies_are_folded() -> None:
+    copies = {"twin": "a", "other-twin": "c"}
+    judged = [Qrel("q", "twin", 1), Qrel("q", "a", 3), Qrel("q", "other-twin", 2), Qrel("p", "twin", 1)]
+    folded = folded_qrels(judged, copies)
+
+    assert folded == [Qrel("q", "a", 3), Qrel("q", "c", 2), Qrel("p", "a", 1)]
+    assert folded_qrels(judged, {}) == judged
+    row = measure_rankings(folded, {"q": fold(["other-twin", "twin"], copies)}).to_dicts()[0]
+    assert (row["hit@1"], row["recall@5"], row["fc@10"]) == (1, 1, 1)
 
 
 def test_a_first_hit_below_the_tenth_place_counts_for_no_measure_at_ten() -> None:

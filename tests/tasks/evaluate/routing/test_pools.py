@@ -52,6 +52,18 @@ def test_each_repository_is_a_part_with_its_tasks_judgements_and_negatives() -> 
     assert tea.bench.copies == BENCH.copies
 
 
+def test_ids_of_a_repository_may_be_joined_by_dashes() -> None:
+    frame = pl.DataFrame(
+        [(i, "name", "what", "body") for i in ("Tea--Shop--brew", "tea--shop-two--brew")],
+        SKILLS,
+        orient="row",
+    )
+    bench = RoutingBench(BENCH.tasks[:1], [Qrel("t1", "Tea--Shop--brew", 1)], {}, [])
+    (tea,) = parts_of("repository", bench, frame, set(frame["doc_id"]))
+
+    assert ids(tea.skills) == ["Tea--Shop--brew"]
+
+
 @pytest.mark.parametrize(
     ("task", "said"),
     [

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +94,17 @@ def test_a_document_that_is_too_long_is_cut_and_the_question_stays(folder: Path)
     assert len(whole) == 80
     assert whole[-4:] == reranker._prompt("bread", "wax")[-4:]
     assert reranker.score("bread", [long]) == pytest.approx(reranker.score("bread", [f"{long} wax"]))
+
+
+def test_a_model_that_was_trained_here_is_asked_as_it_was_trained(folder: Path, tmp_path: Path) -> None:
+    trained = Path(shutil.copytree(folder, tmp_path / "trained"))
+    (trained / "asked.json").write_text(json.dumps({"instruction": JUDGE, "tokens": 40}), "utf-8")
+    query, text = " ".join(["bake"] * 50), " ".join(["honey"] * 300)
+    own = CausalReranker(str(trained), instruction="another")._prompt(query, text)
+    asked, document = asked_row((query, text), JUDGE, 40, library.AutoTokenizer.from_pretrained(folder))
+
+    tokenizer = library.AutoTokenizer.from_pretrained(folder)
+    assert own == tokenizer(f"{asked}{document}", add_special_tokens=False)["input_ids"]
 
 
 def test_a_model_without_words_for_yes_and_no_is_refused(tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_training_that_was_cut_off_goes_on_where_it_was(bi_encoder: str, tmp_pat
     assert resumed == [3, 4]
     assert same(tmp_path / "cut", tmp_path / "whole")
     assert [step for step, _ in again.losses] == [step for step, _ in whole.losses]
+    assert again.tokens == round(whole.tokens / 2)  # of the updates made now
 
 
 @pytest.mark.slow
@@ -179,6 +180,7 @@ def test_a_causal_reranker_learns_as_it_is_asked_later(loss: Loss, tmp_path: Pat
     trained = train_reranker(base, ROWS * 4, how, tmp_path / "new", loss=loss, instruction=JUDGE)
 
     assert trained.steps == len(ROWS)
+    assert json.loads((tmp_path / "new" / "asked.json").read_text()) == {"instruction": JUDGE, "tokens": 64}
     assert np.mean([loss for _, loss in trained.losses[-5:]]) < np.mean(
         [loss for _, loss in trained.losses[:5]]
     )

@@ -28,8 +28,7 @@ def root(skill_root: Make) -> SkillRoot:
 
 def contents(root: SkillRoot, name: str, version: int, key: str) -> pl.DataFrame:
     rows = pl.DataFrame(open_at(connect(root.root), name, version).search().to_arrow())
-    # In bf16 a text's states depend a little on what stood beside it in its batch.
-    return rows.sort(key).drop("vector", "states", strict=False)
+    return rows.sort(key)
 
 
 def test_after_it_every_document_is_to_be_done_again(root: SkillRoot) -> None:

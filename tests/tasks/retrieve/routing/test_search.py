@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lancedb
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from storage.errors import WrongInput
 from storage.lance import SKILLS, connect, open_at
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.routing.fit import FEATURES
+from tasks.retrieve.routing.fit import FEATURES, FitModel
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters, fitting, rank_dense, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, open_routing
@@ -165,6 +166,29 @@ def test_a_search_says_that_nothing_fits_and_what_comes_nearest(index: ServedInd
     assert (foreign["nothing_fits"], served["nothing_fits"]) == (True, False)
     assert len(foreign["results"]) == len(served["results"])
     assert served["results"][0]["fit"] > foreign["results"][0]["fit"]
+
+
+@pytest.mark.parametrize("query", ["prepare the quarterly statement of value added tax", "a hive in autumn"])
+def test_whether_nothing_fits_does_not_depend_on_how_many_are_asked_for(
+    index: ServedIndex, query: str
+) -> None:
+    answers = [index.search(query, k) for k in (1, 3, 50)]
+
+    assert len({answer["nothing_fits"] for answer in answers}) == 1
+    assert len({answer["results"][0]["fit"] for answer in answers}) == 1
+    assert [len(answer["results"]) for answer in answers[:2]] == [1, 3]
+
+
+def test_the_first_three_results_decide_whether_nothing_fits() -> None:
+    model = FitModel(np.zeros(len(FEATURES)), 0.0, 0.5)
+    fits = (0.1, 0.2, 0.6, 0.7)
+    ranked: list[tuple[dict[str, Any], Ranked]] = [
+        ({}, Ranked(str(n), 1.0, {}, (), f)) for n, f in enumerate(fits)
+    ]
+
+    assert fitting(ranked, model, None) == (ranked, False)
+    assert fitting(ranked, model, 0.65) == (ranked, True)
+    assert fitting(ranked, model, 0.6) == (ranked[2:], False)
 
 
 @pytest.mark.parametrize("least", [0.0, 0.5, 0.9, 1.0])

@@ -115,6 +115,9 @@ def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(
     assert best(root, "crust") == "bread"
     assert opened(root).rows.equals(kept)
     assert kept["doc_id"].to_list() == opened(root).doc_ids
+    store.prepare_routing(root.root, root.served())  # as a night does on which nothing changed
+    assert root.root.exists(f"{FOLDER}/{name}/rows.arrow")
+    assert opened(root).rows.equals(kept)
 
 
 def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:

@@ -28,8 +28,8 @@ from tasks.models.protocols import Vectors
 # (4,096 take a ninth longer), smaller ones pay the call more often. Without padding no answer depends on what
 # else is asked, to the last bit; mixed lengths are 2 % faster, multiples of 8 tokens 5 % slower.
 _BATCH_TOKENS = 1024
-# OpenVINO keeps what it compiled for a shape, by default 5,000 pieces: 20,000 skills took it to 1.4 GB. With
-# 512 it takes half, and 3 % longer; with these, of the two models of parse, .2 GB less, and 1 % longer.
+# OpenVINO keeps what it compiled for a shape, by default 5,000 pieces: 20,000 skills took it to 1.4 GB. 512
+# take half of that, and 3 % longer. These save another .2 GB in a process of parse, and cost 1 %.
 _SHAPES_KEPT = 96
 Feed = Mapping[str, npt.NDArray[Any]]
 SMALL = "model.xml"  # OpenVINO's own form, which loads fastest

@@ -45,6 +45,7 @@ _MODULES = ("Transformer", "Pooling", "Normalize")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # The graphs of packaged encoders, which spare their export a library of 750 MB and ten seconds.
 GRAPHS = {"sentence-transformers/all-MiniLM-L6-v2": "data/minilm-1.onnx"}
+_SETTINGS = (".json", ".txt", ".model")  # endings of a model's files beside its weights
 _CARD = "encoder.json"
 _FORM = 1  # of an export's folder in the model cache: raised when its files change
 _PROBE = "Knead the dough for ten minutes, then let it rise in a warm place."
@@ -69,7 +70,7 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     source, weights = resolve(name)
     target = _target(models, name, weights)
     _require_weights(target, source, weights)
-    shared = _shared(source, weights)
+    shared = source if weights else None
     _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX", shared=shared)
     if precision == "float32":
         return target
@@ -97,7 +98,7 @@ def export_ahead(models: Path, name: str) -> None:
         target = _target(models, name, weights)
         if not _is_exported(target):
             arguments = ["float32", name, source, weights]
-            _kept(f"{target.name}-{_shared(source, weights)}", arguments, f"exporting encoder {name} to ONNX")
+            _kept(target.name, source, arguments, f"exporting encoder {name} to ONNX")
     except SkilleryError as error:
         log.debug("encoder %s was not exported ahead: %s", name, error)
 
@@ -126,15 +127,10 @@ def _target(models: Path, name: str, weights: str) -> Path:
     return models / f"{Path(name).resolve().name}-{digest}"
 
 
-def _shared(source: str, weights: str) -> str:
-    """Return what tells a model's settings apart in the model cache, "" where its weights are not known.
-
-    Two folders of the same weights may differ in tokenizer, pooling or longest text.
-    """
-    if not weights:
-        return ""
+def _settings_digest(source: str) -> str:
+    """Return what tells folders of the same weights apart: tokenizer, pooling, longest text."""
     told = hashlib.sha256()
-    for file in sorted(Path(source).rglob("*.json")):
+    for file in sorted(path for path in Path(source).rglob("*") if path.suffix in _SETTINGS):
         told.update(f"{file.relative_to(source)} {file_digest(file)}\n".encode())
     return told.hexdigest()[:12]
 
@@ -149,21 +145,21 @@ def _require_weights(target: Path, source: str, weights: str) -> None:
         require_on_hub(source)
 
 
-def _ensure(target: Path, arguments: list[str], what: str, *, shared: str) -> None:
-    """Make `target`, unless it is there, by way of the model cache if `shared`, as `_shared` says."""
+def _ensure(target: Path, arguments: list[str], what: str, *, shared: str | None) -> None:
+    """Make `target`, unless it is there, by way of the model cache for a model in a folder, `shared`."""
     if _is_exported(target):
         return
-    kept = _kept(f"{target.name}-{shared}", arguments, what) if shared else None
+    kept = _kept(target.name, shared, arguments, what) if shared else None
     if kept is None:
         put_in_place(target, partial(_run_export, arguments, what), _is_exported)
     else:
         put_in_place(target, lambda scratch: link_folder(kept, scratch / "made"), _is_exported)
 
 
-def _kept(name: str, arguments: list[str], what: str) -> Path | None:
+def _kept(name: str, source: str, arguments: list[str], what: str) -> Path | None:
     """Return an export in the model cache, made now if it is not there; None where that cannot be used."""
     try:
-        kept = model_cache() / f"{name}-{_FORM}"
+        kept = model_cache() / f"{name}-{_settings_digest(source)}-{_FORM}"
         if not _is_exported(kept):
             put_in_place(kept, partial(_run_export, arguments, what), _is_exported)
     except OSError as error:

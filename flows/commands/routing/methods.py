@@ -18,7 +18,7 @@ from flows.commands.routing.settings import (
     load_skillrouter,
     require_skillflow,
 )
-from flows.commands.routing.variants import VARIED, asking, base_of, settings_of
+from flows.commands.routing.variants import VARIED, base_of, llm_setting, settings_of
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import WrongInput
@@ -72,9 +72,9 @@ def require_methods(names: Sequence[str], settings: Settings, root: Root) -> Non
         _require_llm(name, settings)
     if varied:
         device_of(settings.device)
-    for encoder in {name: None for flow in varied for name in _dense_model(flow)}:
+    for encoder in dict.fromkeys(model for name in varied for model in _dense_model(name)):
         require_model(root.folder / "models", encoder)
-    for model in {name: None for one in varied for name in _models_with_torch(one)}:
+    for model in dict.fromkeys(model for name in varied for model in _models_with_torch(name)):
         if not Path(model).is_dir():
             require_on_hub(model)
 
@@ -84,8 +84,8 @@ def _require_llm(name: str, settings: Settings) -> None:
         require_skillflow(settings_of(name, SkillFlowSettings))
         if is_set_up(settings):
             llm_options(settings, "llm")
-        elif asks := asking(name):
-            msg = f"method {name}: {asks} is of an LLM: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
+        elif said := llm_setting(name):
+            msg = f"method {name}: {said} needs an LLM: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
     elif settings_of(name, SkillRouterSettings).reranker == JUDGE:
         llm_options(settings, "llm")

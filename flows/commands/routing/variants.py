@@ -101,7 +101,7 @@ def settings_of(name: str, kind: type[Model]) -> Model:
         raise WrongInput(msg) from error
 
 
-def asking(name: str) -> str | None:
+def llm_setting(name: str) -> str | None:
     """Return the first setting in a variant of SkillFlow's name that means nothing without an LLM."""
     for field, value in _given(name, SkillFlowSettings).items():
         several = field.endswith("_queries") and value != "1"

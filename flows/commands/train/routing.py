@@ -50,7 +50,8 @@ def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, A
     """Train a bi-encoder on queries made from a corpus, and measure it on skills it never saw.
 
     The folder gets `encoder/`, a sentence-transformers model that `SKILLERY_ENCODER` can name; `pairs.jsonl`,
-    each query with its negatives and where they were found; with a reranker `reranker/`; and, last,
+    each query with its negatives and where they were found; `encoder.json`, by which an encoder is not
+    trained twice; with a reranker `reranker/`; and, last,
     `training.json`, which is what is returned. A run that was cut off goes on from its last checkpoint; one
     that is done is not done again.
 

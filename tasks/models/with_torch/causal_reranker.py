@@ -125,7 +125,7 @@ class CausalReranker(TokenSpans):
     def _read(self, query: str, text: str) -> tuple[list[int], npt.NDArray[np.int64]]:
         """Return the ids of query and text, and where they stand in the text (below 0: before it)."""
         if self._tokens:
-            query, text = _cut(query, text, self._tokens, self)
+            query, text = _cut([query, text], self._tokens, self)
         loaded, asked = self._loaded, _asked(self._instruction, query)
         room = self._max_tokens - len(loaded.before) - len(loaded.after)
         found = loaded.tokenizer(
@@ -184,15 +184,15 @@ def asked_row(
 
     A query may take half of them. Marks of the chat within are broken up, so that they are plain characters.
     """
-    query, *texts = (text.replace("<|", "< |") for text in row)
-    spans = LibraryTokens(tokenizer)
-    pairs = [_cut(query, text, tokens, spans) for text in texts]
-    return f"{_BEFORE}{_asked(instruction, pairs[0][0])}", *(f"{text}{_AFTER}" for _, text in pairs)
+    plain = [text.replace("<|", "< |") for text in row]
+    query, *texts = _cut(plain, tokens, LibraryTokens(tokenizer))
+    return f"{_BEFORE}{_asked(instruction, query)}", *(f"{text}{_AFTER}" for text in texts)
 
 
-def _cut(query: str, text: str, tokens: int, spans: Tokenizer) -> tuple[str, str]:
-    query = first_tokens(query, tokens // 2, spans)
-    return query, first_tokens(text, tokens - len(spans.offsets(query)), spans)
+def _cut(row: Sequence[str], tokens: int, spans: Tokenizer) -> list[str]:
+    query = first_tokens(row[0], tokens // 2, spans)
+    left = tokens - len(spans.offsets(query))
+    return [query, *(first_tokens(text, left, spans) for text in row[1:])]
 
 
 def _asked(instruction: str, query: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from flows.commands.routing.methods import require_names
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, require_skillflow
-from flows.commands.routing.variants import SWEEPS, VARIED, asking, base_of, expanded, settings_of
+from flows.commands.routing.variants import SWEEPS, VARIED, base_of, expanded, llm_setting, settings_of
 from storage.errors import WrongInput
 
 
@@ -53,7 +53,7 @@ def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: py
     ],
 )
 def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: str | None) -> None:
-    assert asking(name) == said
+    assert llm_setting(name) == said
 
 
 def test_methods_and_sweeps_are_measured_once_each() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import lancedb
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from storage.lance import SKILLS, connect, open_at
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FEATURES, FitModel
 from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.search import Filters, fitting, rank_dense, rank_lexical
+from tasks.retrieve.routing.search import Filters, Searcher, fitting, rank_dense, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, open_routing
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import skill
@@ -177,6 +179,19 @@ def test_whether_nothing_fits_does_not_depend_on_how_many_are_asked_for(
     assert len({answer["nothing_fits"] for answer in answers}) == 1
     assert len({answer["results"][0]["fit"] for answer in answers}) == 1
     assert [len(answer["results"]) for answer in answers[:2]] == [1, 3]
+
+
+def test_a_result_that_is_not_asked_for_may_be_the_one_that_fits(index: ServedIndex) -> None:
+    fits = {1: 0.01, 2: 0.02, 3: 0.99}
+
+    def ranker(searcher: Searcher, query: str, k: int, allowed: npt.NDArray[np.bool_], /) -> list[Ranked]:
+        found = searcher.router.rank(query, k, allowed=allowed)
+        return [replace(one, fit=fits.get(n, 0.0)) for n, one in enumerate(found, start=1)]
+
+    one, all_of_them = (index.search("look after a hive", k, ranker=ranker) for k in (1, 9))
+
+    assert (one["nothing_fits"], all_of_them["nothing_fits"]) == (False, False)
+    assert [result["fit"] for result in one["results"]] == [0.01]
 
 
 def test_the_first_three_results_decide_whether_nothing_fits() -> None:

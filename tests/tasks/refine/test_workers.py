@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -171,6 +174,32 @@ def test_processes_share_the_cores_that_the_user_allows(
     with batch_processes(ENOUGH, 2) as executor:
         assert executor is not None
         assert executor.submit(os.getenv, "OMP_NUM_THREADS").result() == each
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library counts no heaps")
+def test_threads_of_a_process_share_one_heap() -> None:
+    with batch_processes(ENOUGH, 2) as executor:
+        assert executor is not None
+        assert executor.submit(heaps_of_threads).result() == 1
+    assert heaps_of_threads() > 1
+
+
+def heaps_of_threads() -> int:
+    """Let threads allocate at once, and return how many heaps this process has then."""
+    together = threading.Barrier(4)
+    threads = [threading.Thread(target=lambda: (bytearray(50_000), together.wait())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    library = ctypes.CDLL(None)
+    library.fdopen.restype = ctypes.c_void_p
+    with tempfile.TemporaryFile() as told:
+        stream = ctypes.c_void_p(library.fdopen(os.dup(told.fileno()), b"w"))
+        library.malloc_info(0, stream)
+        library.fclose(stream)
+        told.seek(0)
+        return told.read().count(b"<heap nr=")
 
 
 def alive(pid: int) -> bool:

@@ -105,6 +105,14 @@ def train_routing(
     pairs: Annotated[
         int, typer.Option("--pairs", metavar="N", min=1, help="Queries to train with at most.")
     ] = 2500,
+    requests: Annotated[
+        Path | None,
+        typer.Option(
+            "--requests",
+            metavar="FOLDER",
+            help="Of `train pairs`: its requests are the queries.",
+        ),
+    ] = None,
     reranker: Annotated[
         str | None,
         typer.Option(
@@ -119,12 +127,13 @@ def train_routing(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train the encoder to find skills by what their bodies say, against hard negatives."""
+    """Train the encoder on sentences of bodies, or on authors' requests, against hard negatives."""
     from flows.cli.printing.measures import print_training  # noqa: PLC0415
     from flows.commands.train.routing import Wishes, train_routing  # noqa: PLC0415
 
     settings = load_settings()
-    found = train_routing(root_of(settings, root), settings, Wishes(corpus, out, pairs, reranker, seed))
+    wishes = Wishes(corpus, out, pairs, reranker, seed, requests)
+    found = train_routing(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else print_training(found)
 
 
@@ -141,12 +150,19 @@ def train_pairs(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draws what is validated on.")] = 0,
+    llm: Annotated[
+        int,
+        typer.Option("--llm", metavar="N", min=0, help="An LLM writes a task about each of N skills too."),
+    ] = 0,
+    root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make pairs of request and skill out of what authors wrote, without an LLM."""
+    """Make pairs of request and skill out of what authors wrote."""
     end_on_interrupt("skillery: interrupted; no pairs were written")
     from flows.cli.printing.measures import print_pairs  # noqa: PLC0415
     from flows.commands.pairs.make import PairWishes, train_pairs  # noqa: PLC0415
 
-    found = train_pairs(PairWishes(corpus, bench or [], out, seed))
+    settings = load_settings()
+    wishes = PairWishes(corpus, bench or [], out, seed, llm)
+    found = train_pairs(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else print_pairs(found)

@@ -62,8 +62,7 @@ class OpenVino:
 
     def __init__(self, model: Path | bytes, threads: int) -> None:
         core = _openvino().Core()
-        fast = _BF16 in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-        precision = "bf16" if fast else "f32"
+        precision = "bf16" if _has_bf16(core) else "f32"
         # Pinned, the threads of two processes share one core, and another stays idle.
         options = {
             "INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": threads,
@@ -108,6 +107,15 @@ class OnnxRuntime:
     def run(self, feed: Feed) -> Vectors:
         """Return the model's first output."""
         return np.asarray(self._session.run(None, dict(feed))[0])
+
+
+def computes_bf16() -> bool:
+    """Tell whether this processor computes in bf16 itself."""
+    return _has_bf16(_openvino().Core())
+
+
+def _has_bf16(core: Any) -> bool:  # noqa: ANN401 (the library's)
+    return _BF16 in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def batches_of(lengths: Sequence[int]) -> list[list[int]]:

@@ -45,6 +45,7 @@ def batch_processes(batches: int, workers: int | None, least: int = WORTH_IT) ->
     if count < 2 or batches < least:
         yield None
         return
+    _give_memory_back()
     # Not forked: the fork of a process with threads may wait for a lock for ever.
     context = multiprocessing.get_context("spawn")
     stopped, stop = context.Pipe(duplex=False)
@@ -126,9 +127,19 @@ def _share_one_heap() -> None:
     """Let all threads of this process allocate from one heap, where the C library can be told so."""
     # By default glibc gives threads heaps of their own and keeps what is freed in them: after 500 documents
     # with vectors a process held 0.6 GB of it.
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_HEAPS, 1)
+    _ask_library("mallopt", _HEAPS, 1)
+
+
+def _give_memory_back() -> None:
+    """Return to the system what this process has freed: others are about to need it."""
+    _ask_library("malloc_trim", 0)
+
+
+def _ask_library(function: str, *arguments: int) -> None:
+    """Call a function of the C library if it has it: glibc's are not in all."""
+    found = getattr(ctypes.CDLL(None), function, None)
+    if found is not None:
+        found(*arguments)
 
 
 def _wait_and_leave(parent: int, stopped: Connection) -> None:

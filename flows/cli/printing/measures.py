@@ -166,6 +166,8 @@ def print_training(found: dict[str, Any]) -> None:
     say(f"{material['queries']} queries on {material['train']} of {material['skills']} skills")
     say(f"negatives: {counts(material['negatives'])}")
     say(f"false negatives removed: {counts(material['false_negatives'])} ({material['false_share']:.1%})")
+    if material["left_out"]:
+        say(f"requests left out: {counts(material['left_out'])}")
     _training("encoder", found["training"])
     if found["reranker"]:
         _training("reranker", found["reranker"])
@@ -194,6 +196,9 @@ def print_pairs(found: dict[str, Any]) -> None:
     say(f"dropped: {counts(found['dropped'])}")
     for bench, kept_out in found["benches"].items():
         say(f"kept out because of {bench}: {counts(kept_out)}")
+    if written := found["written"]:
+        say(f"tasks written by a language model: {written['tasks']}")
+        _resumed(written, "a task", "written/")
 
 
 _EDGE_MEASURES = ("precision", "recall", "f1")

@@ -162,6 +162,7 @@ class TrainingOptions(BaseSettings):
     batch: int = Field(16, ge=1, description="Queries an update.")
     learning_rate: float = Field(5e-5, gt=0, description="Its peak.")
     temperature: float = Field(0.05, gt=0, description="Divides the bi-encoder's cosines.")
+    kept: float = Field(0.5, gt=0, le=1, description="Share of what the bi-encoder learned that is kept.")
     tokens: int = Field(128, ge=8, description="Read of each text.")
     lists: int = Field(300, ge=1, description="Queries that a reranker is trained with at most.")
     candidates: int = Field(20, ge=2, description="Skills that it puts in order for each.")
@@ -186,7 +187,7 @@ class TrainingOptions(BaseSettings):
     def encoder_training(self, seed: int, device: str) -> TrainingSettings:
         """Return how the bi-encoder is trained."""
         how: dict[str, Any] = {"temperature": self.temperature, "tokens": self.tokens, "device": device}
-        return TrainingSettings(self.batch, self.learning_rate, seed=seed, **how)
+        return TrainingSettings(self.batch, self.learning_rate, seed=seed, kept=self.kept, **how)
 
     def reranker_training(self, seed: int, device: str) -> TrainingSettings:
         """Return how the reranker is trained; its scores are no cosines and have no temperature."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +19,10 @@ from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 from tasks.retrieve.train.false_negatives import FalseNegatives
 from tasks.retrieve.train.hard_negatives import Mined, Pool, candidate_lists, mine_negatives
-from tasks.retrieve.train.queries import TrainingQuery, make_queries
+from tasks.retrieve.train.paired import PairedQueries
+from tasks.retrieve.train.pairs.pieces import words_of
+from tasks.retrieve.train.pairs.texts import LEAST_WORDS
+from tasks.retrieve.train.queries import TrainingQuery, make_queries, without_queries
 from tasks.retrieve.train.split import (
     Rows,
     Split,
@@ -55,7 +59,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What is trained with, and what is measured on."""
+    """What is trained with, and what is measured on; of authors' requests, those left out by reason."""
 
     skills: list[Skill]
     train: Side
@@ -65,6 +69,7 @@ class Material:
     trained: int
     false: FalseNegatives
     mined: Mined
+    left_out: Counter[str]
 
 
 def head_texts(skills: Sequence[Skill]) -> list[str]:
@@ -80,6 +85,7 @@ def gather(
     *,
     pairs: int,
     seed: int,
+    asked: PairedQueries | None = None,
 ) -> Material:
     """Return the material of a training, made from a corpus.
 
@@ -90,18 +96,24 @@ def gather(
         options: How.
         pairs: Queries to train with at most.
         seed: Decides the split, the queries and the negatives.
+        asked: Authors' requests, as `skills` has their rows; None: queries are made from bodies.
 
     Raises:
         WrongInput: There are too few skills, or too few whose bodies say something.
     """
     of = families(skills)
-    split = split_families(of, options.held_out, seed)
+    sides = [[query.row for query in side] for side in (asked.train, asked.validation)] if asked else []
+    split = split_families(of, options.held_out, seed, *sides)
     if len(split.train) <= options.mining().total or not len(split.held_out):
         msg = f"{len(skills)} skills are too few to train with: give a corpus of some hundreds"
         raise WrongInput(msg)
     vectors = encoders.skills.encode(head_texts(skills))
     named = categories_of([categories.get(s.doc_id) for s in skills], vectors, options.clusters, seed)
-    queries, asked = _queries(skills, of, split, named, options, pairs, seed)
+    left_out: Counter[str] = Counter()
+    if asked is not None:
+        queries, held_out = _requests(skills, asked, split, options, pairs, seed, left_out)
+    else:
+        queries, held_out = _queries(skills, of, split, named, options, pairs, seed)
     pool = _pool(skills, split.train, vectors, named)
     false = FalseNegatives(skills, vectors, options.false())
     texts = encoders.tasks.encode([query.text for query in queries])
@@ -109,8 +121,8 @@ def gather(
     with progress("queries mined for") as report:
         mined = mine_negatives(queries, texts, pool, false, options.mining(), draw, report)
     train = _side(skills, split.train, queries[: options.lists], options.ranked, draw)
-    held_out = _side(skills, split.held_out, asked, options.ranked, draw)
-    return Material(skills, train, held_out, queries, asked, len(pool.rows), false, mined)
+    other = _side(skills, split.held_out, held_out, options.ranked, draw)
+    return Material(skills, train, other, queries, held_out, len(pool.rows), false, mined, left_out)
 
 
 def gather_lists(
@@ -131,7 +143,10 @@ def gather_lists(
 
 
 def described(material: Material) -> dict[str, Any]:
-    """Return counts of what was gathered: skills, queries, negatives by source, false ones by layer."""
+    """Return counts of what was gathered: skills, queries, negatives by source, false ones by layer.
+
+    `left_out` are authors' requests that are not used, by reason.
+    """
     mined = material.mined
     removed, found = sum(mined.removed.values()), sum(mined.found.values())
     return {
@@ -139,6 +154,7 @@ def described(material: Material) -> dict[str, Any]:
         "held_out": len(material.held_out.rows), "queries": len(material.queries),
         "held_out_queries": len(material.asked), "negatives": dict(mined.found),
         "false_negatives": dict(mined.removed), "false_share": removed / max(found + removed, 1),
+        "left_out": dict(material.left_out),
     }  # fmt: skip
 
 
@@ -162,6 +178,45 @@ def _queries(
     return queries, asked
 
 
+def _requests(
+    skills: Sequence[Skill],
+    asked: PairedQueries,
+    split: Split,
+    options: TrainingOptions,
+    pairs: int,
+    seed: int,
+    left_out: Counter[str],
+) -> tuple[list[TrainingQuery], list[TrainingQuery]]:
+    """Return authors' requests in random order: those to train with, and one a held-out skill."""
+    draw = np.random.default_rng([seed, 1])
+    usable = _telling(skills, asked.train, options)
+    queries = [usable[at] for at in draw.permutation(len(usable))[:pairs].tolist()]
+    held = set(split.held_out.tolist())
+    shuffled = (asked.validation[at] for at in draw.permutation(len(asked.validation)).tolist())
+    one_each = {query.row: query for query in shuffled if query.row in held}
+    if not queries or not one_each:
+        msg = "no request of the pairs is left to train with and to validate on: make pairs of more skills"
+        raise WrongInput(msg)
+    left_out.update(
+        of_two_skills=asked.shared, of_skills_that_say_no_more=len(asked.train) - len(usable),
+        beyond_pairs=len(usable) - len(queries),
+    )  # fmt: skip
+    return queries, list(one_each.values())[: options.held_out_queries]
+
+
+def _telling(
+    skills: Sequence[Skill], queries: Sequence[TrainingQuery], options: TrainingOptions
+) -> list[TrainingQuery]:
+    """Return the queries whose skills still say something without all that is asked of them."""
+    read = without_queries(skills, queries)
+
+    def says(skill: Skill) -> bool:
+        text = skill.description if options.text == "description" else f"{skill.description} {skill.body}"
+        return len(words_of(text)) >= LEAST_WORDS
+
+    return [query for query in queries if says(read[query.row])]
+
+
 def _pool(skills: Sequence[Skill], rows: Rows, vectors: Vectors, named: Sequence[str]) -> Pool:
     lexical = lexical_of(postings_of(skills[row] for row in rows.tolist()))
     return Pool(rows, vectors[rows], lexical, [named[row] for row in rows.tolist()])
@@ -175,10 +230,10 @@ def _side(
     draw: np.random.Generator,
 ) -> Side:
     """Return queries' skills and others, about `most`; bodies lack what is quoted: anything finds that."""
-    asked = np.array([query.row for query in queries], dtype=np.int64)
+    asked = np.unique(np.array([query.row for query in queries], dtype=np.int64))
     others = draw.permutation(np.setdiff1d(rows, asked))[: max(most - len(asked), 0)]
     rows = np.sort(np.concatenate([asked, others]))
-    masked = {query.row: query.without_passages(skills[query.row]) for query in queries}
-    own = [masked.get(row, skills[row]) for row in rows.tolist()]
+    read = without_queries(skills, queries)
+    own = [read[row] for row in rows.tolist()]
     postings = postings_of(own)
     return Side(rows, own, postings, lexical_of(postings))

@@ -30,6 +30,8 @@ from tasks.models.protocols import Tokenizer
 from tasks.models.with_torch.reranker import load_reranker
 from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_reranker
 from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.train.paired import asked_of, read_pairs
+from tasks.retrieve.train.pairs.make import PAIRS_FILE
 from tasks.retrieve.train.rows import list_rows, text_form, training_rows
 
 _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"
@@ -37,17 +39,21 @@ _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The options of the command: corpora, where models go, queries at most, a reranker, the seed."""
+    """The options of the command: corpora, where models go, queries at most, a reranker, the seed.
+
+    `requests` is the folder of `train pairs` whose requests are the queries; None: they are made from bodies.
+    """
 
     corpora: Sequence[Path]
     out: Path
     pairs: int = 2500
     reranker: str | None = None
     seed: int = 0
+    requests: Path | None = None
 
 
 def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, Any]:
-    """Train a bi-encoder on queries made from a corpus, and measure it on skills it never saw.
+    """Train a bi-encoder on queries of a corpus' skills, and measure it on skills it never saw.
 
     The folder gets `encoder/`, a sentence-transformers model that `SKILLERY_ENCODER` can name; `pairs.jsonl`,
     each query with its negatives and where they were found; `encoder.json`, by which an encoder is not
@@ -72,6 +78,9 @@ def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, A
     with progress("skills read") as report:
         frame = read_skills(wishes.corpora, report).sort("doc_id")
     skills = [Skill(*row) for row in frame.select(Skill._fields).iter_rows()]
+    asked = None
+    if wishes.requests is not None:
+        asked = asked_of(read_pairs(wishes.requests / PAIRS_FILE), skills)
     folder = folder_at(wishes.out)
     basis = _basis(skills, settings, options, wishes)
     done = _require_same(folder, basis, wishes.out)
@@ -79,7 +88,7 @@ def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, A
         return done
     base = _encoders(root, settings, settings.encoder)
     categories = read_categories(wishes.corpora)
-    material = gather(skills, categories, base, options, pairs=wishes.pairs, seed=wishes.seed)
+    material = gather(skills, categories, base, options, pairs=wishes.pairs, seed=wishes.seed, asked=asked)
     _write_pairs(wishes.out / "pairs.jsonl", material)
     if (training := folder.read_json(_ENCODER)) is None:
         training = _train(material, base.skills, settings, options, wishes)
@@ -168,9 +177,14 @@ def _basis(
     return {
         "skills": texts.hexdigest(), "encoder": settings.encoder, "weights": resolve(settings.encoder)[1],
         "pairs": wishes.pairs, "reranker": wishes.reranker, "seed": wishes.seed,
+        "requests": None if wishes.requests is None else _digest(wishes.requests / PAIRS_FILE),
         "instruction": load_skillrouter().reranker_instruction if wishes.reranker else None,
         "settings": options.model_dump(),
     }  # fmt: skip
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _require_same(folder: Root, basis: dict[str, Any], out: Path) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from storage.errors import StorageError
@@ -40,10 +41,11 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class SkillFiles:
-    """Files below `name` of a folder, one a skill."""
+    """Files below `name` of a folder, one a skill, or one for what `identity` makes of it."""
 
     folder: Root
     name: str
+    identity: Callable[[Skill], str] = attrgetter("doc_id")
 
     def grow(
         self,
@@ -73,7 +75,7 @@ class SkillFiles:
             StorageError: A file cannot be written.
         """
         growth = Growth()
-        new = [skill for skill in skills if not self.folder.exists(self._file(skill.doc_id))]
+        new = [skill for skill in skills if not self.folder.exists(self._file(skill))]
         done = growth.kept = len(skills) - len(new)
 
         async def work(skill: Skill) -> None:
@@ -86,7 +88,7 @@ class SkillFiles:
             try:
                 made = record(skill, await _answer_or_failure(answer))
                 made = {"schema_version": SCHEMA_VERSION, "model": book.model, **made}
-                self.folder.write_json(self._file(skill.doc_id), made)
+                self.folder.write_json(self._file(skill), made)
                 growth.asked += 1
             except (BudgetSpent, LlmUnavailable) as error:
                 growth.unfinished[_LEFT[type(error)]] += 1
@@ -116,10 +118,10 @@ class SkillFiles:
             msg = f"{place} is damaged ({error!r}): delete it, and its skill is asked about again"
             raise StorageError(msg) from error
 
-    def _file(self, doc_id: str) -> str:
+    def _file(self, skill: Skill) -> str:
         # The digest tells ids apart that the characters any file system takes would make equal.
-        digest = hashlib.sha256(doc_id.encode()).hexdigest()[:12]
-        return f"{self.name}/{re.sub(r'[^A-Za-z0-9]+', '-', doc_id)[:80].strip('-')}-{digest}.json"
+        digest = hashlib.sha256(self.identity(skill).encode()).hexdigest()[:12]
+        return f"{self.name}/{re.sub(r'[^A-Za-z0-9]+', '-', skill.doc_id)[:80].strip('-')}-{digest}.json"
 
 
 async def _answer_or_failure(answer: Awaitable[T]) -> T | Failure:

@@ -18,11 +18,12 @@ from storage.errors import WrongInput
 from tasks.models.onnx_export import resolve
 from tasks.models.with_torch.causal_reranker import ASKED, asked_row
 from tasks.models.with_torch.cross_encoder import missing_model
-from tasks.models.with_torch.device import AUTO, device_of
+from tasks.models.with_torch.device import AUTO, compute_in_bf16, device_of
 
 Report = Callable[[int, int], None]
 Loss = Literal["listwise", "pointwise"]
 _ASKING = 256  # tokens around query and text, at most
+_AT_ONCE = 32  # queries read with their texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,14 @@ class TrainingSettings:
     """How a model is trained; the learning rate rises over 5 % of the steps and falls as a cosine.
 
     `batch` counts the queries of an update, `tokens` what is read of each text, and `temperature` divides the
-    scores. `checkpoint` updates lie between two states on disk. `device` is as `device_of` takes it.
+    scores. `kept` is the share of what a bi-encoder learned that is kept, above 0, at most 1. `checkpoint`
+    updates lie between two states on disk. `device` is as `device_of` takes it.
     """
 
     batch: int = 16
     learning_rate: float = 5e-5
     temperature: float = 0.05
+    kept: float = 1.0
     tokens: int = 128
     checkpoint: int = 25
     seed: int = 0
@@ -71,7 +74,10 @@ def train_bi_encoder(
 
     Each query's positive is told from its own negatives and from all texts of the batch's other queries
     (SkillRouter, equation 1; Karpukhin et al., "Dense Passage Retrieval", 2020). No text stands twice in a
-    batch. One pass over the rows; a pass that was cut off goes on from its last checkpoint beside `target`.
+    batch. A large batch is read in parts, by gradient caching (Gao et al., "Scaling Deep Contrastive Learning
+    Batch Size", 2021). The weights are brought back towards those before, as far as `how.kept` says
+    (Wortsman et al., "Robust fine-tuning of zero-shot models", 2022, equation 1). One pass over the rows; a
+    pass that was cut off goes on from its last checkpoint beside `target`.
 
     Args:
         name: A folder, a packaged model's name or a hub id.
@@ -87,17 +93,24 @@ def train_bi_encoder(
     require_training()
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer  # noqa: PLC0415 (torch)
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments  # noqa: PLC0415
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss  # noqa: PLC0415
+    from sentence_transformers.sentence_transformer import losses as known  # noqa: PLC0415 (torch)
 
     model = _loaded(SentenceTransformer, name, how)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    compute_in_bf16(model[0], how.device)
     window, model.max_seq_length = model.max_seq_length, min(how.tokens, model.max_seq_length or how.tokens)
     arguments = {**_arguments(how, len(rows), target, at_once=how.batch), "batch_sampler": "no_duplicates"}
-    loss = MultipleNegativesRankingLoss(model, scale=1 / how.temperature)
+    scale = 1 / how.temperature
+    if how.batch > _AT_ONCE:
+        loss: Any = known.CachedMultipleNegativesRankingLoss(model, scale=scale, mini_batch_size=_AT_ONCE)
+    else:
+        loss = known.MultipleNegativesRankingLoss(model, scale=scale)
     trainer = SentenceTransformerTrainer(
         model, Arguments(**arguments), train_dataset=_dataset(rows, how.seed), loss=loss
     )
     seconds, losses, share = _run(trainer, target, report)
     model.max_seq_length = window
+    _keep(model, before, how.kept)
     _save(model, target)
     tokens = _tokens(model.tokenizer, [text for row in rows for text in row], how.tokens)
     return Trained(trainer.state.global_step, seconds, round(share * tokens), losses)
@@ -151,6 +164,13 @@ def train_reranker(
     pairs = [f"{query} {text}" for query, *texts in rows for text in texts]
     tokens = round(share * _tokens(model.tokenizer, pairs, how.tokens))
     return Trained(trainer.state.global_step, seconds, tokens, told)
+
+
+def _keep(model: Any, before: dict[str, Any], share: float) -> None:  # noqa: ANN401
+    """Set each weight of a model to a share of the way that it went from what it was before."""
+    for name, value in model.state_dict().items():  # which shares its memory with the model
+        if value.is_floating_point():
+            value.copy_(before[name].to(value.device).lerp(value, share))
 
 
 def _loaded(kind: Any, name: str, how: TrainingSettings, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)

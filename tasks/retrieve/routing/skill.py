@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import NamedTuple
 
 TEMPLATE = "{name}\n{description}"
@@ -24,3 +26,8 @@ class Skill(NamedTuple):
     def text(self) -> str:
         """Name, description and body, a line each."""
         return f"{self.head}\n{self.body}"
+
+
+def digest_of(skill: Skill) -> str:
+    """Return 16 hexadecimal digits that change whenever the skill's id or one of its texts does."""
+    return hashlib.sha256(json.dumps(skill).encode()).hexdigest()[:16]

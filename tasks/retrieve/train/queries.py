@@ -13,6 +13,7 @@ from tasks.parse.segment.segment import segment
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import term_sequence
+from tasks.retrieve.train.pairs.texts import grams_of, without_grams
 from tasks.retrieve.train.split import Rows
 
 _READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
@@ -33,7 +34,7 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrainingQuery:
-    """A query, the row of the skill that it was made from, and the passages of its body."""
+    """A query, the row of the skill that it was made from, and the passages of that skill's texts."""
 
     query_id: str
     text: str
@@ -41,12 +42,18 @@ class TrainingQuery:
     passages: tuple[str, ...]
 
     def without_passages(self, skill: Skill) -> Skill:
-        """Return the skill without these passages."""
-        # With them in the body, an exact match of words would be enough to find the positive.
-        body = skill.body
+        """Return the skill without these passages, and without runs of their words and of the query's."""
+        # With them in a text, an exact match of words would be enough to find the positive.
+        return skill._replace(description=self._without(skill.description), body=self._without(skill.body))
+
+    def _without(self, text: str) -> str:
         for passage in self.passages:
-            body = body.replace(passage, "")
-        return skill._replace(body=body)
+            text = text.replace(passage, "")
+        return without_grams(text, frozenset[tuple[str, ...]]().union(*map(grams_of, self._told)))
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        return (self.text, *self.passages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,15 @@ def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
         if fits and trigrams and absent and not _names(piece, skill):
             found.setdefault(piece, Sentence(piece, raw))
     return list(found.values())
+
+
+def without_queries(skills: Sequence[Skill], queries: Sequence[TrainingQuery]) -> list[Skill]:
+    """Return the skills in their order, each without the passages of all its queries."""
+    # One text a skill, as the positive of a query and beside others': else it would meet itself in a batch.
+    found = list(skills)
+    for query in queries:
+        found[query.row] = query.without_passages(found[query.row])
+    return found
 
 
 def make_queries(

@@ -13,7 +13,7 @@ from tasks.models.protocols import Tokenizer
 from tasks.retrieve.baselines.skillrouter import flat_text
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.hard_negatives import Negative
-from tasks.retrieve.train.queries import TrainingQuery
+from tasks.retrieve.train.queries import TrainingQuery, without_queries
 
 TextForm = Literal["description", "flat"]
 TextOf = Callable[[Skill], str]
@@ -45,17 +45,17 @@ def training_rows(
 ) -> list[tuple[str, ...]]:
     """Return rows of query, positive and `drawn` of its negatives; each epoch draws and shuffles again.
 
-    A query with fewer negatives has no row. `text` makes the text of a skill; the positive's body is read
-    without the passages that the query was made of.
+    A query with fewer negatives has no row. `text` makes the text of a skill, which is read without the
+    passages that queries were made of.
     """
-    rows = []
+    rows, read = [], without_queries(skills, queries)
     for _ in range(epochs):
         for at in draw.permutation(len(queries)).tolist():
             query, found = queries[at], negatives[at]
             if len(found) >= drawn:
                 chosen = draw.choice(len(found), drawn, replace=False).tolist()
-                positive = text(query.without_passages(skills[query.row]))
-                rows.append((query.text, positive, *(text(skills[found[i].row]) for i in chosen)))
+                positive = text(read[query.row])
+                rows.append((query.text, positive, *(text(read[found[i].row]) for i in chosen)))
     return rows
 
 
@@ -65,13 +65,17 @@ def list_rows(
     lists: Sequence[Sequence[Negative]],
     text: TextOf,
 ) -> list[tuple[str, ...]]:
-    """Return rows of query, positive and all other candidates, for the lists of the greatest length."""
+    """Return rows of query, positive and all other candidates, for the lists of the greatest length.
+
+    Skills are read as `training_rows` reads them.
+    """
+    read = without_queries(skills, queries)
     longest = max(map(len, lists), default=0)
     rows = []
     for query, candidates in zip(queries, lists, strict=True):
         if len(candidates) == longest:
-            positive = text(query.without_passages(skills[query.row]))
-            rows.append((query.text, positive, *(text(skills[n.row]) for n in candidates)))
+            positive = text(read[query.row])
+            rows.append((query.text, positive, *(text(read[n.row]) for n in candidates)))
     return rows
 
 

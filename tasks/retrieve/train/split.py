@@ -49,15 +49,27 @@ def families(skills: Sequence[Skill]) -> Rows:
     return np.asarray(connected_components(joined, directed=False)[1][: len(skills)], dtype=np.int64)
 
 
-def split_families(of: Rows, share: float, seed: int) -> Split:
+def split_families(
+    of: Rows, share: float, seed: int, trained: Sequence[int] = (), validated: Sequence[int] = ()
+) -> Split:
     """Return rows to train with and rows held out, ascending; no family is in both.
 
-    `of` has each row's family, shape `(n,)`; the share of families held out, 0 to 1, is drawn by seed.
+    Args:
+        of: Each row's family, shape `(n,)`.
+        share: Of the families held out, 0 to 1, drawn by `seed`.
+        seed: Decides the draw.
+        trained: Rows whose families are not drawn, but trained with.
+        validated: Rows that are held out, of all families that none of `trained` is of.
     """
-    names, first = np.unique(of, return_index=True)
-    drawn = np.random.default_rng(seed).permutation(len(names))[: round(share * len(names))]
-    held = np.isin(of, names[drawn])
-    return Split(np.flatnonzero(~held), np.sort(first[drawn]))
+    wanted = np.array(validated, dtype=np.int64)
+    used = of[np.array(trained, dtype=np.int64)]
+    asked = np.setdiff1d(of[wanted], used)
+    free = np.setdiff1d(of, np.concatenate([asked, used]))
+    drawn = free[np.random.default_rng(seed).permutation(len(free))[: round(share * len(free))]]
+    held = np.concatenate([asked, drawn])
+    order = np.concatenate([wanted, np.arange(len(of))])  # who is asked for stands for the family
+    names, first = np.unique(of[order], return_index=True)
+    return Split(np.flatnonzero(~np.isin(of, held)), np.sort(order[first[np.isin(names, held)]]))
 
 
 def one_a_family(of: Rows, rows: Rows, draw: np.random.Generator) -> Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.retrieve.routing.skill import Skill
+from tests.support.roots.hand_written import skill
 
 _TRADES = """
 baker oven dough crust|smith anvil iron spark|cooper barrel oak hoop|weaver loom wool knot
@@ -29,3 +30,26 @@ def trade(name: str, tool: str, material: str, care: str) -> Skill:
         f"Whoever hurries {material} gets a cracked {care} and a blunt {tool}.\n"
     )
     return Skill(f"guild/{name}", name, f"Does the daily work of a {name}", body)
+
+
+_CARE = (
+    "# Care {n}\n\nKeep the {tool} dry, or rust will eat it{n} within a single winter in the shed.\n\n"
+    "## When to use\n\n- Cleaning a {tool} with an amber{n} whetstone\n"
+)
+_MORE = "- Storing a {tool} over winter in a crate of cedar{n}\n"
+
+
+def tools(*, occasions: int = 1) -> list[dict[str, str]]:
+    """Return records of 320 skills, whose authors name one or two occasions to use them in the body."""
+    body = _CARE + _MORE * (occasions - 1)
+    names = ["scythe", "chisel", "drawknife", "sickle", "gouge", "adze", "billhook", "spokeshave"] * 40
+    return [
+        {
+            "doc_id": f"guild/{tool}-{n}/care",
+            "content": skill(
+                f"care-{n}", f"Cares for a {tool}{n} from the market of village {n}.",
+                body.format(n=n, tool=f"{tool}{n}"),
+            ),
+        }
+        for n, tool in enumerate(names)
+    ]  # fmt: skip

@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from tasks.refine.duplicates.minhash import BANDS, SignatureRule, signatures
 from tasks.refine.duplicates.near import Index, NearLimits, near_folds
 from tasks.refine.duplicates.shingles import shingle_sets
-from tasks.retrieve.train.split import Rows
+
+Rows = npt.NDArray[np.int64]
 
 
 def clusters_of(bodies: Sequence[str], limits: NearLimits) -> Rows:

@@ -1,4 +1,4 @@
-"""Makes pairs of request and text of a skill out of a corpus, without an LLM."""
+"""Makes pairs of request and text of a skill out of a corpus, and of what an LLM wrote about it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,37 @@ import polars as pl
 
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.text.language import language_of
-from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill import Skill, digest_of
 from tasks.retrieve.train.pairs.clusters import clusters_of, validation_rows
+from tasks.retrieve.train.pairs.evals import eval_pieces
 from tasks.retrieve.train.pairs.held_out import AskedTexts, Bench, near_gold
 from tasks.retrieve.train.pairs.names import Names
+from tasks.retrieve.train.pairs.pieces import Piece
 from tasks.retrieve.train.pairs.requests import PairRequest, Rarity, requests_in, told_apart
 from tasks.retrieve.train.pairs.texts import SkillTexts
 
+PAIRS_FILE = "pairs.parquet"
+# `skill` is the digest of the skill's texts, of which `cut_start` and `cut_end` are places.
 PAIRS = pl.Schema({
-    "query": pl.String, "doc_id": pl.String, "repo": pl.String, "origin": pl.String, "field": pl.String,
-    "text": pl.String, "cut_field": pl.String, "cut_start": pl.Int64, "cut_end": pl.Int64,
+    "query": pl.String, "doc_id": pl.String, "skill": pl.String, "repo": pl.String,
+    "origin": pl.String, "field": pl.String, "text": pl.String,
+    "cut_field": pl.String, "cut_start": pl.Int64, "cut_end": pl.Int64,
     "split": pl.String, "cluster": pl.String,
 })  # fmt: skip
 _SURE = 0.8  # confidence of another language than English
 
 
 class PairSource(NamedTuple):
-    """A skill with what its pairs need beside its text: repository, other names, its file of evals."""
+    """A skill with what its pairs need beside its text: repository, other names, its file of evals.
+
+    `written` is a task that a language model wrote about it.
+    """
 
     skill: Skill
     repo: str
     names: tuple[str, ...] = ()
     evals: bytes | None = None
+    written: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +111,19 @@ def make_pairs(
     """
     dropped, skills = Counter[str](), Counter(read=len(sources))
     counted = {bench.name: Counter[str]() for bench in benches}
-    free = _free_of(sources, benches, gold, counted, skills)
+    free = free_rows(sources, benches, gold, counted, skills)
     clusters = clusters_of([source.skill.body for source in sources], NearLimits(how.near))
     rarity = Rarity.of([source.skill for source in sources])
     names = {row: Names([sources[row].skill.name, *sources[row].names]) for row in free}
     found: list[PairRequest] = []
     for done, row in enumerate(free, start=1):
         source = sources[row]
-        found += requests_in(row, source.skill, source.evals, names[row], rarity, how.nats, dropped)
+        apart = [*eval_pieces(source.evals or b"")]
+        apart += [Piece("written", source.written, "body", 0, 0)] if source.written else []
+        found += requests_in(row, source.skill, apart, names[row], rarity, how.nats, dropped)
         progress(done, len(free))
-    apart = told_apart(found, clusters.tolist(), how.clusters, dropped)
-    asked = _without_asked(apart, benches, counted, dropped)
+    told = told_apart(found, clusters.tolist(), how.clusters, dropped)
+    asked = _without_asked(told, benches, counted, dropped)
     validated = validation_rows([source.repo for source in sources], clusters, how.validation, seed)
     trained = {request.key for request in asked if request.row not in validated}
     kept = [r for r in asked if r.row not in validated or r.key not in trained]
@@ -124,14 +135,17 @@ def make_pairs(
     return PairSet(pl.DataFrame(rows, PAIRS, orient="row"), skills, dropped, counted)
 
 
-def _free_of(
+def free_rows(
     sources: Sequence[PairSource],
     benches: Sequence[Bench],
     gold: Mapping[str, str],
     counted: Mapping[str, Counter[str]],
     skills: Counter[str],
 ) -> list[int]:
-    """Return the rows of English skills that no bench holds, nor copies or versions of what one holds."""
+    """Return the rows of English skills that no bench holds, nor copies or versions of what one holds.
+
+    `counted`, by the benches' names, and `skills` are added to.
+    """
     bodies = {source.skill.doc_id: source.skill.body for source in sources}
     texts = {
         doc_id: body for b in benches for doc_id in b.gold if (body := gold.get(doc_id, bodies.get(doc_id)))
@@ -181,11 +195,12 @@ def _rows(
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     for row, of_skill in groupby(requests, key=lambda request: request.row):
         skill = sources[row].skill
-        texts = SkillTexts.of(skill.description, skill.body, names[row])
+        texts, digest = SkillTexts.of(skill.description, skill.body, names[row]), digest_of(skill)
         for query, _, piece in of_skill:
             cut = piece.field, piece.start, piece.end
             for name, text in texts.of_request(query, piece):
                 if text is None:
                     dropped[f"no_{name}_text"] += 1
                 else:
-                    yield row, (query, skill.doc_id, sources[row].repo, piece.origin, name, text, *cut)
+                    known = skill.doc_id, digest, sources[row].repo
+                    yield row, (query, *known, piece.origin, name, text, *cut)

@@ -7,13 +7,13 @@ from typing import Literal, NamedTuple
 
 Origin = Literal[
     "description_clause", "description_quote", "description_trigger",
-    "body_list", "body_quote", "user_turn", "question_heading", "evals",
+    "body_list", "body_quote", "user_turn", "question_heading", "evals", "written",
 ]  # fmt: skip
 SPOKEN: frozenset[Origin] = frozenset(
     {"description_quote", "body_quote", "user_turn", "question_heading", "evals"}
 )
 
-"""Origins whose pieces are a user's own words; the others are spoken of a user."""
+"""Origins whose pieces are a user's own words; others are spoken of a user, or `written` by an LLM."""
 
 READ = 20_000
 

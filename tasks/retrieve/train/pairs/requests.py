@@ -11,7 +11,6 @@ from typing import NamedTuple
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import function_terms, term_sequence
 from tasks.retrieve.train.pairs.clauses import clause_pieces
-from tasks.retrieve.train.pairs.evals import eval_pieces
 from tasks.retrieve.train.pairs.faults import fault_of
 from tasks.retrieve.train.pairs.names import Names
 from tasks.retrieve.train.pairs.pieces import READ, SPOKEN, Piece, words_of
@@ -56,7 +55,7 @@ class Rarity:
 def requests_in(
     row: int,
     skill: Skill,
-    evals: bytes | None,
+    apart: Sequence[Piece],
     names: Names,
     rarity: Rarity,
     least: float,
@@ -69,26 +68,29 @@ def requests_in(
     Args:
         row: The skill's.
         skill: Its texts.
-        evals: The content of its `evals/evals.json`, None where it ships none.
+        apart: Pieces that stand in none of its texts: of its evals, of a language model.
         names: Are taken out of its requests.
         rarity: Of the corpus.
         least: The information that a request must hold, in nats; one with less would fit many skills.
         dropped: Is added to.
     """
     seen, topic = set[str](), _terms(skill.head)
-    pieces = [*clause_pieces(skill.description), *section_pieces(skill.body), *eval_pieces(evals or b"")]
+    pieces = [*clause_pieces(skill.description), *section_pieces(skill.body), *apart]
     for piece in pieces:
-        worded = requests_of(piece.text, spoken=piece.origin in SPOKEN)
+        # A language model was told how to write, and checked: rules on wording are for authors.
+        written = piece.origin == "written"
+        worded = [piece.text] if written else requests_of(piece.text, spoken=piece.origin in SPOKEN)
         if not worded:
             dropped["no_request_form"] += 1
         for one in worded:
             query = names.out_of_request(one)
-            reason: str | None = "names_skill" if query is None else fault_of(query)
+            fault = None if query is None or written else fault_of(query)
+            reason: str | None = "names_skill" if query is None else fault
             request = PairRequest(query or one, row, piece)
             if reason is None and rarity.nats(request.query) < least:
                 reason = "too_general"
             # What a body takes for granted, a person would have to say.
-            in_body = piece.field == "body" and piece.origin != "evals"
+            in_body = piece.field == "body" and piece.end > piece.start
             if reason is None and in_body and not _terms(request.query) & topic:
                 reason = "off_topic"
             if reason is None and request.key in seen:

@@ -8,35 +8,23 @@ import polars as pl
 import pytest
 
 from storage.blobs.store import BlobStore
+from storage.jsonl import write_lines
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, RawDocument, to_frame
 from storage.state import documents_table
 from tasks.refine.document import refine_document
 from tasks.retrieve.train.pairs.make import PAIRS
 from tests.support.command import Ask
-from tests.support.roots.hand_written import BREAD, skill
-
-BODY = (
-    "# {name}\n\nKeep the {tool} dry, or rust will eat {it} within a single winter in the shed.\n\n"
-    "## When to use\n\n- Cleaning a {tool} with an {stone} whetstone\n"
-)
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.models.training_material import tools
+from tests.support.roots.hand_written import BREAD
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    tools = ["scythe", "chisel", "drawknife", "sickle", "gouge", "adze", "billhook", "spokeshave"] * 40
-    records = [
-        {
-            "doc_id": f"guild/{tool}-{n}/care",
-            "content": skill(
-                f"care-{n}", f"Cares for a {tool}{n} from the market of village {n}.",
-                BODY.format(name=f"Care {n}", tool=f"{tool}{n}", it=f"it{n}", stone=f"amber{n}"),
-            ),
-        }
-        for n, tool in enumerate(tools)
-    ]  # fmt: skip
     path = tmp_path / "tools.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    write_lines(path, tools())
     return path
 
 
@@ -149,6 +137,59 @@ def test_evals_of_a_bundle_that_a_root_keeps_are_requests(ask: Ask, corpus: Path
     asked = pl.read_parquet(out / "pairs.parquet").filter(pl.col("origin") == "evals")
     assert set(asked["query"]) == {"My sourdough loaf collapsed while cooling, what now?"}
     assert set(asked["doc_id"]) == {"market/shop/bread"}
+
+
+def writes_a_task(asked: Asked) -> str:
+    """Write of the village that the description names, and name the skill where its number is even."""
+    (record,) = asked.fragments
+    village = record["description"].rstrip(".").rpartition(" ")[2]
+    name = f" with {record['name']}" if int(village) % 2 == 0 and not asked.corrected else ""
+    return json.dumps(
+        {"task": f"We bought rusty iron in village {village} and must sell it sharp by May{name}."}
+    )
+
+
+def test_a_language_model_writes_tasks_about_skills_of_no_bench_and_is_asked_once(
+    ask: Ask, corpus: Path, tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, out = tmp_path / "bench", tmp_path / "pairs"
+    bench.mkdir()
+    (bench / "qrels.jsonl").write_text('{"query_id": "q", "doc_id": "guild/scythe-0/care", "relevance": 1}\n')
+    command = ["train", "pairs", "--corpus", str(corpus), "--bench", str(bench), "--out", str(out)]
+    command += ["--root", root]
+    with LlmServer(say=writes_a_task) as server:
+        for name, value in settings_of(server).items():
+            monkeypatch.setenv(name, value)
+
+        code, printed, told = ask(*command, "--llm", "400", "--json")
+
+        assert code == 0, told
+        found = json.loads(printed)
+        assert (found["written"]["tasks"], found["written"]["asked"]) == (319, 319)
+        assert server.requests > 319  # a task that names its skill is asked for again
+        assert all("category" in asked.fragments[0] for asked in server.asked)
+        pairs = pl.read_parquet(out / "pairs.parquet").filter(origin="written")
+        assert "We bought rusty iron in village 7 and must sell it sharp by May." in set(pairs["query"])
+        assert not any("care" in query for query in pairs["query"])
+        assert "guild/scythe-0/care" not in set(pairs["doc_id"])
+
+        code, shown, _ = ask(*command, "--llm", "400")
+        assert code == 0
+        assert "tasks written by a language model: 319" in shown
+        assert "asked about 0 skills, 319 kept from before" in shown
+
+    # What was written stays part of the pairs.
+    code, printed, _ = ask(*command, "--json")
+    assert (code, json.loads(printed)["written"]) == (0, None)
+    assert pl.read_parquet(out / "pairs.parquet").filter(origin="written").equals(pairs)
+
+
+def test_without_a_language_model_none_is_asked(ask: Ask, corpus: Path, tmp_path: Path, root: str) -> None:
+    command = ["train", "pairs", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root]
+
+    code, _, told = ask(*command, "--llm", "3")
+
+    assert (code, "SKILLERY_LLM_BASE_URL" in told) == (2, True), told
 
 
 @pytest.mark.parametrize(

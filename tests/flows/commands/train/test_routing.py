@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from storage.jsonl import write_lines
 from tasks.retrieve.paging.terms import words_of
 from tests.support.command import Ask, lines_of
 from tests.support.models.tiny_models import save_bi_encoder
-from tests.support.models.training_material import trades
+from tests.support.models.training_material import tools, trades
 from tests.support.roots.hand_written import skill
 
 
@@ -87,6 +89,29 @@ def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_t
     monkeypatch.setenv("SKILLERY_TRAINING_EPOCHS", "2")
     code, _, told = ask(*command)
     assert (code, "holds a training with another settings" in told) == (2, True)
+
+
+def test_an_encoder_is_trained_on_what_authors_ask(
+    ask: Ask, root: str, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, pairs = tmp_path / "tools.jsonl", tmp_path / "pairs"
+    write_lines(corpus, tools(occasions=2))
+    assert ask("train", "pairs", "--corpus", str(corpus), "--out", str(pairs))[0] == 0
+    monkeypatch.setenv("SKILLERY_TRAINING_DROP_FALSE", "false")  # of skills that are much alike
+    command = ["train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root]
+    command += ["--requests", str(pairs), "--pairs", "400", "--json"]
+
+    code, printed, told = ask(*command)
+
+    assert code == 0, told
+    found = json.loads(printed)
+    assert found["material"]["queries"] == 400 > found["material"]["train"]
+    assert 0 < found["material"]["held_out_queries"] <= 300
+    asked = set(pl.read_parquet(pairs / "pairs.parquet").filter(split="train")["query"])
+    assert {pair["text"] for pair in lines_of(tmp_path / "out" / "pairs.jsonl")} < asked
+
+    code, _, told = ask(*command, "--requests", str(tmp_path / "none"))
+    assert (code, "pairs.parquet cannot be read as pairs" in told) == (2, True), told
 
 
 @pytest.mark.parametrize(

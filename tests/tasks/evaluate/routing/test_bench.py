@@ -108,6 +108,7 @@ def test_stages_are_measured_each_and_the_last_is_the_answer() -> None:
         ("deep", 10, 1.0, 200.0),
     ]
     assert (found["hit@1"], found["median_ms"], found["p95_ms"]) == (1.0, 230.0, 230.0)
+    assert found["mean_ms"] == pytest.approx(230.0)
 
 
 def test_a_method_of_one_stage_has_none_to_tell_of() -> None:

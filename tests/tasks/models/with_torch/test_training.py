@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from storage.errors import ModelMismatch, WrongInput
+from tasks.models.with_torch import training
 from tasks.models.with_torch.causal_reranker import CausalReranker
 from tasks.models.with_torch.cross_encoder import CrossEncoder
 from tasks.models.with_torch.reranker import load_reranker
@@ -100,6 +101,42 @@ def test_what_is_read_is_as_long_as_before(bi_encoder: str, tmp_path: Path) -> N
 
     model: Any = SentenceTransformer(str(tmp_path / "new"), device="cpu")
     assert model.max_seq_length == 64
+
+
+def test_half_of_what_was_learned_lies_halfway(bi_encoder: str, tmp_path: Path) -> None:
+    for share in (1.0, 0.5):
+        train_bi_encoder(bi_encoder, ROWS[:8], replace(HOW, kept=share), tmp_path / f"{share}")
+
+    before, whole, half = (weights(f) for f in (bi_encoder, tmp_path / "1.0", tmp_path / "0.5"))
+    assert not same(tmp_path / "1.0", bi_encoder)
+    for name, value in half.items():
+        assert np.allclose(value, (before[name] + whole[name]) / 2, atol=1e-6)
+
+
+def test_a_large_batch_is_read_in_parts_and_learns_the_same(
+    bi_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    losses: list[list[float]] = []
+    most, read = [], list[int]()
+    forward = Transformer.forward
+
+    def counted(self: Any, features: dict[str, Any], **options: Any) -> Any:  # noqa: ANN401
+        read.append(len(features["input_ids"]))
+        return forward(self, features, **options)
+
+    monkeypatch.setattr(Transformer, "forward", counted)
+    for at_once in (8, 2):
+        read.clear()
+        monkeypatch.setattr(training, "_AT_ONCE", at_once)
+        trained = train_bi_encoder(bi_encoder, ROWS, HOW, tmp_path / f"{at_once}")
+        losses.append([loss for _, loss in trained.losses])
+        most.append(max(read))
+
+    assert most[1] < most[0] == 8
+    assert np.allclose(*losses, atol=0.02)
+    assert len(losses[0]) == 4
 
 
 @pytest.mark.slow

@@ -37,6 +37,24 @@ def test_a_split_is_the_same_for_the_same_seed(skills: list[Skill], seed: int) -
     assert [side.tolist() for side in one] == [side.tolist() for side in other]
 
 
+@given(shelves(), st.floats(0, 1), st.integers(0, 5), st.data())
+def test_who_is_trained_with_is_never_held_out_and_who_is_asked_for_stands_for_the_family(
+    skills: list[Skill], share: float, seed: int, data: st.DataObject
+) -> None:
+    rows = st.lists(st.sampled_from(range(len(skills))), max_size=10)
+    trained, validated = data.draw(rows), data.draw(rows)
+    of = families(skills)
+
+    train, held_out = split_families(of, share, seed, trained, validated)
+
+    assert set(trained) <= set(train.tolist())
+    asked = set(of[validated].tolist()) - set(of[trained].tolist())
+    assert asked <= set(of[held_out].tolist())
+    assert all(row in validated for row in held_out.tolist() if of[row] in asked)
+    assert not set(of[train].tolist()) & set(of[held_out].tolist())
+    assert sorted(of[held_out].tolist()) == sorted(set(of.tolist()) - set(of[train].tolist()))
+
+
 def test_chains_of_equal_names_and_bodies_are_one_family() -> None:
     skills = [
         Skill("a", "Bread Oven", "", "Knead it."),

@@ -187,6 +187,20 @@ def test_skills_in_another_language_are_counted_and_evals_are_requests() -> None
     assert set(asked["query"]) == {"My loaf came out flat, help me save the next one"}
 
 
+def test_a_task_that_a_language_model_wrote_is_a_request_as_it_stands() -> None:
+    task = (
+        "My aunt left me forty jars of honey and a scale (an old one), and the fair is soon: I want labels "
+        "for all of them, a price for each size, and a list of what they sold for last year, in /home/fair."
+    )
+    first = sources()[0]._replace(written=task)
+
+    found = made([first, *sources()[1:]])
+
+    asked = found.pairs.filter(pl.col("origin") == "written")
+    assert set(asked["query"]) == {task}
+    assert set(asked["doc_id"]) == {first.skill.doc_id}
+
+
 def test_a_request_in_the_body_that_shares_no_word_with_name_and_description_is_dropped() -> None:
     far = SKILLS[0]._replace(
         body=f"{SKILLS[0].body}\n## Use cases\n\n- Comparing ripe pumpkins with the marrows of a village\n"

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.commands.routing.settings import load_training
+from flows.commands.train.data import Encoders, Material, described, gather
+from storage.errors import WrongInput
+from tasks.evaluate.routing.data import skill_of
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.train.paired import PairedQueries, asked_of
+from tasks.retrieve.train.pairs.make import PairSettings, PairSource, make_pairs
+from tasks.retrieve.train.rows import training_rows
+from tests.support.models.training_material import tools
+from tests.support.models.word_models import WordEncoder, WordTokenizer
+
+# Folders stand for repositories, so that some are validated on.
+SKILLS = [Skill(*skill_of(record["doc_id"], record["content"])) for record in tools(occasions=2)]
+SOURCES = [PairSource(skill, f"house{n % 20}") for n, skill in enumerate(SKILLS)]
+
+
+class _Both(WordEncoder, WordTokenizer):
+    def __init__(self) -> None:
+        self.card: dict[str, Any] = {}
+        WordEncoder.__init__(self)
+        WordTokenizer.__init__(self)
+
+
+@pytest.fixture(scope="module")
+def asked() -> PairedQueries:
+    return asked_of(make_pairs(SOURCES, [], {}, PairSettings(nats=1.0), 0).pairs, SKILLS)
+
+
+def gathered(asked: PairedQueries, monkeypatch: pytest.MonkeyPatch, pairs: int = 10_000) -> Material:
+    monkeypatch.setenv("SKILLERY_TRAINING_DROP_FALSE", "false")
+    encoder = _Both()
+    options = load_training()
+    return gather(SKILLS, {}, Encoders(encoder, encoder), options, pairs=pairs, seed=0, asked=asked)
+
+
+def words(queries: Sequence[Any]) -> set[str]:
+    return {query.text for query in queries}
+
+
+def test_who_is_validated_on_is_never_trained_with(
+    asked: PairedQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = gathered(asked, monkeypatch)
+
+    assert words(material.queries) <= words(asked.train)
+    assert words(material.asked) <= words(asked.validation)
+    assert len(material.asked) == len({query.row for query in material.asked}) > 10
+    held = set(material.held_out.rows.tolist())
+    assert {query.row for query in material.asked} <= held
+    used = {query.row for query in material.queries}
+    used |= {negative.row for negatives in material.mined.negatives for negative in negatives}
+    assert not held & used
+
+
+def test_no_text_that_is_read_holds_what_is_asked_of_its_skill(
+    asked: PairedQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = gathered(asked, monkeypatch)
+
+    rows = training_rows(
+        SKILLS, material.queries, material.mined.negatives, lambda skill: skill.text,
+        drawn=2, epochs=1, draw=np.random.default_rng(0),
+    )  # fmt: skip
+
+    texts = {text for _, *read in rows for text in read}
+    assert len(texts) <= len(SKILLS)  # one a skill, however often and as what it is read
+    assert not any("amber" in text or "cedar" in text for text in texts if "care" in text.partition("\n")[0])
+    for side in (material.train, material.held_out):
+        assert len(side.skills) == len(set(side.rows.tolist())) == len(side.rows)
+
+
+def test_requests_that_are_not_used_are_counted(
+    asked: PairedQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = gathered(asked._replace(shared=3), monkeypatch, pairs=5)
+
+    left_out = described(material)["left_out"]
+    assert left_out["of_two_skills"] == 3
+    assert left_out["beyond_pairs"] + 5 + left_out["of_skills_that_say_no_more"] == len(asked.train)
+
+
+def test_requests_without_a_skill_that_says_anything_else_are_told(
+    asked: PairedQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = [
+        query.__class__(query.query_id, query.text, query.row, (SKILLS[query.row].description,))
+        for query in asked.train
+    ]
+
+    with pytest.raises(WrongInput, match="no request of the pairs is left to train with"):
+        gathered(asked._replace(train=silent), monkeypatch)

@@ -19,5 +19,6 @@ def rows(printed: str) -> dict[str, dict[str, Any]]:
 def untimed(found: object) -> object:
     """Return an answer without what differs from run to run: times, and what was asked of a server."""
     if isinstance(found, dict):
-        return {k: untimed(v) for k, v in found.items() if k not in ("median_ms", "p95_ms", "llm", "report")}
+        differs = ("mean_ms", "median_ms", "p95_ms", "llm", "report")
+        return {k: untimed(v) for k, v in found.items() if k not in differs}
     return [untimed(part) for part in found] if isinstance(found, list) else found

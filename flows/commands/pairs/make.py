@@ -47,7 +47,7 @@ class PairWishes:
 def train_pairs(root: Root, settings: Settings, wishes: PairWishes) -> dict[str, Any]:
     """Write `pairs.parquet` and, last, `pairs.json` into a folder; both are replaced where they are there.
 
-    Tasks of a language model are kept in the folder too, and a later call asks about further skills only.
+    Tasks of a language model are kept in the folder too; a later call asks about new and changed skills only.
 
     Returns:
         `out`, the counts of `PairSet.counts`, and `written` (null, or as `grow_training_tasks`), as

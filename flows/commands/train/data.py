@@ -195,7 +195,7 @@ def _requests(
     shuffled = (asked.validation[at] for at in draw.permutation(len(asked.validation)).tolist())
     one_each = {query.row: query for query in shuffled if query.row in held}
     if not queries or not one_each:
-        msg = "no request of the pairs is left to train with and to validate on: make pairs of more skills"
+        msg = "no request of the pairs is left to train with, or to validate on: make pairs of more skills"
         raise WrongInput(msg)
     left_out.update(
         of_two_skills=asked.shared, of_skills_that_say_no_more=len(asked.train) - len(usable),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from tasks.models.onnx_export import exported_encoder, resolve
 from tasks.models.protocols import Tokenizer
 from tasks.models.with_torch.reranker import load_reranker
 from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_reranker
-from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill import Skill, digest_of
 from tasks.retrieve.train.paired import asked_of, read_pairs
 from tasks.retrieve.train.pairs.make import PAIRS_FILE
 from tasks.retrieve.train.rows import list_rows, text_form, training_rows
@@ -171,11 +170,9 @@ def _basis(
     skills: Sequence[Skill], settings: Settings, options: TrainingOptions, wishes: Wishes
 ) -> dict[str, Any]:
     """Return what decides the outcome."""
-    texts = hashlib.sha256()
-    for skill in skills:
-        texts.update(json.dumps(skill).encode())
+    texts = hashlib.sha256("".join(map(digest_of, skills)).encode()).hexdigest()
     return {
-        "skills": texts.hexdigest(), "encoder": settings.encoder, "weights": resolve(settings.encoder)[1],
+        "skills": texts, "encoder": settings.encoder, "weights": resolve(settings.encoder)[1],
         "pairs": wishes.pairs, "reranker": wishes.reranker, "seed": wishes.seed,
         "requests": None if wishes.requests is None else _digest(wishes.requests / PAIRS_FILE),
         "instruction": load_skillrouter().reranker_instruction if wishes.reranker else None,

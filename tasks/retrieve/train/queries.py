@@ -44,16 +44,14 @@ class TrainingQuery:
     def without_passages(self, skill: Skill) -> Skill:
         """Return the skill without these passages, and without runs of their words and of the query's."""
         # With them in a text, an exact match of words would be enough to find the positive.
-        return skill._replace(description=self._without(skill.description), body=self._without(skill.body))
+        grams = grams_of(self.text).union(*map(grams_of, self.passages))
 
-    def _without(self, text: str) -> str:
-        for passage in self.passages:
-            text = text.replace(passage, "")
-        return without_grams(text, frozenset[tuple[str, ...]]().union(*map(grams_of, self._told)))
+        def left(text: str) -> str:
+            for passage in self.passages:
+                text = text.replace(passage, "")
+            return without_grams(text, grams)
 
-    @property
-    def _told(self) -> tuple[str, ...]:
-        return (self.text, *self.passages)
+        return skill._replace(description=left(skill.description), body=left(skill.body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,22 @@ def test_threads_of_a_process_share_one_heap() -> None:
     assert heaps_of_threads() > 1
 
 
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library gives none back")
+def test_what_was_freed_is_given_back_before_processes_start() -> None:
+    held = [bytearray(1000) for _ in range(200_000)]
+    last = held[-1]  # below which the library keeps all that is freed
+    held.clear()
+    before = resident()
+    with batch_processes(ENOUGH, 2):
+        assert resident() < before - 100 * 2**20
+    assert len(last) == 1000
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def heaps_of_threads() -> int:
     """Let threads allocate at once, and return how many heaps this process has then."""
     together = threading.Barrier(4)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_no_text_that_is_read_holds_what_is_asked_of_its_skill(
 
     texts = {text for _, *read in rows for text in read}
     assert len(texts) <= len(SKILLS)  # one a skill, however often and as what it is read
-    assert not any("amber" in text or "cedar" in text for text in texts if "care" in text.partition("\n")[0])
+    assert not any("amber" in text or "cedar" in text for text in texts)
     for side in (material.train, material.held_out):
         assert len(side.skills) == len(set(side.rows.tolist())) == len(side.rows)
 
@@ -90,10 +91,7 @@ def test_requests_that_are_not_used_are_counted(
 def test_requests_without_a_skill_that_says_anything_else_are_told(
     asked: PairedQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = [
-        query.__class__(query.query_id, query.text, query.row, (SKILLS[query.row].description,))
-        for query in asked.train
-    ]
+    silent = [replace(query, passages=(SKILLS[query.row].description,)) for query in asked.train]
 
     with pytest.raises(WrongInput, match="no request of the pairs is left to train with"):
         gathered(asked._replace(train=silent), monkeypatch)

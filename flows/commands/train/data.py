@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from flows.commands.console import progress
 from flows.commands.routing.settings import TrainingOptions
@@ -23,6 +24,7 @@ from tasks.retrieve.train.paired import PairedQueries
 from tasks.retrieve.train.pairs.pieces import words_of
 from tasks.retrieve.train.pairs.texts import LEAST_WORDS
 from tasks.retrieve.train.queries import TrainingQuery, make_queries, without_queries
+from tasks.retrieve.train.rows import TrainingRow
 from tasks.retrieve.train.split import (
     Rows,
     Split,
@@ -66,7 +68,7 @@ class Material:
     held_out: Side
     queries: list[TrainingQuery]
     asked: list[TrainingQuery]
-    trained: int
+    trained: Rows
     false: FalseNegatives
     mined: Mined
     left_out: Counter[str]
@@ -122,7 +124,7 @@ def gather(
         mined = mine_negatives(queries, texts, pool, false, options.mining(), draw, report)
     train = _side(skills, split.train, queries[: options.lists], options.ranked, draw)
     other = _side(skills, split.held_out, held_out, options.ranked, draw)
-    return Material(skills, train, other, queries, held_out, len(pool.rows), false, mined, left_out)
+    return Material(skills, train, other, queries, held_out, split.train, false, mined, left_out)
 
 
 def gather_lists(
@@ -142,6 +144,23 @@ def gather_lists(
     return queries, candidate_lists(queries, ranked, material.train.rows, material.false, most, draw)
 
 
+def judged(material: Material, encoders: Encoders, rows: Sequence[TrainingRow]) -> npt.NDArray[np.float32]:
+    """Return how the default scores the skills of each row, shape `(rows, skills)`, for an encoder to learn.
+
+    It ranks all skills of the training, read without what is asked of them. Scores are the sum of its parts.
+    """
+    every = len(material.trained)
+    side = _side(material.skills, material.trained, material.queries, every, np.random.default_rng(0))
+    router, found = side.router(encoders), np.empty((len(rows), len(rows[0].skills)), dtype=np.float32)
+    with progress("rows scored") as report:
+        for at, row in enumerate(rows):
+            parts = router.parts(material.queries[row.query].text).values()
+            places = np.searchsorted(side.rows, row.skills)
+            found[at] = np.stack([part[places] for part in parts]).sum(axis=0)
+            report(at + 1, len(rows))
+    return found
+
+
 def described(material: Material) -> dict[str, Any]:
     """Return counts of what was gathered: skills, queries, negatives by source, false ones by layer.
 
@@ -150,7 +169,7 @@ def described(material: Material) -> dict[str, Any]:
     mined = material.mined
     removed, found = sum(mined.removed.values()), sum(mined.found.values())
     return {
-        "skills": len(material.skills), "train": material.trained,
+        "skills": len(material.skills), "train": len(material.trained),
         "held_out": len(material.held_out.rows), "queries": len(material.queries),
         "held_out_queries": len(material.asked), "negatives": dict(mined.found),
         "false_negatives": dict(mined.removed), "false_share": removed / max(found + removed, 1),

@@ -12,7 +12,7 @@ import numpy as np
 
 from flows.commands.console import folder_at, progress
 from flows.commands.routing.settings import TrainingOptions, load_skillrouter, load_training
-from flows.commands.train.data import Encoders, Material, described, gather, gather_lists
+from flows.commands.train.data import Encoders, Material, described, gather, gather_lists, judged
 from flows.commands.train.measures import fitted_scorer, measured
 from flows.settings import Settings
 from storage.errors import WrongInput
@@ -25,7 +25,6 @@ from tasks.evaluate.routing.measures import require_measures
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder, resolve
-from tasks.models.protocols import Tokenizer
 from tasks.models.with_torch.reranker import load_reranker
 from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_reranker
 from tasks.retrieve.routing.skill import Skill, digest_of
@@ -90,7 +89,7 @@ def train_routing(root: Root, settings: Settings, wishes: Wishes) -> dict[str, A
     material = gather(skills, categories, base, options, pairs=wishes.pairs, seed=wishes.seed, asked=asked)
     _write_pairs(wishes.out / "pairs.jsonl", material)
     if (training := folder.read_json(_ENCODER)) is None:
-        training = _train(material, base.skills, settings, options, wishes)
+        training = _train(material, base, settings, options, wishes)
         folder.write_json(_ENCODER, training)
     name = str(wishes.out / "encoder")
     found = {
@@ -135,9 +134,9 @@ def _ranked(
 
 
 def _train(
-    material: Material, tokenizer: Tokenizer, settings: Settings, options: TrainingOptions, wishes: Wishes
+    material: Material, base: Encoders, settings: Settings, options: TrainingOptions, wishes: Wishes
 ) -> dict[str, Any]:
-    text = text_form(options.text, options.tokens, tokenizer)
+    text = text_form(options.text, options.tokens, base.skills)
     rows = training_rows(
         material.skills, material.queries, material.mined.negatives, text,
         drawn=options.drawn, epochs=options.epochs, draw=np.random.default_rng([wishes.seed, 4]),
@@ -145,9 +144,11 @@ def _train(
     if not rows:
         msg = f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer"
         raise WrongInput(msg)
+    taught = judged(material, base, rows) if options.distilled else None
+    texts, target = [row.texts for row in rows], wishes.out / "encoder"
     with progress("updates made to the encoder") as report:
         how = options.encoder_training(wishes.seed, settings.device)
-        return _card(train_bi_encoder(settings.encoder, rows, how, wishes.out / "encoder", report))
+        return _card(train_bi_encoder(settings.encoder, texts, how, target, report, taught))
 
 
 def _card(trained: Trained) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,14 @@ TextForm = Literal["description", "flat"]
 TextOf = Callable[[Skill], str]
 Features = npt.NDArray[np.float64]
 _DESCRIPTION_SHARE = 0.5  # of the tokens of a flat text
+
+
+class TrainingRow(NamedTuple):
+    """A query by position, the rows of its positive and negatives, and the texts of query and these."""
+
+    query: int
+    skills: tuple[int, ...]
+    texts: tuple[str, ...]
 
 
 def text_form(form: TextForm, tokens: int, tokenizer: Tokenizer) -> TextOf:
@@ -42,20 +50,20 @@ def training_rows(
     drawn: int,
     epochs: int,
     draw: np.random.Generator,
-) -> list[tuple[str, ...]]:
+) -> list[TrainingRow]:
     """Return rows of query, positive and `drawn` of its negatives; each epoch draws and shuffles again.
 
     A query with fewer negatives has no row. `text` makes the text of a skill, which is read without the
     passages that queries were made of.
     """
-    rows, read = [], without_queries(skills, queries)
+    rows, read = list[TrainingRow](), without_queries(skills, queries)
     for _ in range(epochs):
         for at in draw.permutation(len(queries)).tolist():
             query, found = queries[at], negatives[at]
             if len(found) >= drawn:
                 chosen = draw.choice(len(found), drawn, replace=False).tolist()
-                positive = text(read[query.row])
-                rows.append((query.text, positive, *(text(read[found[i].row]) for i in chosen)))
+                own = (query.row, *(found[i].row for i in chosen))
+                rows.append(TrainingRow(at, own, (query.text, *(text(read[row]) for row in own))))
     return rows
 
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from flows.commands.routing.settings import load_training
-from flows.commands.train.data import Encoders, Material, described, gather
+from flows.commands.train.data import Encoders, Material, described, gather, judged
 from storage.errors import WrongInput
 from tasks.evaluate.routing.data import skill_of
+from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.paired import PairedQueries, asked_of
 from tasks.retrieve.train.pairs.make import PairSettings, PairSource, make_pairs
+from tasks.retrieve.train.queries import without_queries
 from tasks.retrieve.train.rows import training_rows
 from tests.support.models.training_material import tools
 from tests.support.models.word_models import WordEncoder, WordTokenizer
@@ -71,11 +73,33 @@ def test_no_text_that_is_read_holds_what_is_asked_of_its_skill(
         drawn=2, epochs=1, draw=np.random.default_rng(0),
     )  # fmt: skip
 
-    texts = {text for _, *read in rows for text in read}
+    texts = {text for row in rows for text in row.texts[1:]}
     assert len(texts) <= len(SKILLS)  # one a skill, however often and as what it is read
     assert not any("amber" in text or "cedar" in text for text in texts)
     for side in (material.train, material.held_out):
         assert len(side.skills) == len(set(side.rows.tolist())) == len(side.rows)
+
+
+def test_the_default_judges_skills_without_what_is_asked_of_them(
+    asked: PairedQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material, encoder = gathered(asked, monkeypatch), _Both()
+    rows = training_rows(
+        SKILLS, material.queries, material.mined.negatives, lambda skill: skill.head,
+        drawn=2, epochs=1, draw=np.random.default_rng(0),
+    )[:20]  # fmt: skip
+
+    found = judged(material, Encoders(encoder, encoder), rows)
+
+    read = without_queries(SKILLS, material.queries)
+    router = Router.from_documents([read[row] for row in material.trained.tolist()], encoder)
+    assert found.shape == (20, 3)
+    for row, scores in zip(rows, found, strict=True):
+        ranked = router.rank(material.queries[row.query].text, len(material.trained), fold=False)
+        # Without the lead of the first, which says nothing of how good the others are.
+        score = {one.doc_id: one.score - one.parts["lead"] for one in ranked}
+        assert scores == pytest.approx([score[SKILLS[skill].doc_id] for skill in row.skills], abs=1e-3)
+        assert row.skills[0] == material.queries[row.query].row
 
 
 def test_requests_that_are_not_used_are_counted(

@@ -91,6 +91,19 @@ def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_t
     assert (code, "holds a training with another settings" in told) == (2, True)
 
 
+def test_an_encoder_learns_from_the_default_too(
+    ask: Ask, root: str, corpus: Path, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for distilled in ("0", "1"):
+        monkeypatch.setenv("SKILLERY_TRAINING_DISTILLED", distilled)
+        out = str(tmp_path / distilled)
+        code, _, told = ask("train", "routing", "--corpus", str(corpus), "--out", out, "--root", root)
+        assert code == 0, told
+
+    alone, taught = (tmp_path / name / "encoder" / "model.safetensors" for name in ("0", "1"))
+    assert alone.read_bytes() != taught.read_bytes()
+
+
 def test_an_encoder_is_trained_on_what_authors_ask(
     ask: Ask, root: str, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -147,17 +147,21 @@ def gather_lists(
 def judged(material: Material, encoders: Encoders, rows: Sequence[TrainingRow]) -> npt.NDArray[np.float32]:
     """Return how the default scores the skills of each row, shape `(rows, skills)`, for an encoder to learn.
 
-    It ranks all skills of the training, read without what is asked of them. Scores are the sum of its parts.
+    It ranks all skills of the training, read without what is asked of them. Scores are the sum of its parts
+    without that of names, which outweighs all others.
     """
     every = len(material.trained)
     side = _side(material.skills, material.trained, material.queries, every, np.random.default_rng(0))
     router, found = side.router(encoders), np.empty((len(rows), len(rows[0].skills)), dtype=np.float32)
-    with progress("rows scored") as report:
-        for at, row in enumerate(rows):
-            parts = router.parts(material.queries[row.query].text).values()
-            places = np.searchsorted(side.rows, row.skills)
-            found[at] = np.stack([part[places] for part in parts]).sum(axis=0)
-            report(at + 1, len(rows))
+    of = defaultdict[int, list[int]](list)
+    for at, row in enumerate(rows):
+        of[row.query].append(at)
+    with progress("queries scored") as report:
+        for done, (query, own) in enumerate(of.items(), start=1):
+            parts = router.parts(material.queries[query].text)
+            places = np.searchsorted(side.rows, [rows[at].skills for at in own])
+            found[own] = sum(part[places] for name, part in parts.items() if name != "named")
+            report(done, len(of))
     return found
 
 

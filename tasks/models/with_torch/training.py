@@ -109,7 +109,7 @@ def train_bi_encoder(
     arguments = {**_arguments(how, len(rows), target, at_once=how.batch), "batch_sampler": "no_duplicates"}
     scale = 1 / how.temperature
     if taught is not None:
-        loss: Any = _distilling(model, scale)
+        loss: Any = _distilling(model, scale, in_parts=how.batch > _AT_ONCE)
     elif how.batch > _AT_ONCE:
         loss = known.CachedMultipleNegativesRankingLoss(model, scale=scale, mini_batch_size=_AT_ONCE)
     else:
@@ -175,26 +175,31 @@ def train_reranker(
     return Trained(trainer.state.global_step, seconds, tokens, told)
 
 
-def _distilling(model: Any, scale: float) -> Any:  # noqa: ANN401 (of an optional package)
+def _distilling(model: Any, scale: float, *, in_parts: bool) -> Any:  # noqa: ANN401 (of an optional package)
     """Return InfoNCE plus the divergence of each row's own cosines from its labels, a teacher's scores."""
     import torch  # noqa: PLC0415 (seconds, megabytes)
-    from sentence_transformers.sentence_transformer.losses import (  # noqa: PLC0415 (torch)
-        CachedMultipleNegativesRankingLoss,
-    )
+    from sentence_transformers.sentence_transformer import losses as known  # noqa: PLC0415 (torch)
 
-    class _Distilling(CachedMultipleNegativesRankingLoss):
+    def divergence(vectors: Any, told: Any) -> Any:  # noqa: ANN401
+        query, *texts = (torch.nn.functional.normalize(own, dim=-1) for own in vectors)
+        cosines = torch.stack([(query * text).sum(dim=-1) for text in texts], dim=1)
+        learned, told = (cosines * scale).log_softmax(dim=1), told.softmax(dim=1)
+        return torch.nn.functional.kl_div(learned, told, reduction="batchmean")
+
+    class _Whole(known.MultipleNegativesRankingLoss):
+        def compute_loss_from_embeddings(self, embeddings: Any, labels: Any) -> Any:  # noqa: ANN401
+            return super().compute_loss_from_embeddings(embeddings, labels) + divergence(embeddings, labels)
+
+    class _InParts(known.CachedMultipleNegativesRankingLoss):
         def calculate_loss(self, reps: Any, labels: Any = None, *, with_backward: bool = False) -> Any:  # noqa: ANN401
             contrastive = super().calculate_loss(reps, labels, with_backward=with_backward)
-            query, *texts = (torch.nn.functional.normalize(torch.cat(own), dim=-1) for own in reps)
-            cosines = torch.stack([(query * text).sum(dim=-1) for text in texts], dim=1)
-            learned, told = (cosines * scale).log_softmax(dim=1), labels.softmax(dim=1)
-            divergence: Any = torch.nn.functional.kl_div(learned, told, reduction="batchmean")
+            further = divergence(map(torch.cat, reps), labels)
             if with_backward:
-                divergence.backward()
-                divergence = divergence.detach()
-            return contrastive + divergence
+                further.backward()
+                further = further.detach()
+            return contrastive + further
 
-    return _Distilling(model, scale=scale, mini_batch_size=_AT_ONCE)
+    return _InParts(model, scale=scale, mini_batch_size=_AT_ONCE) if in_parts else _Whole(model, scale=scale)
 
 
 def _keep(model: Any, before: dict[str, Any], share: float) -> None:  # noqa: ANN401

@@ -150,7 +150,11 @@ def test_a_large_batch_is_read_in_parts_and_learns_the_same(
     assert len(losses[0]) == 4
 
 
-def test_a_teacher_s_scores_are_learned_beside_what_belongs_together(bi_encoder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [8, 2])
+def test_a_teacher_s_scores_are_learned_beside_what_belongs_together(
+    at_once: int, bi_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_AT_ONCE", at_once)
     # Of every second row the teacher holds the negatives to be better than the positive.
     taught = np.tile(np.array([[0, 4, 4], [4, 0, 0]], dtype=np.float32), (len(ROWS) // 2, 1))
     taught += np.random.default_rng(0).normal(0, 0.01, taught.shape).astype(np.float32)

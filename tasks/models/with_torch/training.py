@@ -186,11 +186,11 @@ def _distilling(model: Any, scale: float, *, in_parts: bool) -> Any:  # noqa: AN
         learned, told = (cosines * scale).log_softmax(dim=1), told.softmax(dim=1)
         return torch.nn.functional.kl_div(learned, told, reduction="batchmean")
 
-    class _Whole(known.MultipleNegativesRankingLoss):
+    class _DistillingAtOnce(known.MultipleNegativesRankingLoss):
         def compute_loss_from_embeddings(self, embeddings: Any, labels: Any) -> Any:  # noqa: ANN401
             return super().compute_loss_from_embeddings(embeddings, labels) + divergence(embeddings, labels)
 
-    class _InParts(known.CachedMultipleNegativesRankingLoss):
+    class _DistillingInParts(known.CachedMultipleNegativesRankingLoss):
         def calculate_loss(self, reps: Any, labels: Any = None, *, with_backward: bool = False) -> Any:  # noqa: ANN401
             contrastive = super().calculate_loss(reps, labels, with_backward=with_backward)
             further = divergence(map(torch.cat, reps), labels)
@@ -199,7 +199,11 @@ def _distilling(model: Any, scale: float, *, in_parts: bool) -> Any:  # noqa: AN
                 further = further.detach()
             return contrastive + further
 
-    return _InParts(model, scale=scale, mini_batch_size=_AT_ONCE) if in_parts else _Whole(model, scale=scale)
+    return (
+        _DistillingInParts(model, scale=scale, mini_batch_size=_AT_ONCE)
+        if in_parts
+        else _DistillingAtOnce(model, scale=scale)
+    )
 
 
 def _keep(model: Any, before: dict[str, Any], share: float) -> None:  # noqa: ANN401

@@ -35,6 +35,8 @@ from tasks.retrieve.train.split import (
     split_families,
 )
 
+UNFITTED = "named"  # the part of an exact name, which outweighs all others: no weight may touch it
+
 
 class Encoders(NamedTuple):
     """One model twice: `skills` keeps vectors, and counts tokens; `tasks` does not, and encodes them once."""
@@ -148,7 +150,7 @@ def judged(material: Material, encoders: Encoders, rows: Sequence[TrainingRow]) 
     """Return how the default scores the skills of each row, shape `(rows, skills)`, for an encoder to learn.
 
     It ranks all skills of the training, read without what is asked of them. Scores are the sum of its parts
-    without that of names, which outweighs all others.
+    without `UNFITTED`.
     """
     every = len(material.trained)
     side = _side(material.skills, material.trained, material.queries, every, np.random.default_rng(0))
@@ -160,7 +162,7 @@ def judged(material: Material, encoders: Encoders, rows: Sequence[TrainingRow]) 
         for done, (query, own) in enumerate(of.items(), start=1):
             parts = router.parts(material.queries[query].text)
             places = np.searchsorted(side.rows, [rows[at].skills for at in own])
-            found[own] = sum(part[places] for name, part in parts.items() if name != "named")
+            found[own] = sum(part[places] for name, part in parts.items() if name != UNFITTED)
             report(done, len(of))
     return found
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from flows.commands.console import progress
 from flows.commands.routing.settings import TrainingOptions
-from flows.commands.train.data import Encoders, Material
+from flows.commands.train.data import UNFITTED, Encoders, Material
 from tasks.evaluate.routing.bench import RoutingMethod
 from tasks.evaluate.routing.training import (
     DEFAULT,
@@ -29,8 +29,6 @@ from tasks.retrieve.routing.router import Router
 from tasks.retrieve.train.hard_negatives import Negative
 from tasks.retrieve.train.queries import TrainingQuery
 from tasks.retrieve.train.rows import fit_listwise, text_form
-
-_UNFITTED = "named"  # the bonus of an exact name, which no weight may touch
 
 
 def fitted_scorer(
@@ -51,7 +49,7 @@ def fitted_scorer(
 
 def part_features(router: Router, task: str) -> tuple[list[str], npt.NDArray[np.float64]]:
     """Return the names of the router's parts and their values for a task, shape `(skills, parts)`."""
-    parts = {name: part for name, part in router.parts(task).items() if name != _UNFITTED}
+    parts = {name: part for name, part in router.parts(task).items() if name != UNFITTED}
     return list(parts), np.stack([np.asarray(part, dtype=np.float64) for part in parts.values()], axis=1)
 
 

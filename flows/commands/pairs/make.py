@@ -21,7 +21,7 @@ from tasks.evaluate.corpus.read import corpus_texts, read_categories, scan_corpu
 from tasks.evaluate.corpus.skill_sample import stratified
 from tasks.evaluate.generate.tasks import read_written
 from tasks.evaluate.routing.data import read_skills, skill_of
-from tasks.refine.frontmatter.name import folder_of
+from tasks.refine.frontmatter.skill_text import folder_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.pairs.evals import FILE
 from tasks.retrieve.train.pairs.held_out import read_benches

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from storage.schemas import Finding
-from tasks.refine.text.boilerplate import strip_boilerplate
-from tasks.refine.text.canonical import canonical, fenced
-from tasks.refine.text.findings import finding
+from tasks.refine.text.canonical import canonical, fenced, strip_boilerplate
+from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 
 MAX_DESCRIPTION_CHARS = 1024

@@ -12,7 +12,7 @@ from storage.schemas import BundledFile, Finding
 from tasks.refine.frontmatter.frontmatter import SPEC_KEYS
 from tasks.refine.licences.names import folded
 from tasks.refine.text.canonical import has_open_fence, outside_fences
-from tasks.refine.text.findings import finding
+from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 
 MAX_COMPATIBILITY_CHARS = 500

@@ -6,8 +6,7 @@ import functools
 import re
 from bisect import bisect_left
 
-from tasks.refine.risks.rules import Context, RiskRules
-from tasks.refine.risks.screen import Region
+from tasks.refine.risks.rules import Context, Region, RiskRules
 from tasks.refine.text.canonical import fenced
 
 _FRONT_MATTER = re.compile(r"[\s\ufeff]*---[ \t]*\n")

@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from storage.root import Root
-from tasks.refine.text.decode import decode
+from tasks.refine.text.canonical import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition
 from tasks.retrieve.revisions.history import Revision, revisions_of
 from tasks.retrieve.revisions.show import chosen

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.refine import plan, rule_digests
+from tasks.refine import plan
+from tasks.refine import plan as rule_digests
 from tasks.refine.filters import MAX_PARTS, FilterLimits
 from tasks.refine.plan import plan_refine
-from tasks.refine.text import boilerplate
+from tasks.refine.text import canonical as boilerplate
 from tasks.refine.text import rules as rules_data
 from tests.support.roots.nights import HandSource, Nights, raw
 

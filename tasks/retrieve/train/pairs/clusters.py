@@ -10,8 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from tasks.refine.duplicates.minhash import BANDS, SignatureRule, signatures
-from tasks.refine.duplicates.near import Index, NearLimits, near_folds
+from tasks.refine.duplicates.near import BANDS, Index, NearLimits, SignatureRule, near_folds, signatures
 from tasks.refine.duplicates.shingles import shingle_sets
 
 Rows = npt.NDArray[np.int64]

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.refine.licences.names import folded, hedged, licence_tables, stated_licence
+from tasks.refine.licences.names import hedged, licence_tables, stated_licence
+from tasks.refine.text.words import WORD, fold
 
-_TOKEN = re.compile(r"[^\W_]+")
 _SLOT = re.compile(r"\{(\d+)\}")
 _COPYRIGHT = re.compile(r"\W*(?:copyright\b|©|\(c\)|all rights reserved\b)", re.IGNORECASE)
 _TAG_LINE = re.compile(
@@ -66,9 +66,9 @@ def _part(row: str | dict[str, Any]) -> _Part:
         pattern = rf"\b{re.escape(row['from'])}\b.*?\b{re.escape(row['to'])}\b"
         return _Part(re.compile(pattern), row["sha256"])
     first, *pieces = _SLOT.split(row)
-    pattern = r"\b" + re.escape(folded(first))
+    pattern = r"\b" + re.escape(fold(first))
     for most, words in zip(pieces[::2], pieces[1::2], strict=True):
-        pattern += rf"((?: [^ ]+){{0,{most}}}?) {re.escape(folded(words))}"
+        pattern += rf"((?: [^ ]+){{0,{most}}}?) {re.escape(fold(words))}"
     return _Part(re.compile(pattern + r"\b"), None)
 
 
@@ -77,7 +77,7 @@ def _wholes() -> tuple[_Whole, ...]:
     return tuple(
         _Whole(
             row["licence"],
-            frozenset((*row["title"], *folded(row["licence"]).split())),
+            frozenset((*row["title"], *fold(row["licence"]).split())),
             tuple(map(_part, row["parts"])),
             tuple(map(_part, row.get("also", ()))),
         )
@@ -91,7 +91,7 @@ def whole_texts(text: str) -> tuple[list[str], str]:
     Punctuation, letter case and line breaks do not count; names of who grants or is not liable may differ.
     Copyright lines, SPDX tags and titles are not part of the rest.
     """
-    tokens = list(_TOKEN.finditer(text))
+    tokens = list(WORD.finditer(text))
     words = [token[0].lower() for token in tokens]
     plain = " ".join(words)
     starts = list(itertools.accumulate((len(word) + 1 for word in words), initial=0))
@@ -109,7 +109,7 @@ def beside(text: str, title: frozenset[str] = _IN_TITLES) -> str:
     left: list[str] = []
     names_go_on = False
     for line in text.splitlines():
-        words = folded(line).split()
+        words = fold(line).split()
         if not words:
             continue
         owner = bool(_COPYRIGHT.match(line)) or names_go_on or bool(_EMAIL.fullmatch(line))
@@ -147,7 +147,7 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A licence's phrases, folded, and the least and most words of its text."""
+    """A licence's phrases, fold, and the least and most words of its text."""
 
     licence: str
     all: tuple[str, ...]
@@ -163,7 +163,7 @@ class _Text:
 @functools.cache
 def _texts() -> tuple[_Text, ...]:
     def read(row: dict[str, Any]) -> _Text:
-        said, head, unsaid = (tuple(map(folded, row.get(key, ()))) for key in ("all", "head", "none"))
+        said, head, unsaid = (tuple(map(fold, row.get(key, ()))) for key in ("all", "head", "none"))
         return _Text(row["licence"], said, head, unsaid, tuple(row["words"]))
 
     return tuple(map(read, licence_tables()["texts"]))
@@ -171,7 +171,7 @@ def _texts() -> tuple[_Text, ...]:
 
 def _refusal(text: str) -> str | None:
     refusals: dict[str, Iterable[str]] = licence_tables()["refusals"]
-    return next((spdx for spdx, phrases in refusals.items() if any(folded(p) in text for p in phrases)), None)
+    return next((spdx for spdx, phrases in refusals.items() if any(fold(p) in text for p in phrases)), None)
 
 
 def _of_notice(text: str, n_words: int) -> Recognised:
@@ -221,7 +221,7 @@ def recognise(text: str) -> Recognised:
     licence's whole text, with nothing else but copyright lines and titles; phrases of one licence alone in a
     text of about its length; in at most 80 words, a sentence that names one, if no other may limit it.
     """
-    words = folded(text).split()
+    words = fold(text).split()
     plain = " ".join(words)
     if refused := _refusal(plain):
         return Recognised(refused, _REFUSED)

@@ -7,10 +7,10 @@ import contextlib
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from storage.schemas import Finding
+from tasks.refine.text.markdown import fenced
 from tasks.refine.text.rules import finding
 
 # UTF-32 before UTF-16: the little-endian mark of the one begins with that of the other.
@@ -35,38 +35,6 @@ def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
             other = finding("document.not-utf8", f"not UTF-8; read as {encoding}")
             return text, () if encoding == "utf-8" else (other,)
     return content.decode("latin-1"), (finding("document.not-utf8", "not UTF-8; read as latin-1"),)
-
-
-# A fence may open inside quotes and list items at any depth; its info string holds no backtick.
-_OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
-_CLOSER = re.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*$")
-
-
-def fenced(lines: Sequence[str]) -> tuple[list[bool], bool]:
-    """Tell which lines are between a fence's marks (not the marks), and whether the last fence stays open."""
-    inside: list[bool] = []
-    opener = ""
-    for line in lines:
-        within = bool(opener)
-        if "```" in line or "~~~" in line:
-            match = (_CLOSER if opener else _OPENER).match(line)
-            if not opener:
-                opener = match["fence"] if match else ""
-            elif match and match["fence"].startswith(opener):
-                opener, within = "", False
-        inside.append(within)
-    return inside, bool(opener)
-
-
-def outside_fences(text: str) -> list[str]:
-    """Return the lines of a text outside code fences, the fences' marks included."""
-    lines = text.split("\n")
-    return [line for line, in_code in zip(lines, fenced(lines)[0], strict=True) if not in_code]
-
-
-def has_open_fence(text: str) -> bool:
-    """Tell whether a text's last code fence is never closed."""
-    return fenced([line for line in text.split("\n") if "```" in line or "~~~" in line])[1]
 
 
 # Control characters but tab and newline, and lone surrogates, which no UTF-8 file can hold.

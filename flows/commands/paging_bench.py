@@ -197,7 +197,7 @@ class _Makers:
                 queries,
                 encoder=self.documents,
                 tokenizer=self.tokenizer,
-                classifier=embedded_classifier(careful=True),
+                classifier=embedded_classifier(cascade=True),
                 progress=report,
                 skillpager=self.skillpager,
             )

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from storage.schemas import Node
 from tasks.models.llm.quoting import addresses_the_reader
-from tasks.parse.edges.references import find_references
-from tasks.parse.edges.rules import FARTHEST_STEP, Pair, text_pairs
+from tasks.parse.edges.rules import FARTHEST_STEP, Pair, find_references, text_pairs
 
 # Nodes that two neighbouring windows share, so that what stands on either side of a cut is seen together.
 SHARED = 4

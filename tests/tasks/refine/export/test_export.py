@@ -324,9 +324,8 @@ def test_files_that_would_replace_others_get_other_names(own_nights: Nights, tmp
         "PROVENANCE.json": b"1", "skill.md": b"2", "run.sh": b"3", "Run.sh": b"4", ".git/config": b"5",
         "n" * 300: b"6", "sub/SKILL.md": b"7", "..\\..\\up": b"8",
     }  # fmt: skip
-    folder = exported(
-        own_nights, tmp_path / "out", document("bread", files), document("bread/sub", {"x": b"9"})
-    )
+    files_of = (document("bread", files), document("bread/sub", {"x": b"9"}))
+    folder = exported(own_nights, tmp_path / "out", *files_of)
     found = below(folder)
     told = {
         f["path"]: found[f"bread/{f['file']}"] for f in json.loads(found["bread/PROVENANCE.json"])["files"]

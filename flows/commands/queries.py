@@ -15,7 +15,7 @@ from storage.answers import Answers
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.answer_cache import open_cache
 from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.protocol import Classifier
 from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
@@ -241,7 +241,7 @@ def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
     assert options is not None  # noqa: S101 - None is for `local`
     made = RerankNodes(accuracy=settings.rerank_accuracy)
     with Answers(root) as answers:
-        book = open_book(options.endpoint, answers, Ledger(options.prices, options.ceiling))
+        book = open_cache(options.endpoint, answers, Ledger(options.prices, options.ceiling))
         llm = FlowLlm(book, options.sampling)
         yield LlmReranker(llm, made)
     if llm.fallbacks:

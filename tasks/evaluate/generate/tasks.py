@@ -8,7 +8,7 @@ from typing import Any
 
 from storage.root import Root
 from tasks.evaluate.generate.skill_files import Failure, Growth, SkillFiles
-from tasks.models.llm.answer_cache import AnswerBook
+from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import messages_of, object_schema
@@ -46,7 +46,7 @@ def write_tasks(
     names: Mapping[str, Sequence[str]],
     categories: Mapping[str, str],
     folder: Root,
-    book: AnswerBook,
+    book: AnswerCache,
     *,
     sampling: Sampling,
     report: Callable[[int, int], None] = lambda _done, _total: None,

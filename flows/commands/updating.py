@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.commands.install.installing import SHOWN, as_dicts, installed_name, told_of
-from flows.commands.install.settings import InstallSettings
+from flows.commands.installing import SHOWN, InstallSettings, as_dicts, installed_name, told_of
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.root import Root
 from tasks.crawl.source.identity import doc_key
 from tasks.retrieve.install.contents import Installable, is_current, prepare, require_rules
-from tasks.retrieve.install.hand_edits import HandEdit, said
 from tasks.retrieve.install.lock import Installed
-from tasks.retrieve.install.skills_folder import SkillsFolder, how_to_replace, open_skills_folder
-from tasks.retrieve.revisions.differences import difference_of_lines
+from tasks.retrieve.install.skills_folder import (
+    HandEdit,
+    SkillsFolder,
+    how_to_replace,
+    open_skills_folder,
+    said,
+)
 from tasks.retrieve.revisions.edition import find_row, present_edition
+from tasks.retrieve.revisions.show import difference_of_lines
 
 # What a skill is after an update that needs nobody to look at it.
 DONE = ("current", "updated", "outdated")

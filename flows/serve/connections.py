@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from flows.serve.answers.settings import ServeSettings
+from flows.serve.answers.service import ServeSettings
 
 _TAKING = 30.0  # seconds, beyond the answer's own, in which a client must take an answer
 IDLE = 60  # seconds that a connection may wait for its next request

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.commands.install.installing import install_skills
-from flows.commands.install.settings import InstallSettings
-from flows.commands.install.updating import outdated_skills, update_skills
+from flows.commands.installing import InstallSettings, install_skills
+from flows.commands.updating import outdated_skills, update_skills
 from storage.served import Licences, write_licences
 from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, read_lock, write_lock
 from tasks.retrieve.install.skills_folder import open_skills_folder

@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from flows.serve.answers.tools import TOOLS
-from flows.serve.mcp.server import tool_definitions
+from flows.serve.mcp_server import tool_definitions
 from tasks.models.encoder import OnnxEncoder
 from tests.support.command import MAIN
 from tests.support.roots.skill_root import SkillRoot

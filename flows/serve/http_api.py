@@ -1,26 +1,137 @@
-"""The HTTP API: what the commands search, page, show and status print as JSON, and every tool."""
+"""The HTTP API: its routes, its errors, and the pages beside it: documentation, liveness, metrics."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import threading
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, Query, Request
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from flows.commands.queries import require_page_options, search_filters
-from flows.commands.skills.reading import file_of
+from flows.commands.queries import file_of, require_page_options, search_filters
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import Service
 from flows.serve.answers.tool import Tool
 from flows.serve.answers.tools import TOOLS
-from storage.errors import WrongInput
+from flows.serve.catalogue.rendering import page_answer, render
+from flows.serve.catalogue.routes import error_page, wants_page
+from storage.errors import NotPublished, SkilleryError, TransientError, UnknownDocument, Withheld, WrongInput
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.revisions.edition import SKILL_FILE
 from tasks.retrieve.revisions.show import shown
 from tasks.retrieve.skills.bundle import MARKDOWN, mime_of
+
+log = logging.getLogger(__name__)
+_NOTHING = "nothing is served yet: `skillery run` publishes what it reads"
+_RETRY = {"retry-after": "5"}
+_STATUS: tuple[tuple[type[SkilleryError], int], ...] = (
+    (UnknownDocument, 404), (Withheld, 451), (WrongInput, 400), (NotPublished, 503), (TransientError, 503),
+)  # fmt: skip
+
+
+def error_answer(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return an error as every handler, and the gate before them, gives it."""
+    found = {"error": message, "status": status}
+    return JSONResponse(found, status, headers={"cache-control": "no-store", **(headers or {})})
+
+
+def _said(request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
+    if wants_page(request):
+        return error_page(status, message, headers)
+    return error_answer(status, message, headers)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let an app answer our errors, those of forms and of paths, and unforeseen ones; pages by pages."""
+
+    def ours(request: Request, error: Exception) -> Response:
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
+        # A caller need not know where the root lies.
+        said = _NOTHING if isinstance(error, NotPublished) else str(error)
+        return _said(request, status, said, _RETRY if status == 503 else {})
+
+    def form(request: Request, error: Exception) -> Response:
+        first: dict[str, Any] = error.errors()[0]  # type: ignore[attr-defined]
+        where = ".".join(str(part) for part in first["loc"])
+        return _said(request, 400, f"{where}: {first['msg']}: see /docs", {})
+
+    def path(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 (for the types)
+        phrase = HTTPStatus(error.status_code).phrase
+        return _said(request, error.status_code, f"{phrase}: see /docs", dict(error.headers or {}))
+
+    def unforeseen(request: Request, error: Exception) -> Response:
+        log.error("%s cannot be answered", request.url.path, exc_info=error)
+        return _said(request, 500, "this is a fault of the server: its log says where", {})
+
+    app.add_exception_handler(SkilleryError, ours)
+    app.add_exception_handler(RequestValidationError, form)
+    app.add_exception_handler(HTTPException, path)
+    app.add_exception_handler(Exception, unforeseen)
+
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Figures:
+    """Counts requests and times answers, for Prometheus."""
+
+    def __init__(self, service: Service) -> None:
+        self.registry = CollectorRegistry()
+        self._root, self._lock = service.root, threading.Lock()
+        self._collector: Collector | None = None
+        labels = ["route", "status"]
+        self._requests = Counter("skillery_requests", "Requests answered.", labels, registry=self.registry)
+        self._seconds = Histogram(
+            "skillery_request_seconds", "Seconds from a request to the end of its answer.", ["route"],
+            buckets=_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+
+    def printed(self) -> bytes:
+        """Return them, and those of the root, as Prometheus reads them."""
+        from flows.commands.monitoring import RootCollector  # noqa: PLC0415 (answers do without what it loads)
+
+        with self._lock:
+            if self._collector is None:
+                self._collector = RootCollector(self._root)
+                self.registry.register(self._collector)
+        return generate_latest(self.registry)
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Count a request; `route` is one of few."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+
+def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:
+    """Return the routes `/docs`, `/healthz` and `/metrics`."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        return page_answer(render("docs.html", paths=app.openapi()["paths"]))
+
+    @router.get("/healthz")
+    async def healthz() -> Response:
+        told = {"status": "ok", "published": await service.run(service.ready)}
+        return JSONResponse(told, headers={"cache-control": "no-store"})
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        found = await service.run(figures.printed)
+        return Response(found, headers={"cache-control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
 
 Json = dict[str, Any]
 _BINARY = "application/octet-stream"

@@ -1,4 +1,4 @@
-"""Queries for the command, one or a file of them, and reading one skill. Nothing here loads Prefect or torch."""
+"""Queries for the command, one or a file of them, and reading one skill; nothing loads Prefect or torch."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""Settles the corpus after a run: folds duplicates, retires documents, records drops."""
+"""Updates the corpus after a run: folds duplicates, retires documents, records drops."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import polars as pl
 
+from storage.folder import threads_of_process
+from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable, partition_of
 from storage.root import Root
-from storage.schemas import DROPPED
+from storage.schemas import DOCUMENTS, DROPPED
 from storage.state import (
     ALIASES,
     REFINED,
@@ -19,12 +23,84 @@ from storage.state import (
     folded_table,
     refined_table,
 )
-from tasks.refine.corpus_files import light_documents, read_staged
 from tasks.refine.duplicates.exact import fold, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
-from tasks.refine.near_corpus import forget_texts, near_texts, nearest
-from tasks.refine.placement import SORTED, place
+from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, read_plan
+
+SORTED = "state/staged/sorted"
+_MAX_BYTES = 200_000_000
+_AT_ONCE = 4  # partitions
+
+
+class StagedDocuments:
+    """Staged documents by partition; those that do not fit into memory lie in files sorted by partition."""
+
+    def __init__(self, root: Root) -> None:
+        self._root, self._written = root, defaultdict[int, list[str]](list)
+        root.delete(SORTED)
+        self._held = pl.DataFrame(schema=DOCUMENTS)
+        waiting, size = [self._held], 0
+        for number, file in enumerate(root.files(STAGED, ".parquet")):
+            waiting.append(read_frame(root, file, DOCUMENTS))
+            size += int(waiting[-1].estimated_size())
+            if size > _MAX_BYTES:
+                self._write(pl.concat(waiting), number)
+                waiting, size = [self._held], 0
+        self._held = pl.concat(waiting)
+        self._partition = self._partitions(self._held)
+
+    def of(self, partition: int) -> pl.DataFrame:
+        """Return the documents of a partition."""
+        files = self._written.get(partition, [])
+        held = self._held.filter(self._partition == partition)
+        return pl.concat([*(read_frame(self._root, file, DOCUMENTS) for file in files), held])
+
+    def _partitions(self, frame: pl.DataFrame) -> pl.Series:
+        return frame["doc_id"].map_elements(partition_of, return_dtype=pl.Int64)
+
+    def _write(self, frame: pl.DataFrame, number: int) -> None:
+        partitions = self._partitions(frame)
+        for partition in partitions.unique().sort():
+            file = f"{SORTED}/part-{partition:02d}/{number:06d}.parquet"
+            write_frame(self._root, file, frame.filter(partitions == partition), DOCUMENTS)
+            self._written[partition].append(file)
+
+
+def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str]) -> None:
+    """Update the tables of the corpus and of the copies beside it.
+
+    Args:
+        root: The root, with staged documents.
+        replaced: Ids that leave the tables, or whose staged document is put there.
+        moved: Ids that change tables with their document unchanged.
+        copies: Ids that are copies now.
+    """
+    documents, folded, staged = documents_table(root), folded_table(root), StagedDocuments(root)
+    replacing, moving = _by_partition(replaced), _by_partition(moved)
+
+    def place_in(partition: int) -> None:
+        rows, moves = staged.of(partition), moving.get(partition, set())
+        if moves:
+            held = pl.concat([documents.read([partition]), folded.read([partition])]).unique("doc_id")
+            rows = pl.concat([rows, held.filter(pl.col("doc_id").is_in(list(moves)))])
+        ids = replacing.get(partition, set()) | moves
+        beside = ids.intersection(copies)
+        # A document enters one table before it leaves the other, in case this run is killed in between.
+        folded.replace(beside, rows.filter(pl.col("doc_id").is_in(list(beside))))
+        documents.replace(ids, rows.filter(~pl.col("doc_id").is_in(list(beside))))
+        folded.replace(ids - beside, rows.clear())
+
+    with ThreadPoolExecutor(min(_AT_ONCE, threads_of_process())) as pool:
+        list(pool.map(place_in, sorted(replacing.keys() | moving.keys())))
+
+
+def _by_partition(doc_ids: Collection[str]) -> Mapping[int, set[str]]:
+    found = defaultdict[int, set[str]](set)
+    for doc_id in doc_ids:
+        found[partition_of(doc_id)].add(doc_id)
+    return found
+
 
 _ROW = ("doc_id", "survivor", "kind")
 
@@ -69,7 +145,9 @@ _LIGHT = (
 )  # fmt: skip
 
 
-def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = None) -> dict[str, int]:
+def update_corpus(
+    root: Root, *, run_id: str, now: datetime, near: NearLimits | None = None
+) -> dict[str, int]:
     """Put staged documents in place, fold duplicates and retire documents that no source has any more.
 
     A copy stays beside the corpus and returns to it when its survivor goes. If this run is killed, the next
@@ -78,7 +156,7 @@ def settle(root: Root, *, run_id: str, now: datetime, near: NearLimits | None = 
 
     Args:
         root: The root, with a plan and staged documents.
-        run_id: The run that settles.
+        run_id: The run that updates the corpus.
         now: Its time.
         near: What counts as a near-duplicate; None: the defaults of `NearLimits`.
 

@@ -16,8 +16,7 @@ from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_document
 from tasks.parse.edges.rules import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.text.boilerplate import strip_boilerplate
-from tasks.refine.text.canonical import canonical
+from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS, page
 from tasks.retrieve.paging.chunks import encode_chunks

@@ -16,12 +16,13 @@ from storage.schemas import EDGES, NODE_TYPES, NODES, Edge, Node, to_frame
 from storage.state import PARSED, documents_table, edges_table, nodes_table, parsed_table
 from tasks.models.cached_encoder import export_here, load_kept_encoder
 from tasks.models.encoder import card_of
+from tasks.models.llm.ask import Slot
 from tasks.models.llm.budget import Ledger
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded, packing
 from tasks.parse import STAGE_VERSION
 from tasks.parse.classify.cascade import CachedContextModel, embedded_classifier, embedded_name
-from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, typing_identity
+from tasks.parse.classify.options import TypingOptions, classifier_name, typing_identity
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_documents
 from tasks.parse.edges.linker import EdgeOptions, Linked, Linker, edges_identity, open_asked
@@ -263,7 +264,7 @@ class ParseOptions:
 
     encoder: str
     with_vectors: bool
-    llm: LlmOptions | None = None
+    llm: TypingOptions | None = None
     edges: EdgeOptions | None = None
 
     def rules(self) -> str:

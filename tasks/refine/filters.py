@@ -15,8 +15,7 @@ from tasks.refine.text.canonical import control_share
 from tasks.refine.text.language import MIN_LETTERS, Language
 from tasks.refine.text.markdown import HEADING, LIST_MARK
 from tasks.refine.text.rules import rules_data
-from tasks.refine.text.sentences import COUNTED_END
-from tasks.refine.text.words import count_words
+from tasks.refine.text.words import COUNTED_END, count_words
 
 Verdict: TypeAlias = tuple[str, str] | None
 MAX_CONTROL_SHARE = 0.1

@@ -25,7 +25,7 @@ from tasks.crawl.source.directory import DirectorySource
 from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.crawl.source.protocol import Source
 from tasks.crawl.source.skill import read_skill
-from tasks.refine.bundles import RefinedBundle, refine_bundles
+from tasks.refine.document import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
 from tests.support.marketplace import malice
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files

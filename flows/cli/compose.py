@@ -52,7 +52,7 @@ PlanOutOption = Annotated[
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Draw the plan: .svg, .png, .pdf or .mmd (Mermaid). With --batch: where answers go.",
+        help="Draw the plan: .svg or .mmd (Mermaid). With --batch: where answers go.",
     ),
 ]
 

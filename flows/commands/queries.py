@@ -24,7 +24,6 @@ from tasks.retrieve.compose.compose import compose
 from tasks.retrieve.compose.decompose.draft import Decomposer
 from tasks.retrieve.compose.options import ComposeOptions
 from tasks.retrieve.compose.protocol import StepReranker
-from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
 from tasks.retrieve.routing.search import Filters, SkillRanker, require_min_fit
@@ -32,7 +31,7 @@ from tasks.retrieve.served_index import ServedIndex
 
 Line = dict[str, Any]
 MERMAID = "mmd"
-PLAN_FORMS = (*FORMATS, MERMAID)
+PLAN_FORMS = ("svg", MERMAID)
 _KINDS = ("skill", "mcp-server")
 
 
@@ -122,21 +121,15 @@ def compose_batch(
 
 
 def put_plan(plan: Line, out: Path) -> None:
-    """Draw a plan to a file, whose ending names one of `PLAN_FORMS`; Mermaid needs no matplotlib.
+    """Draw a plan to a file, whose ending names one of `PLAN_FORMS`.
 
     Raises:
         WrongInput: The ending names no form, or `out` cannot be written.
-        TerminalError: matplotlib is not installed.
     """
+    from tasks.retrieve.compose.drawing import as_mermaid, plan_file  # noqa: PLC0415
+
     form = form_of(out, PLAN_FORMS)
-    if form == MERMAID:
-        from tasks.retrieve.compose.drawing.mermaid import as_mermaid  # noqa: PLC0415
-
-        put_drawing(out, as_mermaid(plan).encode())
-    else:
-        from tasks.retrieve.compose.drawing.picture import draw_plan  # noqa: PLC0415
-
-        put_drawing(out, draw_plan(plan, form))
+    put_drawing(out, as_mermaid(plan).encode() if form == MERMAID else plan_file(plan))
 
 
 def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:

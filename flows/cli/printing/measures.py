@@ -187,20 +187,6 @@ def _training(what: str, training: dict[str, Any]) -> None:
     say(f"{what}: {training['updates']} updates, {speed} ({training['tokens_per_second']} a second), {loss}")
 
 
-def print_pairs(found: dict[str, Any]) -> None:
-    """Print how many pairs of request and skill were made, from where, and what was left out."""
-    say(f"{found['pairs']} pairs, {found['requests']} requests for {found['skills_with_pairs']} skills")
-    rows = [[row["origin"], row["split"], row["requests"], row["pairs"]] for row in found["by_origin"]]
-    table(f"pairs in {found['out']}", ["origin", "split", "requests", "pairs"], rows)
-    say(f"skills: {counts(found['skills'])}")
-    say(f"dropped: {counts(found['dropped'])}")
-    for bench, kept_out in found["benches"].items():
-        say(f"kept out because of {bench}: {counts(kept_out)}")
-    if written := found["written"]:
-        say(f"tasks written by a language model: {written['tasks']}")
-        _resumed(written, "a task", "written/")
-
-
 _EDGE_MEASURES = ("precision", "recall", "f1")
 
 

@@ -20,10 +20,9 @@ from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.protocol import Classifier
 from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm
-from tasks.retrieve.compose.compose import compose
-from tasks.retrieve.compose.decompose.draft import Decomposer
-from tasks.retrieve.compose.options import ComposeOptions
-from tasks.retrieve.compose.protocol import StepReranker
+from tasks.retrieve.compose.candidates import StepReranker
+from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.rounds import Decomposer
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
 from tasks.retrieve.routing.search import Filters, SkillRanker, require_min_fit

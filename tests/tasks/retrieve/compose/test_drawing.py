@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.models.visible import visible
+from tasks.retrieve.compose.dependencies import KINDS
 from tasks.retrieve.compose.drawing import EDGE_LOOKS, as_mermaid, escaped, plan_file
-from tasks.retrieve.compose.plan import KINDS
 from tests.support.hand_plans import hand_plan, party
 
 # Whatever a line of ours may be; a label holds no sign but those of entities, and breaks of ours.

@@ -10,10 +10,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from tasks.retrieve.compose.decompose.clauses import Clause
-from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
-from tasks.retrieve.compose.decompose.local import reason_of
-from tasks.retrieve.compose.decompose.steps import DraftStep, Span, words_of
+from tasks.retrieve.compose.clauses import Clause
+from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut, Span, words_of
+from tasks.retrieve.compose.local import reason_of
 from tasks.retrieve.routing.terms import function_terms, term_sequence
 
 Scores = npt.NDArray[np.float64]

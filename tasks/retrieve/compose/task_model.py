@@ -18,9 +18,9 @@ import numpy.typing as npt
 from tasks.models.adapted_encoder import WIDTH, AdaptedEncoder
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
-from tasks.retrieve.compose.decompose.steps import DraftStep, Span
+from tasks.retrieve.compose.drafts import DraftStep, Span
 
-FILE = Path(__file__).parents[1] / "data" / "steps-1.npz"
+FILE = Path(__file__).parent / "data" / "steps-1.npz"
 WORD = re.compile(r"\w+|[^\w\s]")
 # What a pair of steps is: neither needs the other, the later told the earlier, or the earlier the later.
 NEITHER, ONWARD, BACKWARD = 0, 1, 2

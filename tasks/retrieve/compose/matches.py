@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tasks.models.protocols import Vectors
-from tasks.retrieve.compose.decompose.steps import DraftStep
+from tasks.retrieve.compose.drafts import DraftStep
+from tasks.retrieve.compose.task_model import TaskModel
 from tasks.retrieve.routing.router import Router
+from tasks.retrieve.routing.search import Searcher
 
 MOST = 40  # rows that are kept of a step's ranking; hints and candidates are among them
 NEAR = 1.0  # weight of what a step seeks beside its words
 Scores = npt.NDArray[np.float32]
-Seek = Callable[[Sequence[DraftStep]], Vectors]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,41 +35,30 @@ class Matches:
     sought: Vectors
 
 
-@dataclass(frozen=True, slots=True)
-class ToldRow:
-    """A row of the index as a language model is told of it."""
-
-    doc_id: str
-    name: str
-    description: str
-    category: str | None = None
-
-
-Tell = Callable[[Sequence[int]], list[ToldRow]]
-
-
 class Matcher:
     """Scores the rows of one index for the steps of one task.
 
     Args:
         router: Scores the rows.
-        seek: Returns what steps seek among vectors of name and description, shape `(steps, dimension)`; None:
-            the vectors of their texts.
+        model: Tells what steps of the task seek among vectors of name and description; None: the vectors of
+            their texts tell it.
+        task: What is asked for.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
-        tell: Returns what rows are; None: nobody is told.
         most: Rows that are kept of a step's ranking.
+        searcher: Reads rows; None: there are none to be read.
     """
 
     def __init__(
         self,
         router: Router,
-        seek: Seek | None = None,
+        model: TaskModel | None = None,
+        task: str = "",
         allowed: npt.NDArray[np.bool_] | None = None,
-        tell: Tell | None = None,
         most: int = MOST,
+        searcher: Searcher | None = None,
     ) -> None:
-        self.router, self.most, self._allowed, self._tell = router, most, allowed, tell
-        self._seek = seek or (lambda steps: router.encode([step.text for step in steps]))
+        self.router, self.most = router, most
+        self._model, self._task, self._allowed, self._searcher = model, task, allowed, searcher
         self._known: dict[DraftStep, Matches] = {}
 
     @property
@@ -79,13 +70,18 @@ class Matcher:
         """Return the matches of steps; rows of equal score by place."""
         new = [step for step in dict.fromkeys(steps) if step not in self._known]
         if new:
-            vectors = self._seek(new)
+            vectors = self._sought(new)
             for step, near, vector in zip(new, self.router.nearness(vectors), vectors, strict=True):
                 words = self.router.words(step.text)
                 total = words + np.float32(NEAR) * near
                 best = self.best_of(total, self.most)
                 self._known[step] = Matches(best, total[best], words, near, vector)
         return [self._known[step] for step in steps]
+
+    def _sought(self, steps: Sequence[DraftStep]) -> Vectors:
+        if self._model is None:
+            return self.router.encode([step.text for step in steps])
+        return self._model.sought(self._task, steps)
 
     def best_of(self, scores: Scores, most: int) -> npt.NDArray[np.int64]:
         """Return the `most` best rows that may be found, best first; of equal score by place."""
@@ -96,9 +92,9 @@ class Matcher:
             rows = rows[scores[rows] >= least]
         return np.asarray(rows[np.argsort(-scores[rows], kind="stable")[:most]])
 
-    def told(self, rows: Sequence[int]) -> list[ToldRow]:
-        """Return what rows are, in their order."""
-        return self._tell(rows) if self._tell and rows else []
+    def read(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Return rows of the index, in their order."""
+        return self._searcher.rows(rows) if self._searcher and rows else []
 
     def hints(self, steps: Sequence[DraftStep], most: int) -> tuple[int, ...]:
         """Return the `most` best rows for any of some steps, best first (algorithm 1, line 4)."""

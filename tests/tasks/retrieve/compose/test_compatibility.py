@@ -1,4 +1,4 @@
-"""Selection of rows by relevance and by what was chosen for the steps before."""
+"""Compatibility: what descriptions say is taken and given, and how it orders the rows of a plan's steps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,89 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieve.compose.compatibility.row_pairs import compatibility, mean_compatibility, used
-from tasks.retrieve.compose.compatibility.selection import (
-    POOL,
-    Found,
-    StepCandidates,
-    relevances,
-    select,
+from tasks.retrieve.compose.candidates import POOL, Found, StepCandidates, relevances, select
+from tasks.retrieve.compose.compatibility import (
+    compatibility,
+    handed_over,
+    io_of,
+    io_words,
+    mean_compatibility,
+    used,
 )
 from tasks.retrieve.routing.router import Ranked
+
+TYPES = io_words()["types"]
+
+
+@pytest.mark.parametrize(
+    ("text", "takes", "gives"),
+    [
+        ("Convert spreadsheets to PDF.", {"table"}, {"document"}),
+        ("Markdown to speech, as an MP3", {"document"}, {"audio"}),
+        ("Extracts invoices from photos", {"image"}, {"payment"}),
+        ("Transcribes podcasts", {"audio", "video"}, {"text"}),
+        ("Takes screenshots of anything", {"page"}, {"image"}),
+        ("Search flights", {"text"}, {"event"}),
+        ("Upload photos", {"image", "file"}, {"text"}),
+        ("Calendar integration", {"event"}, {"event"}),
+        ("Finds restaurants. Sends Telegram messages.", {"message"}, {"place"}),
+        ("A Claude Code plugin for VS Code, see https://example.com/video", {"text"}, {"text"}),
+    ],
+)
+def test_verbs_tell_on_which_side_a_type_stands(text: str, takes: set[str], gives: set[str]) -> None:
+    found = io_of(text)
+
+    assert (found.takes, found.gives) == (takes, gives)
+
+
+def test_a_text_that_names_no_type_takes_and_gives_text() -> None:
+    assert io_of("").takes == io_of("Does wonders.").gives == {"text"}
+
+
+def test_a_step_uses_the_part_of_a_server_that_it_names() -> None:
+    server = io_of("Manage calendars, invoices and maps")
+    step = io_of("put the meeting there")
+
+    assert server.takes == {"event", "payment", "place"}
+    assert server.used_for(step).takes == {"event"}
+    assert server.used_for(io_of("play a song")) == server  # it names nothing that the server knows
+
+
+def test_what_is_given_passes_for_what_is_taken_as_it_is_or_through_a_coercion() -> None:
+    assert handed_over({"image"}, {"image"}) == 1
+    assert 0.5 < handed_over({"image"}, {"file"}) < 1
+    assert handed_over({"price"}, {"text"}) == 0.5
+    assert 0 < handed_over({"price"}, {"message"}) < 0.5  # told in words, which are sent
+    assert handed_over({"text"}, {"video"}) < 0.5
+    assert handed_over({"audio", "table"}, {"video", "table"}) == 1
+    assert handed_over(set(), {"text"}) == 0
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_known_types_on_both_sides(text: str) -> None:
+    found = io_of(text)
+
+    assert found == io_of(text)
+    for side in (found.takes, found.gives):
+        assert side
+        assert side <= TYPES.keys()
+
+
+@given(st.sets(st.sampled_from(sorted(TYPES))), st.sets(st.sampled_from(sorted(TYPES))))
+def test_what_is_handed_over_is_a_share_and_all_of_it_if_a_type_is_on_both_sides(
+    gives: set[str], takes: set[str]
+) -> None:
+    share = handed_over(gives, takes)
+
+    assert 0 <= share <= 1
+    assert (share == 1) == bool(gives & takes)
+
+
+def test_all_words_of_the_lists_are_of_known_types() -> None:
+    sides = {name for pair in io_words()["implied"].values() for side in pair for name in side.split()}
+
+    assert sides | {name for pair in io_words()["coercions"] for name in pair[:2]} <= TYPES.keys()
+
 
 WORDS = ("image", "photo", "convert", "to", "pdf", "from", "send", "message", "weather", "bread", "oven", "!")
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
@@ -86,6 +160,7 @@ def test_alpha_1_keeps_the_order_of_relevance(steps: list[StepCandidates]) -> No
     selected = select(steps, order_of(steps), 1)
 
     assert [[found for _, found in rows] for rows in selected] == [[f for _, f in s.rows] for s in steps]
+    assert not [row for rows in selected for row, _ in rows if row["compatibility"] is not None]
 
 
 @given(plans(), st.floats(-3, 20))

@@ -1,4 +1,7 @@
-"""The LLM decomposer: a language model takes a task apart; where it cannot, the local one does."""
+"""The LLM of compose: a model takes a task apart, or names the best of a step's candidates.
+
+Where it gives no usable answer, the local decomposer cuts the task, and the order of candidates stays.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,17 @@ from typing import Any
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
 from tasks.models.llm.parse_json import find_json, without_thoughts
+from tasks.models.llm.prompt import object_schema
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
-from tasks.retrieve.compose.decompose.alignment import MOST_CLAUSES, aligned
-from tasks.retrieve.compose.decompose.clauses import clauses
-from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
-from tasks.retrieve.compose.decompose.matches import Matcher, ToldRow
+from tasks.retrieve.compose.alignment import MOST_CLAUSES, aligned
+from tasks.retrieve.compose.candidates import StepReranker
+from tasks.retrieve.compose.clauses import clauses
+from tasks.retrieve.compose.drafts import Draft
+from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.rounds import Decomposer
 
+Row = Mapping[str, Any]  # of the index
 FALLBACK = "local:fallback"
 LONGEST_STEP = 300  # characters
 _HINTED = 120  # characters of a hint's description
@@ -32,13 +39,13 @@ class Wording:
     """
 
     prompt: WrittenPrompt
-    record: Callable[[str, Sequence[ToldRow]], Mapping[str, Any]]
+    record: Callable[[str, Sequence[Row]], Mapping[str, Any]]
     ask: Callable[[bool, int, int | None], str]
     drawn: Mapping[str, Any]
 
 
-def _own_record(task: str, hints: Sequence[ToldRow]) -> Mapping[str, Any]:
-    shown = [{"name": row.name, "does": _short(row.description)} for row in hints]
+def _own_record(task: str, hints: Sequence[Row]) -> Mapping[str, Any]:
+    shown = [{"name": row["name"], "does": _short(row["description"])} for row in hints]
     return {"request": task, **({"services": shown} if hints else {})}
 
 
@@ -48,8 +55,8 @@ def _own_ask(hinted: bool, most: int, exactly: int | None) -> str:
     return f"List the steps of the request: {number}, a JSON list of strings.{by}"
 
 
-def _paper_record(task: str, hints: Sequence[ToldRow]) -> Mapping[str, Any]:
-    return {**({"hint_list": ", ".join(row.name for row in hints)} if hints else {}), "query": task}
+def _paper_record(task: str, hints: Sequence[Row]) -> Mapping[str, Any]:
+    return {**({"hint_list": ", ".join(row["name"] for row in hints)} if hints else {}), "query": task}
 
 
 def _paper_ask(hinted: bool, _most: int, exactly: int | None) -> str:
@@ -107,7 +114,7 @@ class LlmDecomposer:
         Raises:
             LlmDenied: The server denies access, or has no such model.
         """
-        steps = None if self._fell_back else self._asked(task, matcher.told(hints or ()))
+        steps = None if self._fell_back else self._asked(task, matcher.read(hints or ()))
         if steps:
             return _with_spans(task, steps, self._encoder)
         draft = self._local.decompose(task, hints, matcher)
@@ -117,12 +124,12 @@ class LlmDecomposer:
         self._fell_back = self._fell_back or steps is None or bool(draft.steps)
         return draft
 
-    def _asked(self, task: str, hints: Sequence[ToldRow]) -> list[str] | None:
+    def _asked(self, task: str, hints: Sequence[Row]) -> list[str] | None:
         """Return what the model lists, which may be nothing; None without a usable answer."""
         wording = self._wording
         return self._llm.ask(
             wording.prompt, wording.record(task, hints), wording.ask(bool(hints), self._most, self._exactly),
-            self._check, doc_ids=[row.doc_id for row in hints], sampling=self._sampling,
+            self._check, doc_ids=[row["doc_id"] for row in hints], sampling=self._sampling,
         )  # fmt: skip
 
     def _check(self, text: str) -> list[str]:
@@ -187,5 +194,61 @@ def _with_spans(task: str, steps: Sequence[str], encoder: Encoder) -> Draft:
     return aligned(task, found, steps, vectors[: len(steps)] @ vectors[len(steps) :].T)
 
 
-def _short(description: str) -> str:
-    return " ".join(description.split())[:_HINTED]
+def _short(description: str | None, most: int = _HINTED) -> str:
+    return " ".join((description or "").split())[:most]
+
+
+RERANK = WrittenPrompt(
+    "compose-rerank-1", _PACKAGE, "step_rerank_rules.txt", object_schema(best={"type": "integer"})
+)
+_DESCRIBED = 140  # characters of a candidate's description
+_NUMBER = re.compile(r"\s*\[?\s*(\d{1,6})\s*\]?\s*\.?\s*")
+
+
+def llm_reranker(llm: FallbackLlm) -> StepReranker:
+    """Return what puts the candidate that a model names first (SkillWeaver, appendix K).
+
+    The model sees the step alone, not the task, as in the paper. Numbers stand for rows, so that no answer
+    can name what is not served. Raises `LlmDenied` as `LlmDecomposer`.
+    """
+
+    def order(step: str, rows: Sequence[Row]) -> list[int]:
+        places = list(range(len(rows)))
+        if len(rows) < 2:
+            return places
+        shown = [
+            {"number": n, "category": row["category"] or "", "description": described(row["description"])}
+            for n, row in enumerate(rows, start=1)
+        ]
+        best = llm.ask(
+            RERANK,
+            {"step": step, "candidates": shown},
+            f"Which of the {len(rows)} candidates does the step best?",
+            best_of(len(rows)),
+            doc_ids=[row["doc_id"] for row in rows],
+        )
+        return places if best is None else [best, *(place for place in places if place != best)]
+
+    return order
+
+
+def described(text: str | None) -> str:
+    """Return the beginning of a description in one line."""
+    return _short(text, _DESCRIBED)
+
+
+def best_of(most: int) -> Callable[[str], int]:
+    """Return the check of an answer that is one number from 1 to `most`; it gives the place from 0."""
+
+    def check(text: str) -> int:
+        if found := _NUMBER.fullmatch(text):
+            number: Any = int(found[1])
+        else:
+            value = find_json(text)
+            number = value.get("best") if isinstance(value, dict) else None
+        if type(number) is not int or not 1 <= number <= most:
+            reason = f'the answer is no object {{"best": number}} with a number from 1 to {most}'
+            raise Rejected(reason)
+        return number - 1
+
+    return check

@@ -1,4 +1,4 @@
-"""No part of a task vanishes, whatever it is: it stands in a step, or is left out with a reason."""
+"""Drafts of a task: their steps' words and places, and each part that stands in no step, with its reason."""
 
 from __future__ import annotations
 
@@ -13,10 +13,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from tasks.retrieve.compose.compose import compose
-from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.drafts import leads
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import SkillRoot
+
+TASK = "There is a wheat loaf to make. Bake it, and repair the bicycle chain."
+
+
+def test_what_leads_to_a_step_stands_right_before_it_and_in_no_other() -> None:
+    assert leads(TASK, [((31, 38),), ((44, 68),)]) == ["There is a wheat loaf to make. ", ", and "]
+
+
+def test_nothing_leads_to_a_step_within_another() -> None:
+    assert leads(TASK, [((0, 29), (44, 68)), ((31, 38),)]) == ["", ""]
+
 
 JOINING = {
     "and", "or", "nor", "but", "plus", "then", "next", "also", "finally", "lastly", "afterwards", "first",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.retrieve.compose.decompose.draft import Draft
-from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.matches import Matcher
+from tasks.retrieve.compose.drafts import Draft, Span
+from tasks.retrieve.compose.local import LocalDecomposer, filled
+from tasks.retrieve.compose.matches import Matcher
 from tests.support.roots.skill_root import SkillRoot
 
 TASK = "My shop is new. Count the open orders in Shopify, write them to a Google sheet, and mail it to Ida."
@@ -63,3 +63,29 @@ def test_another_script_is_cut_into_sentences_without_certainty(matcher: Matcher
 @pytest.mark.parametrize("task", ["thanks!", "Good morning, how are you?", "?!", "'\"`"])
 def test_what_asks_for_nothing_has_no_steps(matcher: Matcher, task: str) -> None:
     assert LocalDecomposer().decompose(task, None, matcher).steps == ()
+
+
+def spans(task: str, *steps: str) -> list[list[Span]]:
+    return [[(task.index(step), task.index(step) + len(step))] for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("task", "steps", "number", "wanted"),
+    [
+        (
+            "There is a recipe on the kitchen wiki. Fetch it.", ("Fetch it",), 0,
+            "Fetch it (There is a recipe on the kitchen wiki)",
+        ),
+        (
+            "Photograph the cracked jar on the shelf, and put it into our shop.",
+            ("Photograph the cracked jar on the shelf", "put it into our shop"), 1,
+            "put it into our shop (the cracked jar)",
+        ),
+        ("Bake bread. Brew tea.", ("Bake bread", "Brew tea"), 1, "Brew tea"),
+        ("Fetch it", ("Fetch it",), 0, "Fetch it"),
+    ],
+)  # fmt: skip
+def test_what_a_step_refers_to_stands_in_brackets(
+    task: str, steps: tuple[str, ...], number: int, wanted: str
+) -> None:
+    assert filled(task, spans(task, *steps), number) == wanted

@@ -1,15 +1,14 @@
-"""What is left out of a plan: each part of a task that stands in no step, and why."""
+"""Drafts of a task: the steps that it is cut into, where it tells them, and what is left out of them."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
-from tasks.retrieve.compose.decompose.steps import Span
-
+Span = tuple[int, int]
 _TOLD = 160  # characters of a part that was not read, which may be a megabyte
 # What may stand between two parts without being one: signs, and words that say how a part follows.
 _JOINING = re.compile(
@@ -17,6 +16,73 @@ _JOINING = re.compile(
     r"|please|plus|second|so|that|the|then|third|to|too|well|which|with)\b)*",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DraftStep:
+    """A step: a text that can be searched with alone, and where the task says it, as character spans.
+
+    `said` is what the task says there, if the text is in other words.
+    """
+
+    text: str
+    spans: tuple[Span, ...]
+    said: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The task's own words: they may tell a condition that another wording lost."""
+        return self.text if self.said is None else self.said
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the text is in other words than the task's."""
+        return self.said is not None and self.said not in self.text
+
+
+def words_of(task: str, spans: Sequence[Span]) -> str:
+    """Return the words of a task at some spans."""
+    return " … ".join(" ".join(task[start:end].split()) for start, end in spans)
+
+
+def told_order(steps: Sequence[DraftStep]) -> list[int]:
+    """Return the places of steps in the order in which the task begins them."""
+    return sorted(range(len(steps)), key=lambda k: (steps[k].spans[0], k))
+
+
+def leads(task: str, steps: Sequence[Sequence[Span]]) -> list[str]:
+    """Return what stands right before each step and in no other; steps in the order the task begins them."""
+    found, end = [], 0
+    for spans in steps:
+        found.append(task[end : spans[0][0]])
+        end = max(end, spans[-1][1])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part of the task that no step holds, and why.
+
+    `context` asks for nothing, `own-work` needs nothing served, `beyond-max-steps` would be a step if more
+    were allowed, and `too-long` was not read.
+    """
+
+    text: str
+    span: Span
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The steps of a task, in the order in which it tells them, and the probability of their number.
+
+    With `in_order` they stand in an order in which they can be done, as those of a language model do.
+    """
+
+    steps: tuple[DraftStep, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    certainty: float = 1.0
+    in_order: bool = False
 
 
 def left_out(task: str, draft: Draft, read: int) -> list[dict[str, Any]]:

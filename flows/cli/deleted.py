@@ -19,13 +19,8 @@ SETTINGS: dict[str, str] = {
 }
 
 
-def refuse_deleted(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Raise `WrongInput` if a command, an option or a setting that was deleted is used.
-
-    Args:
-        arguments: Those of the command line, without the program's name.
-        environment: Names and values of environment variables.
-    """
+def refuse_deleted_command(arguments: Sequence[str]) -> None:
+    """Raise `WrongInput` if the arguments, without the program's name, use a deleted command or option."""
     line = " ".join(arguments)
     for command, instead in COMMANDS.items():
         if f"{line} ".startswith(f"{command} "):
@@ -36,6 +31,10 @@ def refuse_deleted(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         if given and f"{line} ".startswith(f"{command} "):
             msg = f"{option} of `{command}` was deleted: {instead}"
             raise WrongInput(msg)
+
+
+def refuse_deleted_settings(environment: Mapping[str, str]) -> None:
+    """Raise `WrongInput` if a setting that was deleted is among the environment variables."""
     for setting in sorted(SETTINGS.keys() & environment.keys()):
         msg = f"{setting} was deleted: {SETTINGS[setting]}"
         raise WrongInput(msg)

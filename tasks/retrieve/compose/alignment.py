@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tasks.retrieve.compose.clauses import Clause
 from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut, Span, words_of
 from tasks.retrieve.compose.local import reason_of
-from tasks.retrieve.routing.terms import function_terms, term_sequence
+from tasks.retrieve.routing.postings import function_terms, term_sequence
 
 Scores = npt.NDArray[np.float64]
 # A clause that no step says this well is left out: overlap of words (0 to 1) and cosine, added up.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.retrieve.routing.terms import function_terms, spelled_terms, term_sequence
+from tasks.retrieve.routing.postings import function_terms, spelled_terms, term_sequence
 
 Types = frozenset[str]
 _TOKEN = re.compile(r"[a-z0-9]+|[.;:!?\n]", re.IGNORECASE)

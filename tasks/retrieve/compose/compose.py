@@ -24,7 +24,7 @@ from tasks.retrieve.compose.task_model import packaged_model
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.routing.search import PROVENANCE, Filters, Searcher
-from tasks.retrieve.served_index import ServedIndex, require_text
+from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
 
 LONGEST = 8_000  # characters; what is longer is a document, and no request
 MOST_STEPS, CANDIDATES = 8, 5
@@ -67,6 +67,7 @@ class ComposeOptions:
             raise WrongInput(msg)
 
 
+@asked_again
 def compose(
     index: ServedIndex,
     task: str,
@@ -86,7 +87,8 @@ def compose(
     started, chosen = time.perf_counter(), options or ComposeOptions()
     require_text("task", task)
     failed = index.failed_sources()
-    now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer, reranker))
+    with index.version() as now:
+        plan = _composed(now, task, chosen, failed, decomposer, reranker)
     if chosen.pages is not None:
         plan = _with_pages(index, plan, chosen.pages)
     took = round((time.perf_counter() - started) * 1000, 3)

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tasks.refine.text.words import CONTRACTION
 from tasks.retrieve.compose.drafts import Draft, DraftStep, Span, leads, told_order, words_of
 from tasks.retrieve.compose.task_model import BACKWARD, ONWARD, TaskModel
 
@@ -36,7 +37,6 @@ _CLAUSE = re.compile(
     r"|(?:^|(?<=[,;:(]\s))once\b(?!\s+(?:an?|per|and|more|again)\b))[^,;.…]{3,120}",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _FETCH_WORDS = """
     analyse analyze ask audit browse calculate check collect compare compute count crawl detect download
     estimate examine explore extract fetch find forecast get give grab identify inspect list load look
@@ -246,7 +246,7 @@ def pair_features(steps: Sequence[StepText], i: int, j: int) -> list[str]:
 
 def _does(text: str) -> str:
     """Return whether a step's first telling word fetches or delivers something."""
-    for word in _WORD.findall(text.lower())[:6]:
+    for word in CONTRACTION.findall(text.lower())[:6]:
         if word in _DELIVER:
             return "deliver"
         if word in _FETCH:

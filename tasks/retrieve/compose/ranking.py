@@ -21,8 +21,8 @@ import numpy.typing as npt
 from tasks.retrieve.compose.drafts import DraftStep, leads
 from tasks.retrieve.compose.matches import Matcher, Matches
 from tasks.retrieve.compose.matches import Scores as WordScores
+from tasks.retrieve.routing.postings import function_terms, term_counts
 from tasks.retrieve.routing.search import RowFacts
-from tasks.retrieve.routing.terms import function_terms, term_counts
 
 FITTED = Path(__file__).parent / "data" / "fitted-1.json"
 RANKING_FEATURES = (

@@ -30,8 +30,8 @@ class Written:
 
 @pytest.fixture
 def matcher(served_bakery: SkillRoot) -> Matcher:
-    _, router = served_bakery.ask().read(lambda now: now.searcher().router)
-    return Matcher(router)
+    with served_bakery.ask().version() as now:
+        return Matcher(now.searcher().router)
 
 
 def test_the_first_round_sees_no_hints_and_the_next_the_best_rows(matcher: Matcher) -> None:

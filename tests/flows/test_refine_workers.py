@@ -15,7 +15,7 @@ from storage.errors import StorageError
 from storage.root import Root
 from storage.state import aliases_table, documents_table, folded_table, refined_table
 from tasks.crawl.collect import collect
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
 from tasks.refine import plan, shells
 from tasks.refine.batch import refine_batch
 from tasks.refine.workers import WORTH_IT

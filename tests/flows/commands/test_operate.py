@@ -16,7 +16,7 @@ from storage.errors import EvaluationFell, Locked, WrongInput
 from storage.root import Root
 from storage.served import read_served
 from storage.state import read_runs
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.versions.publish import publish
 from tests.support.command import Ask

@@ -12,13 +12,12 @@ from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
-from tasks.crawl.collect import collect, require_readable
-from tasks.crawl.report import SourceReport
-from tasks.crawl.seen import digest_of
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.source.protocol import Source
+from tasks.crawl.collect import SourceReport, collect, require_readable
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import DocumentLimits
+from tasks.crawl.source.unchanged import document_digest
 from tasks.crawl.sources import parse_spec
 from tests.support.roots.nights import HandSource, Nights, skill
 
@@ -284,13 +283,13 @@ def test_a_good_reading_is_remembered_through_failures(nights: Nights) -> None:
 def test_a_commit_that_leaves_a_document_as_it_was_does_not_change_it() -> None:
     urls = [f"https://github.com/o/r/tree/{commit * 40}/rye" for commit in "ab"]
     first, second = (skill("a", url=u, commit=c * 40) for u, c in zip(urls, "ab", strict=True))
-    assert digest_of(first) == digest_of(second)
+    assert document_digest(first) == document_digest(second)
     others = [
         skill("a", url="https://example.org/rye"),
         skill("a", path="rye/SKILL.md"),
         skill("a", "Knead."),
     ]
-    assert len({digest_of(d) for d in [first, *others]}) == 4
+    assert len({document_digest(d) for d in [first, *others]}) == 4
 
 
 def test_a_run_needs_one_readable_source() -> None:

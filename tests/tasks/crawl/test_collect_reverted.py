@@ -9,10 +9,10 @@ import pytest
 
 from tasks.crawl import intake, raw_parts
 from tasks.crawl.collect import collect_some
-from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.mcp.awesome_list import AwesomeListSource
+from tasks.crawl.github.source import RepositorySource
+from tasks.crawl.mcp.awesome import AwesomeListSource
 from tasks.crawl.refresh import Target, open_part
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World
@@ -135,7 +135,7 @@ def test_nor_what_a_refresh_saw_of_a_curated_list(kettles: Repository, crawler: 
     as_it_was = crawler.held()
     kettles.commit({"README.md": ENTRY.format("Boils nothing").encode()})
     (doc_id,) = as_it_was
-    options = SourceOptions(crawler.root, crawler.now, network=crawler.network)
+    options = CrawlContext(crawler.root, crawler.now, settings=crawler.settings)
     source, covers = open_part(LIST, Target(doc_id), options)
     collect_some(source, crawler.root, covers, run_id="one", now=crawler.now)
     assert crawler.held() != as_it_was

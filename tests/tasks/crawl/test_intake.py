@@ -13,7 +13,7 @@ from storage.schemas import DROPPED, LISTINGS, Listing, RawDocument
 from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
 from tasks.crawl import intake, raw_parts
-from tasks.crawl.source.protocol import Gone, Missed, RequestUsage, Unchanged
+from tasks.crawl.source.base import Gone, Missed, RequestUsage, Unchanged
 from tests.support.roots.nights import HandSource, Nights, skill
 
 SPEC = "skillsmp"
@@ -28,7 +28,7 @@ class Marketplace(HandSource):
         super().__init__(SPEC, *items)
         self.nights, self.settled_with = root, list[set[str]]()
 
-    def settled(self) -> None:
+    def checkpoint(self) -> None:
         if self.nights is not None:
             self.settled_with.append(set(seen_table(self.nights.root).read()["doc_id"]))
 

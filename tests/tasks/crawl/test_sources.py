@@ -11,10 +11,10 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import RawDocument
 from tasks.crawl.git.source import GitSource, split_ref
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.source.bundle import DocumentLimits
 from tasks.crawl.sources import ACCEPTED, normal_spec, open_source, parse_spec
 
 if TYPE_CHECKING:
@@ -206,6 +206,6 @@ def test_a_password_for_ssh_is_refused_too() -> None:
 
 def test_any_other_spec_names_its_own_source(tmp_path: Path) -> None:
     assert isinstance(
-        open_source(f"dir:{tmp_path}", SourceOptions(Root(tmp_path), datetime.now(UTC))), DirectorySource
+        open_source(f"dir:{tmp_path}", CrawlContext(Root(tmp_path), datetime.now(UTC))), DirectorySource
     )
     assert list(tmp_path.iterdir()) == []

@@ -13,15 +13,12 @@ import pytest
 
 from storage.blobs.store import BlobStore
 from storage.state import documents_table
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
+from tasks.crawl.git.source import GitSource, make_repository
 from tasks.crawl.github.archive import Archive
-from tasks.crawl.source.bundle import plan
-from tasks.crawl.source.content import DEFAULT_LIMITS
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.source.protocol import Source
-from tasks.crawl.source.skill import read_skill
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import DEFAULT_LIMITS, plan, read_skill
 from tests.support.marketplace import malice
 from tests.support.roots.nights import HandSource, Nights
 

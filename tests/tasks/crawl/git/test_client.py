@@ -12,9 +12,8 @@ import pytest
 from storage.errors import SkilleryError, SourceError, SourceUnavailable
 from storage.schemas import RawDocument
 from tasks.crawl.git.client import GitClient
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.git.source import GitSource, make_repository
+from tasks.crawl.source.bundle import DocumentLimits
 from tasks.crawl.sources import parse_spec
 
 if TYPE_CHECKING:

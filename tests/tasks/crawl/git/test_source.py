@@ -11,9 +11,8 @@ import pytest
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.git.source import GitSource, make_repository
+from tasks.crawl.source.bundle import DocumentLimits
 from tasks.crawl.sources import parse_spec
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from typing import Literal, TypeVar
 import pytest
 
 from storage.root import Root
-from tasks.crawl.github.api import GitHub
+from tasks.crawl.github.api import Commit, GitHub, Metadata, NotModified
 from tasks.crawl.github.archive import Archive
-from tasks.crawl.github.responses import Commit, Metadata, NotModified
 from tasks.crawl.http.client import Http
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.politeness import Politeness, QuotaBook
+from tasks.crawl.http.limiter import QuotaBook
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.bundle import SourceEntry
 from tasks.models.retry import RetryPolicy
@@ -50,7 +49,7 @@ class Asker:
     def __init__(self, market: Marketplace, root: Path) -> None:
         self._market, self._root = market, root
         hosts = frozenset({market.url("archive").removeprefix("http://")})
-        self._polite = Politeness(delay=0, retry=RetryPolicy(wait_max=0), redirect_hosts=hosts)
+        self._polite = dict(delay=0, retry=RetryPolicy(wait_max=0), redirect_hosts=hosts)
 
     def __call__(
         self, question: Callable[[GitHub], Awaitable[T]], *, token: Secret | None = TOKEN, **limits: int

@@ -11,11 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.github.archive import Archive
-from tasks.crawl.github.archive_limits import ArchiveLimits, ArchiveRefused
-from tasks.crawl.source.bundle import SourceEntry
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
-from tasks.crawl.source.protocol import Item
+from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused
+from tasks.crawl.source.base import Item
+from tasks.crawl.source.bundle import DEFAULT_LIMITS, DocumentLimits, SourceEntry
 from tasks.crawl.sources import parse_spec
 from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, read_archive, saved, zipped
 

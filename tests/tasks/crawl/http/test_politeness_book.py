@@ -9,8 +9,7 @@ from yarl import URL
 
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.crawl.http.politeness import Politeness, QuotaBook
-from tasks.crawl.http.quota import Quota
+from tasks.crawl.http.limiter import Quota, QuotaBook
 from tasks.crawl.http.responses import RateLimits, read_limits
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -23,9 +22,7 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
 
 
-LIMITS = Politeness(
-    quotas={"hive.example": Quota(per_day=3)}, token_quotas={"hive.example": Quota(per_day=9)}
-)
+LIMITS = dict(quotas={"hive.example": Quota(per_day=3)}, token_quotas={"hive.example": Quota(per_day=9)})
 NOBODY = LIMITS.client(URL("https://hive.example"), None)
 SOMEBODY = LIMITS.client(URL("https://hive.example"), "abc123")
 ELSEWHERE = LIMITS.client(URL("https://moor.example"), None)

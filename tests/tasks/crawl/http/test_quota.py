@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from tasks.crawl.http.quota import Quota, TokenBucket, midnight_after
+from tasks.crawl.http.limiter import Quota, TokenBucket, midnight_after
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -10,10 +10,9 @@ import pytest
 
 from storage.root import Root
 from storage.schemas import Dropped, Listing
-from tasks.crawl.http.errors import HttpFailed, HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.network import Network
-from tasks.crawl.http.responses import Answer
+from tasks.crawl.http.responses import Answer, HttpFailed, HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP, unwrap
 from tasks.crawl.skillsmp.source import SWEEP_KEYWORDS
 from tests.support.marketplace.server import Marketplace
@@ -48,7 +47,7 @@ def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[ListingPage]]
     """Ask one client for pages, in turn."""
 
     def pages(*numbers: int, query: str | None = None, key: str = "", limit: int = 10) -> list[ListingPage]:
-        network = Network(request_delay=0, retry_wait_max=0)
+        network = CrawlSettings(request_delay=0, retry_wait_max=0)
 
         async def run() -> list[ListingPage]:
             async with network.open(Root(tmp_path)) as http:

@@ -14,7 +14,7 @@ from tasks.evaluate.generate.tasks import FOLDER, SkillTask, checked_task, read_
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
-from tasks.retrieve.routing.skill import Skill, digest_of
+from tasks.retrieve.routing.skill import Skill, document_digest
 from tests.support.llm.llm_asking import book_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.models.routing_material import SKILLS
@@ -83,7 +83,7 @@ def test_a_skill_whose_text_has_changed_is_asked_about_again(answers: Answers, t
         assert "Throw it away." in server.asked[-1].fragments[0]["body"]
     for now in (TYRE, other):
         (task,) = read_written(Root(tmp_path), [now])
-        assert (task.doc_id, task.skill) == (now.doc_id, digest_of(now))
+        assert (task.doc_id, task.skill) == (now.doc_id, document_digest(now))
 
 
 def test_a_skill_without_a_usable_answer_says_why(answers: Answers, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from storage.blobs.store import BlobStore
 from storage.errors import StorageError
 from storage.schemas import LicenceFile, RawDocument
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
 from tasks.refine.export.export import export_corpus
 from tasks.refine.licences.policy import LicencePolicy
 from tests.support.roots.nights import HandSource, Nights, raw, with_files

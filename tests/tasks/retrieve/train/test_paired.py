@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from storage.errors import WrongInput
-from tasks.retrieve.routing.skill import Skill, digest_of
+from tasks.retrieve.routing.skill import Skill, document_digest
 from tasks.retrieve.train.paired import asked_of, read_pairs
 from tasks.retrieve.train.pairs.make import PAIRS
 from tasks.retrieve.train.queries import without_queries
@@ -26,7 +26,7 @@ def pair(skill: Skill, query: str, piece: str, *, field: str = "description", sp
     return (
         query,
         skill.doc_id,
-        digest_of(skill),
+        document_digest(skill),
         "house",
         "body_list",
         field,

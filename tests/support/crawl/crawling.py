@@ -15,7 +15,7 @@ from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import aliases_table, seen_table
 from tasks.crawl.collect import SourceReport, collect
 from tasks.crawl.http.settings import CrawlSettings
-from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.source.base import CrawlContext, Source
 from tasks.crawl.sources import open_source
 
 FIRST_NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
@@ -25,6 +25,11 @@ def settings_of(environment: Mapping[str, str], **settings: float) -> CrawlSetti
     """Return the settings of a marketplace's environment, with waiting switched off."""
     urls = {name.removeprefix("SKILLERY_").lower(): url for name, url in environment.items()}
     return CrawlSettings.model_validate({**urls, "request_delay": 0.0, "retry_wait_max": 0.0, **settings})
+
+
+def opened(spec: str, **settings: float) -> Source:
+    """Return the source of a spec that needs no root, read with these settings."""
+    return open_source(spec, CrawlContext(Root("unused"), FIRST_NIGHT, settings=settings_of({}, **settings)))
 
 
 @dataclass

@@ -26,7 +26,7 @@ def listed(*places: tuple[str, str], at: datetime = NOW) -> pl.DataFrame:
 
 def looked_at(units: list[ListedRepository], **values: Any) -> pl.DataFrame:  # noqa: ANN401
     rows = [
-        {"repository": u.repository.lower(), "ref": u.ref, "source": u.source, "state": "ok",
+        {"repository": u.name.lower(), "ref": u.ref, "source": u.source, "state": "ok",
          "listed": u.digest, "checked_at": NOW, **values}
         for u in units
     ]  # fmt: skip
@@ -40,7 +40,7 @@ def nothing() -> pl.DataFrame:
 def test_rows_are_grouped_by_repository_whatever_its_letter_case() -> None:
     rows = pl.concat([listed(("Ann/Garden", "a")), listed(("ann/garden", "b"), ("bo/herbs", "c"))])
     units = listed_repositories(rows, nothing())
-    assert [(u.repository.lower(), len(u.listed)) for u in units] == [("ann/garden", 2), ("bo/herbs", 1)]
+    assert [(u.name.lower(), len(u.listed)) for u in units] == [("ann/garden", 2), ("bo/herbs", 1)]
 
 
 def test_what_was_never_looked_at_is_due_and_what_is_as_listed_is_not() -> None:
@@ -53,9 +53,9 @@ def test_what_was_never_looked_at_is_due_and_what_is_as_listed_is_not() -> None:
 def test_a_row_that_is_new_or_updated_makes_its_repository_due() -> None:
     before = looked_at(listed_repositories(listed(("ann/garden", "a"), ("bo/herbs", "c")), nothing()))
     more = listed(("ann/garden", "a"), ("ann/garden", "b"), ("bo/herbs", "c"))
-    assert [u.repository for u in due(listed_repositories(more, before), NOW, 7)] == ["ann/garden"]
+    assert [u.name for u in due(listed_repositories(more, before), NOW, 7)] == ["ann/garden"]
     later = pl.concat([listed(("ann/garden", "a")), listed(("bo/herbs", "c"), at=NOW + timedelta(1))])
-    assert [u.repository for u in due(listed_repositories(later, before), NOW, 7)] == ["bo/herbs"]
+    assert [u.name for u in due(listed_repositories(later, before), NOW, 7)] == ["bo/herbs"]
 
 
 def test_what_could_not_be_looked_at_is_due_again_and_what_was_given_up_is_not() -> None:
@@ -76,7 +76,7 @@ def test_what_changed_comes_first_then_what_failed_then_what_was_not_looked_at_f
         looked_at(units[3:4], state="failed"), looked_at(units[:1]),
     ])  # fmt: skip
     found = due(listed_repositories(listed(*places), known), NOW, 7)
-    assert [u.repository for u in found] == ["e/new", "d/failed", "c/older", "b/old"]
+    assert [u.name for u in found] == ["e/new", "d/failed", "c/older", "b/old"]
 
 
 PLACES = st.lists(st.tuples(st.sampled_from(["a/b", "c/d", "e/f"]), st.sampled_from("xyz")), max_size=12)

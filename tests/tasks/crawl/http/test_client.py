@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import StorageError, TerminalError, TransientError, WrongInput
+from storage.errors import StorageError, TerminalError, TransientError
 from storage.root import Root
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.secrets import Secret
-from tests.support.crawl.loopback_host import Host, Reply, cuts, hangs_up, in_loop, says
+from tests.support.crawl.loopback_host import Host, Reply, cuts, hangs_up, http_of, in_loop, says
 
 
 @pytest.fixture
@@ -183,9 +183,3 @@ async def test_a_download_to_where_nothing_can_be_written_is_no_fault_of_the_hos
     async with Host({"/a": says()}) as host, host.http(root) as http:
         with pytest.raises(StorageError, match="cannot be written"):
             await http.download(f"{host.url}/a", tmp_path / "file" / "a.zip")
-
-
-@pytest.mark.parametrize("wrong", [{"delay": -1.0}, {"concurrency": 0}, {"timeout": 0.0}])
-def test_limits_out_of_range_are_wrong_input(wrong: dict[str, float]) -> None:
-    with pytest.raises(WrongInput):
-        dict(**wrong)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import pytest
 from storage.errors import SourceError
 from storage.root import Root
 from tasks.crawl.collect import collect
+from tasks.crawl.http.client import open_http
 from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.sources import open_source
@@ -46,9 +47,11 @@ def test_an_address_that_cannot_be_asked_leaves_the_other_sources_alone(tmp_path
     specs = ("skillsmp", f"dir:{tmp_path}/market")
 
     reports = [
-        collect(open_source(spec, CrawlContext(root, NOW, network=network)), root, run_id="1", now=NOW)
+        collect(open_source(spec, CrawlContext(root, NOW, settings=network)), root, run_id="1", now=NOW)
         for spec in specs
     ]
 
     assert [report.state for report in reports] == ["failed", "complete"]
-    network.open(root)  # that another service's address is wrong does not matter to those that are right
+    open_http(
+        network, root
+    )  # that another service's address is wrong does not matter to those that are right

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -34,7 +35,7 @@ def root(tmp_path: Path) -> Root:
 
 
 def patient(**policy: float) -> dict[str, Any]:
-    return dict(delay=0, retry=RetryPolicy(**policy))  # type: ignore[arg-type]
+    return {"delay": 0, "retry": RetryPolicy(**policy)}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

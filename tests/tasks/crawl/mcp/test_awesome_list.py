@@ -139,12 +139,12 @@ def test_entries_of_sections_about_other_things_are_told_apart() -> None:
 class Nights:
     """Collects one list into a root, a night a call."""
 
-    def __init__(self, where: str, root: Path, **network: Any) -> None:  # noqa: ANN401
+    def __init__(self, where: str, root: Path, **settings: Any) -> None:  # noqa: ANN401
         self.where, self.root, self.night = where, Root(root), NIGHT
-        self.network = CrawlSettings(request_delay=0, retry_wait_max=0, **network)
+        self.settings = CrawlSettings(request_delay=0, retry_wait_max=0, **settings)
 
     def source(self) -> AwesomeListSource:
-        return AwesomeListSource(self.where, CrawlContext(self.root, self.night, network=self.network))
+        return AwesomeListSource(self.where, CrawlContext(self.root, self.night, settings=self.settings))
 
     def collect(self, limit: int | None = None) -> SourceReport:
         self.night += timedelta(days=1)

@@ -35,10 +35,10 @@ class Nights:
             self.world.register(f"io.github.ann/kettle-{n:03}", description=f"Boils {n} litres")
 
     def source(self) -> McpRegistrySource:
-        network = CrawlSettings(
+        settings = CrawlSettings(
             mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0
         )
-        return McpRegistrySource(CrawlContext(self.root, self.night, network=network))
+        return McpRegistrySource(CrawlContext(self.root, self.night, settings=settings))
 
     def pass_days(self, days: int) -> None:
         self.night += timedelta(days=days)

@@ -55,6 +55,10 @@ class Missing(StorageError):
     """A file below the root is not there."""
 
 
+class VersionGone(StorageError):
+    """The version that a question was put to has been removed meanwhile: ask again."""
+
+
 class Unreachable(TransientError):
     """The bucket of a root does not answer, or not to these credentials: its files are as they are."""
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from storage.errors import SkilleryError, StorageError
-from storage.lance import NODES, SKILLS, connect, is_damage, open_at, quoted
+from storage.errors import StorageError
+from storage.lance import NODES, SKILLS, connect, open_at, quoted
 from storage.parquet import read_sealed
 from storage.partitions import partition_of
 from storage.root import Root
@@ -23,7 +23,7 @@ from storage.served import Served
 from storage.state import documents_table
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
-from tasks.refine.hashes import content_hash
+from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
@@ -32,7 +32,6 @@ from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_row
 if TYPE_CHECKING:  # its import takes longer than a query
     import lancedb
 
-_T = TypeVar("_T")
 # An agent asks about the same skill again and again, so prepared documents are kept: at most this number, and
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
 _RECENT = 32
@@ -138,23 +137,6 @@ class OpenVersion:
             return bool(content_hash(row["name"], row["description"], body) == row["content_hash"])
 
         return next(filter(is_served, found.filter(pl.col("doc_id") == doc_id)["body"]), None)
-
-    def answer(self, ask: Callable[[OpenVersion], _T]) -> _T:
-        """Return what `ask` finds in this version.
-
-        Raises:
-            StorageError: A file of a table is gone or damaged; whatever else `ask` raises, is raised.
-        """
-        try:
-            return ask(self)
-        except SkilleryError:
-            raise
-        except Exception as error:
-            if not is_damage(error):
-                raise
-            why, mend = str(error).splitlines()[0], f"skillery doctor --root {self.root.uri}"
-            msg = f"{self.served.version} cannot be read: `{mend}` repairs it ({why})"
-            raise StorageError(msg) from error
 
     def searcher(self) -> Searcher:
         """Return the searcher of this version, which the first call makes.

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from storage.errors import EncodingTooLong, ModelMismatch, StorageError, UnknownDocument, WrongInput
+from storage.errors import (
+    EncodingTooLong,
+    ModelMismatch,
+    SkilleryError,
+    StorageError,
+    UnknownDocument,
+    VersionGone,
+    WrongInput,
+)
+from storage.lance import is_damage
 from storage.root import Root
 from storage.served import Licences, Served, require_licences, require_served, require_shown
 from storage.state import read_sources
@@ -28,7 +39,21 @@ from tasks.retrieve.routing.fit import DECIDING
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters, SkillRanker, fitting, provenance
 
-_T = TypeVar("_T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def asked_again(ask: Callable[P, R]) -> Callable[P, R]:
+    """Have a question put once more, to what is served by then, where its version was removed meanwhile."""
+
+    @functools.wraps(ask)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return ask(*args, **kwargs)
+        except VersionGone:
+            return ask(*args, **kwargs)
+
+    return asked
 
 
 class ServedIndex:
@@ -55,6 +80,7 @@ class ServedIndex:
         self._last: OpenVersion | None = None
         self._opening = threading.Lock()
 
+    @asked_again
     def search(
         self, query: str, k: int = 10, *, filters: Filters | None = None, explain: bool = False,
         min_fit: float | None = None, ranker: SkillRanker | None = None,
@@ -78,8 +104,8 @@ class ServedIndex:
         if k < 1:
             msg = f"k is {k}: ask for at least 1"
             raise WrongInput(msg)
-        most = max(k, DECIDING)
-        now, ranked = self.read(lambda now: self._ranked(now, query, most, filters or Filters(), ranker))
+        with self.version() as now:
+            ranked = self._ranked(now, query, max(k, DECIDING), filters or Filters(), ranker)
         told = all(found.fit is not None for _, found in ranked)
         ranked, nothing = fitting(ranked, now.fit if told else None, min_fit)
         failed = self.failed_sources()
@@ -100,6 +126,7 @@ class ServedIndex:
         found = {"query": query, "results": results, "nothing_fits": nothing}
         return {**found, "index_version": version, "took_ms": _since(started)}
 
+    @asked_again
     def page(
         self, doc_id: str, query: str, *, budget: float | None, method: str, reranker: Reranker | None = None
     ) -> dict[str, Any]:
@@ -119,7 +146,8 @@ class ServedIndex:
         started = time.perf_counter()
         require_text("query", query)
         require_text("id", doc_id)
-        now, (document, row, alias_of) = self.read(lambda now: self._found(now, doc_id))
+        with self.version() as now:
+            document, row, alias_of = self._found(now, doc_id)
 
         def paged(document: PagedDocument) -> Page:
             encoder: Encoder = WordVectors() if document.by_words else now.encoder
@@ -145,6 +173,7 @@ class ServedIndex:
             "took_ms": _since(started), **whose,
         }  # fmt: skip
 
+    @asked_again
     def document(self, doc_id: str) -> PagedDocument:
         """Return a served document with its nodes and their vectors, which are computed if none are indexed.
 
@@ -153,7 +182,8 @@ class ServedIndex:
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        now, (document, row, _) = self.read(lambda now: self._found(now, doc_id))
+        with self.version() as now:
+            document, row, _ = self._found(now, doc_id)
         if document.vectors is not None:
             return self._joined(document, row)
         return replace(document, vectors=now.encoder.encode([node.text for node in document.nodes]))
@@ -163,6 +193,7 @@ class ServedIndex:
         # A run that could read no source may have published nothing, so the table's rows do not say it.
         return {spec for spec, record in read_sources(self._root).items() if record["state"] == "failed"}
 
+    @asked_again
     def find(self, doc_id: str) -> str:
         """Return the id of the served document that an id or alias, in any letter case, leads to.
 
@@ -171,30 +202,41 @@ class ServedIndex:
             Withheld: The document's licence is of another class than `allow`.
             NotPublished: Nothing is served.
         """
-        return str(self.read(lambda now: self._shown(now, doc_id))[1][0]["doc_id"])
+        with self.version() as now:
+            return str(self._shown(now, doc_id)[0]["doc_id"])
 
-    def read(self, ask: Callable[[OpenVersion], _T]) -> tuple[OpenVersion, _T]:
-        """Return the served version and its answer; try again if the version was removed meanwhile."""
-        # Forgetting a text removes the versions that hold it, also while they are read.
-        now: OpenVersion | None = None
+    @contextmanager
+    def version(self) -> Iterator[OpenVersion]:
+        """Open what is served; what is read of it in the body is of one version.
+
+        Raises:
+            VersionGone: The version was removed meanwhile, by `forget`: `asked_again` puts the question anew.
+            StorageError: A file of a table is gone or damaged.
+            ModelMismatch: Another encoder made the index.
+            NotPublished: Nothing is served.
+        """
+        served = self._pointer()
         try:
-            now = self._open()
-            return now, now.answer(ask)
-        except StorageError:
-            if now is not None and self._pointer() == now.served:
+            with self._opening:  # threads that ask at once open a new version once
+                now = self._opened(served)
+            yield now
+        except Exception as error:
+            known = isinstance(error, SkilleryError)
+            if not isinstance(error, StorageError) and (known or not is_damage(error)):
                 raise
-            now = self._open()
-            return now, now.answer(ask)
+            if self._pointer() != served:
+                msg = f"{served.version} was removed while it was read: ask again"
+                raise VersionGone(msg) from error
+            if known:
+                raise
+            why, mend = str(error).splitlines()[0], f"skillery doctor --root {self._root.uri}"
+            msg = f"{served.version} cannot be read: `{mend}` repairs it ({why})"
+            raise StorageError(msg) from error
 
     def _pointer(self) -> Served:
         return self._pinned or require_served(self._root)
 
-    def _open(self) -> OpenVersion:
-        with self._opening:  # threads that ask at once open a new version once
-            return self._opened()
-
-    def _opened(self) -> OpenVersion:
-        served = self._pointer()
+    def _opened(self, served: Served) -> OpenVersion:
         last = self._last
         if last is not None and last.served == served:
             return last

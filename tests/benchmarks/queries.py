@@ -49,7 +49,8 @@ def _line(what: str, figure: float, unit: str) -> None:
 
 def _warm(index: ServedIndex, sizes: list[tuple[str, int]]) -> None:
     index.search("warm up")
-    encoder = index._open().encoder
+    with index.version() as now:
+        encoder = now.encoder
     _line("warm: encoding a query alone", _median_ms(lambda t: encoder.encode([_QUESTION.format(t)])), "ms")
     _line("warm: search", _median_ms(lambda t: index.search(_QUESTION.format(t))), "ms")
     for doc_id, nodes in (sizes[0], sizes[1], sizes[len(sizes) // 2]):

@@ -35,7 +35,8 @@ _ALTERNATED = 150
 def questions(root: Root) -> list[str]:
     """Return texts to search for: the descriptions of served skills, their first words."""
     index = open_index(root, load_settings())
-    rows = index.read(lambda now: now.skills.search().select(["description"]).limit(2000).to_arrow())[1]
+    with index.version() as now:
+        rows = now.skills.search().select(["description"]).limit(2000).to_arrow()
     return [" ".join(text.split()[:14]) for text in rows.column("description").to_pylist() if text.strip()]
 
 

@@ -19,7 +19,7 @@ from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.outline import outline_of
 from tasks.induce.windows.recurrence import Target, situation_of
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.served_index import ServedIndex, require_text
+from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
 from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
 from tasks.retrieve.suggest.offered import Encode, Offered
 from tasks.retrieve.suggest.served import ServedSkills
@@ -111,6 +111,7 @@ class ServedSuggester:
         self._index, self._opening = index, threading.Lock()
         self._last: tuple[Served, Suggester] | None = None
 
+    @asked_again
     def suggest(
         self, task: str, domain: str | None, state: Mapping[str, Any], wishes: SuggestWishes
     ) -> dict[str, Any]:
@@ -122,7 +123,8 @@ class ServedSuggester:
             NotPublished: Nothing is served.
             StorageError: A table is damaged or missing.
         """
-        now, found = self._index.read(lambda now: self._of(now).suggest(task, domain, state, wishes))
+        with self._index.version() as now:
+            found = self._of(now).suggest(task, domain, state, wishes)
         return {**found, "index_version": now.served.version}
 
     def _of(self, now: OpenVersion) -> Suggester:

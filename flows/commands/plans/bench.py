@@ -168,7 +168,8 @@ def _checked(root: Root, settings: Settings, wishes: PlanWishes, known: Mapping[
         require_servers(requests, "--without-gold")
     index = open_index(root, settings)
     rows = rows_by_id(index, categories)
-    skipped = _unusable(index.read(lambda now: now.skills.count_rows("kind = 'skill'"))[1], requests)
+    with index.version() as now:
+        skipped = _unusable(now.skills.count_rows("kind = 'skill'"), requests)
     if wishes.report is not None:
         folder_at(wishes.report, "--report")
         wanted = [*USUAL, *wanted]

@@ -62,7 +62,8 @@ def plan_makers(
         def decomposer_of() -> Decomposer | None:
             if decomposer == LOCAL:
                 return None
-            encoder = index.read(lambda now: now.encoder)[1]
+            with index.version() as now:
+                encoder = now.encoder
             local = LocalDecomposer(most=options.max_steps)
             asking = LlmDecomposer(llm, local, encoder, most=options.max_steps)
             certain = settings.compose_certainty

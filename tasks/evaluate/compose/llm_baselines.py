@@ -19,7 +19,6 @@ from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import list_schema, object_schema
 from tasks.retrieve.compose.llm_rerank import described
-from tasks.retrieve.open_version import OpenVersion
 
 Row = dict[str, Any]
 SHOWN = 100  # names of which LLM-direct chooses
@@ -53,7 +52,7 @@ def direct(llm: FallbackLlm) -> PlanMethod:
     def plan(asking: Asking, request: KnownRequest) -> MadePlan:
         rows = shown_rows(asking, request)
         names = [{"number": n, "name": row["name"]} for n, row in enumerate(rows, start=1)]
-        chosen = llm.ask(
+        chosen = llm.ask_checked(
             DIRECT,
             {"request": request.query, "services": names},
             f"Which of the {len(rows)} services does the request need?",
@@ -72,13 +71,10 @@ def shown_rows(asking: Asking, request: KnownRequest) -> list[Row]:
     """
     seed = int.from_bytes(hashlib.sha256(request.query_id.encode()).digest()[:8])
     draw = np.random.default_rng(seed)
-
-    def allowed(now: OpenVersion) -> list[Row]:
+    with asking.index.version() as now:
         searcher = now.searcher()
         places = np.flatnonzero(searcher.allowed(asking.filters, require_licences(now.root)))
-        return searcher.rows(places.tolist())
-
-    rows = asking.index.read(allowed)[1]
+        rows = searcher.rows(places.tolist())
     known = frozenset(name for names in request.main for name in names)
     right = [place for place, row in enumerate(rows) if row["doc_id"].lower() in known]
     for step in request.needed.steps if not known else ():
@@ -98,11 +94,10 @@ class _Turns:
     found: list[tuple[str, list[Row]]] = field(default_factory=list)  # for each row in `rows`
 
     def search(self, thought: str, words: str) -> None:
-        rows = self.asking.index.read(
-            lambda now: now.searcher().search(
+        with self.asking.index.version() as now:
+            rows = now.searcher().search(
                 words, k=_FOUND, filters=self.asking.filters, licences=require_licences(now.root)
             )
-        )[1]
         seen = [row for row, _ in rows]
         shown = [
             {
@@ -130,7 +125,7 @@ def react(llm: FallbackLlm) -> PlanMethod:
         turns = _Turns(asking)
         for turn in range(1, TURNS + 1):
             last = turn == TURNS
-            said = llm.ask(
+            said = llm.ask_checked(
                 REACT,
                 {"request": request.query, "turns": turns.told},
                 f"Turn {turn} of {TURNS}." + (" Finish now." if last else ""),

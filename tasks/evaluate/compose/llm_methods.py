@@ -45,7 +45,8 @@ def llm_methods(llm: FallbackLlm, certain: float) -> dict[str, PlanMethod]:
 def _cut_by(llm: FallbackLlm, wording: Wording = OWN, *, counted: bool = False) -> Cutter:
     def cutter(asking: Asking, request: KnownRequest) -> LlmDecomposer:
         exactly = len(request.needed.steps) if counted else None
-        encoder = asking.index.read(lambda now: now.encoder)[1]
+        with asking.index.version() as now:
+            encoder = now.encoder
         local = LocalDecomposer(exactly=exactly)
         return LlmDecomposer(llm, local, encoder, wording=wording, exactly=exactly)
 
@@ -54,7 +55,8 @@ def _cut_by(llm: FallbackLlm, wording: Wording = OWN, *, counted: bool = False) 
 
 def _hybrid(llm: FallbackLlm, certain: float) -> Cutter:
     def cutter(asking: Asking, _request: KnownRequest) -> Decomposer:
-        encoder = asking.index.read(lambda now: now.encoder)[1]
+        with asking.index.version() as now:
+            encoder = now.encoder
         local = LocalDecomposer()
         return HybridDecomposer(local, LlmDecomposer(llm, local, encoder), certain)
 

@@ -115,11 +115,10 @@ def searched(asking: Asking, texts: Sequence[str]) -> list[PlannedStep]:
     """Return what `search` finds for each text."""
 
     def one(text: str) -> PlannedStep:
-        _, found = asking.index.read(
-            lambda now: now.searcher().search(
+        with asking.index.version() as now:
+            found = now.searcher().search(
                 text, k=CANDIDATES, filters=asking.filters, licences=require_licences(now.root)
             )
-        )
         categories = tuple(asking.categories.of(row["category"]) for row, _ in found)
         sure = found[0][1].score if found else 0.0
         return PlannedStep(tuple(row["doc_id"].lower() for row, _ in found), categories, text, sure)
@@ -146,7 +145,8 @@ def nearest(*, body: bool) -> Find:
 
 
 def _told(asking: Asking, request: KnownRequest) -> Decomposer:
-    encoder = asking.index.read(lambda now: now.encoder)[1]
+    with asking.index.version() as now:
+        encoder = now.encoder
     return ToldSteps(descriptions_of(request), encoder)
 
 

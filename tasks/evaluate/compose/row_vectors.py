@@ -50,7 +50,8 @@ class RowVectors:
         Raises:
             WrongInput: Bodies are wanted, and no row has one.
         """
-        return self._index.read(lambda now: self._found(now, texts, k, filters, body=body))[1]
+        with self._index.version() as now:
+            return self._found(now, texts, k, filters, body=body)
 
     def _found(
         self, now: OpenVersion, texts: Sequence[str], k: int, filters: Filters, *, body: bool

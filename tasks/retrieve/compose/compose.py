@@ -26,11 +26,12 @@ from tasks.retrieve.compose.plan import PlannedTask
 from tasks.retrieve.compose.protocol import StepReranker
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
-from tasks.retrieve.served_index import ServedIndex, require_text
+from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
 
 LONGEST = 8_000  # characters; what is longer is a document, and no request
 
 
+@asked_again
 def compose(
     index: ServedIndex,
     task: str,
@@ -50,7 +51,8 @@ def compose(
     started, chosen = time.perf_counter(), options or ComposeOptions()
     require_text("task", task)
     failed = index.failed_sources()
-    now, plan = index.read(lambda now: _composed(now, task, chosen, failed, decomposer, reranker))
+    with index.version() as now:
+        plan = _composed(now, task, chosen, failed, decomposer, reranker)
     if chosen.pages is not None:
         plan = with_pages(index, plan, chosen.pages)
     took = round((time.perf_counter() - started) * 1000, 3)

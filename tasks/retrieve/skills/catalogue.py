@@ -21,10 +21,16 @@ from tasks.crawl.source.identity import doc_key
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.revisions.edition import SERVED_COLUMNS, Edition, served_edition
-from tasks.retrieve.served_index import ServedIndex
-from tasks.retrieve.skills.address import Address, is_segment, parse_uri
-from tasks.retrieve.skills.bundle import ServedBundle, ServedFile, own_files
-from tasks.retrieve.skills.skill_file import skill_file_of
+from tasks.retrieve.served_index import ServedIndex, asked_again
+from tasks.retrieve.skills.bundle import (
+    Address,
+    ServedBundle,
+    ServedFile,
+    is_segment,
+    own_files,
+    parse_uri,
+    skill_file_of,
+)
 
 PAGE_SKILLS = 32
 _KEPT_BYTES = 32_000_000  # SKILL.md files of bundles that are kept for the next request
@@ -87,6 +93,7 @@ class SkillCatalogue:
         self._snapshot: Snapshot | None = None
         self._kept: OrderedDict[tuple[object, ...], ServedBundle] = OrderedDict()
 
+    @asked_again
     def page(self, after: str | None = None, size: int = PAGE_SKILLS) -> EntryPage:
         """Return the page of entries that follows a key; the key need not be served any more.
 
@@ -94,8 +101,10 @@ class SkillCatalogue:
             NotPublished: Nothing is served.
             StorageError: A file of the root cannot be read.
         """
-        return self._index.read(lambda now: self._page(now, after, size))[1]
+        with self._index.version() as now:
+            return self._page(now, after, size)
 
+    @asked_again
     def bundle(self, uri: str) -> tuple[ServedBundle, Address]:
         """Return the skill that an address leads to, and the parts of the address.
 
@@ -104,18 +113,15 @@ class SkillCatalogue:
             NotPublished, StorageError: As `page`.
         """
         address = parse_uri(uri)
-
-        def found(now: OpenVersion) -> ServedBundle:
+        with self._index.version() as now:
             snapshot, licences = self._rows(now), require_licences(self._root)
             row = snapshot.rows.get(doc_key(address.doc_id))
             bundle = None if row is None else self._bundle(snapshot, row, licences)
-            if not isinstance(bundle, ServedBundle) or bundle.name != address.name:
-                why = f" ({bundle})" if isinstance(bundle, str) else ""
-                msg = f"no skill is served at {uri[:200]!r}{why}"
-                raise UnknownDocument(msg)
-            return bundle
-
-        return self._index.read(found)[1], address
+        if not isinstance(bundle, ServedBundle) or bundle.name != address.name:
+            why = f" ({bundle})" if isinstance(bundle, str) else ""
+            msg = f"no skill is served at {uri[:200]!r}{why}"
+            raise UnknownDocument(msg)
+        return bundle, address
 
     def edition(self, text: str) -> tuple[Edition, str | None, str]:
         """Return the served edition of the document that a text means, its alias if any, and the version.
@@ -127,20 +133,18 @@ class SkillCatalogue:
         read = self.reading(text)
         return read.edition, read.alias, read.version
 
+    @asked_again
     def reading(self, text: str, *, nodes: bool = False) -> SkillReading:
         """Return the edition, and with `nodes` the document with its nodes, of what a text means.
 
         Raises as `edition`.
         """
-
-        def found(now: OpenVersion) -> SkillReading:
+        with self._index.version() as now:
             row, alias_of = self._index.locate(now, text)
             edition = served_edition(self._root, self._rows(now).rows[doc_key(row["doc_id"])])
             shown = nodes and edition.licence_class == "allow"
             document = self._index.paged_document(now, row) if shown else None
-            return SkillReading(edition, text if alias_of else None, now.served.version, document)
-
-        return self._index.read(found)[1]
+        return SkillReading(edition, text if alias_of else None, now.served.version, document)
 
     def _rows(self, now: OpenVersion) -> Snapshot:
         with self._lock:

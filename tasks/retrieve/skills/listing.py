@@ -11,7 +11,7 @@ from storage.root import Root
 from storage.served import Licences, require_licences
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.search import Filters, provenance
-from tasks.retrieve.served_index import ServedIndex, classed
+from tasks.retrieve.served_index import ServedIndex, asked_again, classed
 
 FACETS = ("kind", "licence", "source", "risk")
 
@@ -48,6 +48,7 @@ class SkillList:
         self._index, self._root, self._lock = index, root, threading.Lock()
         self._last: KnownValues | None = None
 
+    @asked_again
     def page(self, filters: Filters, begin: int, size: int) -> ListedPage:
         """Return `size` rows that pass filters, in the order of names, from the one at `begin` on.
 
@@ -56,24 +57,22 @@ class SkillList:
             NotPublished: Nothing is served.
             StorageError: A file of the root cannot be read.
         """
-
-        def found(now: OpenVersion) -> tuple[int, list[dict[str, Any]]]:
+        with self._index.version() as now:
             order, searcher = self._order(now), now.searcher()
             allowed = searcher.allowed(filters, order.licences)
             places = [place for place in order.places if allowed[place]]
-            return len(places), [
-                classed(r, order.licences) for r in searcher.rows(places[begin : begin + size])
-            ]
-
-        now, (total, rows) = self._index.read(found)
+            shown = searcher.rows(places[begin : begin + size])
+        rows = [classed(row, order.licences) for row in shown]
         failed, version = self._index.failed_sources(), now.served.version
         named = [{c: row[c] for c in ("doc_id", "name", "description")} for row in rows]
         told = [{**n, **provenance(r, failed)} for n, r in zip(named, rows, strict=True)]
-        return ListedPage(version, total, told)
+        return ListedPage(version, len(places), told)
 
+    @asked_again
     def known(self) -> KnownValues:
         """Return which values the served documents have; raises as `page`."""
-        return self._index.read(self._order)[1]
+        with self._index.version() as now:
+            return self._order(now)
 
     def _order(self, now: OpenVersion) -> KnownValues:
         licences = require_licences(self._root)

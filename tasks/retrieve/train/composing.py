@@ -170,7 +170,8 @@ def main() -> None:
     root, recipe, requests = Root(sys.argv[1]), Recipe(), read_written()
     name = require_served(root).model["name"]
     index = ServedIndex(root, encoder=name, classifier=LocalClassifier)
-    now, searcher = index.read(lambda now: now.searcher())
+    with index.version() as now:
+        searcher = now.searcher()
     found = held_out(requests, now, recipe, FOLDS)
     given, vectors = lessons(requests, searcher.places()), searcher.router.vectors
     np.savez_compressed(FILE, allow_pickle=False, **train_average(given, vectors, recipe, _ORDERS))

@@ -82,7 +82,8 @@ def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
     model = load_reranker(
         folder, instruction=load_skillrouter().reranker_instruction, max_tokens=3500, device="cpu"
     )
-    searcher = served_bakery.ask().read(lambda now: now.searcher())[1]
+    with served_bakery.ask().version() as now:
+        searcher = now.searcher()
     skills = searcher.skills(searcher.places_of(ids(usual)))
     scores = model.score(QUERY, [flat_text(skill, (500, 3000), model) for skill in skills])
     assert ids(printed) == [skills[i].doc_id for i in np.argsort(-scores, kind="stable")]

@@ -14,6 +14,7 @@ from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused
 from tasks.crawl.source.base import Item
 from tasks.crawl.source.bundle import DEFAULT_LIMITS, DocumentLimits, SourceEntry
+from tests.support.crawl.crawling import opened
 from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, read_archive, saved, zipped
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from storage.root import Root
 from tasks.induce.library.kept import KeptTrajectories
-from tasks.induce.trajectories.record import document_digest, trajectory_of
+from tasks.induce.trajectories.record import digest_of, trajectory_of
 from tests.support.induce.rows import row
 
 
@@ -17,7 +17,7 @@ def test_the_row_with_a_verdict_counts_whatever_its_part_is_called(tmp_path: Pat
         judged = row(trajectory_id=f"r{number}", success=True)
         kept.add([(waiting, trajectory_of(waiting))])
         kept.add([(judged, trajectory_of(judged))])
-        assert kept.digests()[f"r{number}"] == document_digest(judged)
+        assert kept.digests()[f"r{number}"] == digest_of(judged)
 
     assert [one.success for one in kept.of("garden")] == [True] * 8
 

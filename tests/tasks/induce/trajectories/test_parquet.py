@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from tasks.induce.trajectories.parquet import read_rows
-from tasks.induce.trajectories.record import document_digest
+from tasks.induce.trajectories.record import digest_of
 from tasks.induce.trajectories.unread import Unread, checked
 from tests.support.induce.rows import row, step
 
@@ -62,7 +62,7 @@ def test_a_row_is_that_of_the_lines(tmp_path: Path, form: Callable[[dict[str, An
 
     assert [place for place, _ in found] == [f"{path}:1", f"{path}:2"]
     assert args_of(found[0][1]) == ORDERED
-    assert document_digest(found[0][1]) == document_digest(row())  # type: ignore[arg-type]
+    assert digest_of(found[0][1]) == digest_of(row())  # type: ignore[arg-type]
     assert checked(found[1][1]).trajectory_id == "run-2"  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from tasks.induce.trajectories.record import document_digest, trajectory_of, without_nulls
+from tasks.induce.trajectories.record import digest_of, trajectory_of, without_nulls
 from tests.support.induce.rows import row, step
 
 JSON = st.recursive(
@@ -96,13 +96,13 @@ def test_any_value_is_read_or_refused(value: object, name: str) -> None:
 def test_one_content_has_one_digest_whatever_the_order_of_its_fields() -> None:
     turned = dict(reversed(row().items()))
 
-    assert document_digest(turned) == document_digest(row()) == document_digest(json.loads(json.dumps(row())))
-    assert document_digest(row(final="other")) != document_digest(row())
+    assert digest_of(turned) == digest_of(row()) == digest_of(json.loads(json.dumps(row())))
+    assert digest_of(row(final="other")) != digest_of(row())
 
 
 def test_a_field_that_is_null_counts_as_missing() -> None:
-    assert document_digest(row(actor=None)) == document_digest(row())
-    assert document_digest(row(success=None)) != document_digest(row())
+    assert digest_of(row(actor=None)) == digest_of(row())
+    assert digest_of(row(success=None)) != digest_of(row())
 
 
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=3))
@@ -111,7 +111,7 @@ def test_without_nulls_only_null_fields_go(value: dict[str, Any]) -> None:
 
     assert without_nulls(found) == found
     assert found.keys() == {name for name, each in value.items() if each is not None}
-    assert document_digest(found) == document_digest(value)
+    assert digest_of(found) == digest_of(value)
 
 
 @pytest.mark.parametrize("numbers", [(0, 0), (-1, 1), (True, 2), ("0", 1), (2**40, 1)])

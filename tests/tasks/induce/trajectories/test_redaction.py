@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Result
 from tasks.induce.trajectories.read import Reading, read_trajectories
-from tasks.induce.trajectories.record import document_digest, trajectory_of
+from tasks.induce.trajectories.record import digest_of, trajectory_of
 from tasks.induce.trajectories.redaction import redacted
 from tasks.induce.windows.recurrence import moments
 from tests.support.induce.rows import row, step, written
@@ -123,7 +123,7 @@ def test_what_is_read_is_redacted_counted_once_and_known_again(tmp_path: Path) -
 
     assert held["task"] == found.task == "Order with [redacted:github-token-1]"
     assert (reading.redacted, reading.repeated) == (1, 1)
-    assert reading.digests["run-1"] == document_digest(held)
+    assert reading.digests["run-1"] == digest_of(held)
 
 
 _PIECES = [TOKEN, OTHER, PASSWORD, PEM, json.dumps(PEM)]

@@ -20,7 +20,8 @@ STEPS = [DraftStep("Bake it", ((31, 38),)), DraftStep("repair the bicycle chain"
 
 @pytest.fixture(scope="module")
 def searcher(served_bakery: SkillRoot) -> Searcher:
-    return served_bakery.ask().read(lambda now: now.searcher())[1]
+    with served_bakery.ask().version() as now:
+        return now.searcher()
 
 
 def first(searcher: Searcher, ranking: StepRanking) -> str:

@@ -134,16 +134,16 @@ def test_an_answer_that_was_under_way_is_given_from_the_new_version(
     root: SkillRoot, monkeypatch: pytest.MonkeyPatch, searching: bool
 ) -> None:
     asked = root.ask()
-    before = asked._open()
+    asked.search("honey")
+    now, pointers = asked._pointer, [root.served()]
     forgotten(root, TARGET)
-    now, opened = asked._open, [before]
-    monkeypatch.setattr(asked, "_open", lambda: opened.pop() if opened else now())
+    monkeypatch.setattr(asked, "_pointer", lambda: pointers.pop() if pointers else now())
     if searching:
         found = asked.search("honey")["results"]
         assert found[0]["doc_id"] == "local/market/bees"
     else:
         assert asked.page("local/market/bees", "mites", budget=0.5, method="mmr")["index_version"] == "v-gone"
-    assert not opened
+    assert not pointers
 
 
 def contents(root: SkillRoot) -> dict[str, bytes]:

@@ -15,7 +15,8 @@ from tests.support.roots.skill_root import SkillRoot
 
 @pytest.fixture
 def matcher(served_bakery: SkillRoot) -> Matcher:
-    _, router = served_bakery.ask().read(lambda now: now.searcher().router)
+    with served_bakery.ask().version() as now:
+        router = now.searcher().router
     return Matcher(router)
 
 

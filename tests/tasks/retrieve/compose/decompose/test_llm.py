@@ -61,7 +61,8 @@ def composed(index: ServedIndex, llm: FallbackLlm) -> Composed:
         certain: float | None = None,
         **options: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        encoder = index.read(lambda now: now.encoder)[1]
+        with index.version() as now:
+            encoder = now.encoder
         chosen = ComposeOptions(**options)
         local = LocalDecomposer(most=chosen.max_steps)
         asking = LlmDecomposer(llm, local, encoder, wording=wording, most=chosen.max_steps)

@@ -14,7 +14,8 @@ TASK = "My shop is new. Count the open orders in Shopify, write them to a Google
 
 @pytest.fixture(scope="module")
 def matcher(served_bakery: SkillRoot) -> Matcher:
-    return Matcher(served_bakery.ask().read(lambda now: now.searcher().router)[1])
+    with served_bakery.ask().version() as now:
+        return Matcher(now.searcher().router)
 
 
 def said(task: str, draft: Draft) -> list[str]:

@@ -29,7 +29,8 @@ class Written:
 
 @pytest.fixture
 def matcher(served_bakery: SkillRoot) -> Matcher:
-    _, router = served_bakery.ask().read(lambda now: now.searcher().router)
+    with served_bakery.ask().version() as now:
+        router = now.searcher().router
     return Matcher(router)
 
 

@@ -9,17 +9,22 @@ from pathlib import Path
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import (
+    DEFAULT_LIMITS,
+    BundledSkill,
+    DocumentLimits,
+    SourceEntry,
+    plan,
+    read_skill,
+)
 from tasks.crawl.source.identity import repository_name
-from tasks.crawl.source.protocol import WholeSource
-from tasks.crawl.source.skill import read_skill
 
 _SKIPPED = {".git", "node_modules"}
 _PIECE = 1 << 16
 
 
-class DirectorySource(WholeSource):
+class DirectorySource(Source):
     """The skills in a folder, in the order of their paths; the folder itself may be a link."""
 
     def __init__(self, path: str, *, limits: DocumentLimits = DEFAULT_LIMITS) -> None:

@@ -5,22 +5,34 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from storage.errors import StorageError
 from storage.root import Root
-from storage.state import aliases_table, documents_table, folded_table, refined_table
+from storage.state import (
+    aliases_table,
+    documents_table,
+    edges_table,
+    folded_table,
+    nodes_table,
+    parsed_table,
+    refined_table,
+)
 from tasks.crawl.collect import collect
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
+from tasks.parse import shells as parse_shells
+from tasks.parse.corpus import vectors_table
 from tasks.refine import plan, shells
 from tasks.refine.batch import refine_batch
 from tasks.refine.workers import WORTH_IT
-
-pytestmark = pytest.mark.prefect
+from tests.support.roots.many_skills import many_skills
+from tests.support.roots.skill_root import Export, SkillRoot
 
 NOW = datetime(2026, 3, 1, 2, tzinfo=UTC)
 ROUTE = "\n".join(f"{n}. Walk {n} hundred steps along path {n} and rest there." for n in range(1, 30))
@@ -119,3 +131,73 @@ def test_a_batch_that_fails_ends_the_run_and_leaves_its_documents_to_the_next(
     assert documents_table(root).read().is_empty()
     root.write(part, lost)
     assert refined(root, 1, monkeypatch) == WANTED
+
+
+SKILLS = 24
+
+
+@pytest.fixture
+def lent(monkeypatch: pytest.MonkeyPatch) -> list[Executor | None]:
+    """What each batch was given to run in; batches have four documents or more."""
+    found: list[Executor | None] = []
+    runs = parse_shells.run_in
+
+    def noting(executor: Executor | None, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (the batch's)
+        found.append(executor)
+        return runs(executor, work)
+
+    monkeypatch.setattr(parse_shells, "run_in", noting)
+    monkeypatch.setattr("tasks.parse.corpus.DOCUMENTS_PER_BATCH", 4)
+    return found
+
+
+@pytest.fixture(scope="module")
+def refined_root(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """A root whose corpus is refined, and nothing of it parsed."""
+    root = SkillRoot.below(tmp_path_factory.mktemp("refined"), minilm_export, many_skills(SKILLS))
+    root.crawl()
+    return root
+
+
+def parsed(
+    root: Root, workers: int, monkeypatch: pytest.MonkeyPatch, index: str = "all"
+) -> list[pl.DataFrame]:
+    """Return all rows that a parse writes."""
+    from flows.parse import parse
+
+    monkeypatch.setenv("SKILLERY_WORKERS", str(workers))
+    assert parse(root.uri, index)["documents"] == SKILLS
+    tables = [nodes_table(root), edges_table(root), parsed_table(root), vectors_table(root, 384)]
+    return [table.read() for table in tables]
+
+
+def test_a_corpus_parsed_in_processes_is_byte_for_byte_that_of_this_process(
+    refined_root: SkillRoot, tmp_path: Path, lent: list[Executor | None], prefect_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    alone = parsed(refined_root.copied(tmp_path / "alone").root, 1, monkeypatch)
+    assert set(lent) == {None}
+    batches = len(lent)
+    lent.clear()
+    apart = parsed(refined_root.copied(tmp_path / "apart").root, 2, monkeypatch)
+
+    assert len(lent) == batches > 2
+    assert None not in lent
+    assert alone[0].height > SKILLS
+    assert alone[3].height == alone[0].height
+    for one, other in zip(alone, apart, strict=True):
+        assert one.equals(other)
+
+
+def test_few_batches_are_parsed_here_and_fewer_are_worth_processes_where_vectors_are_made(
+    refined_root: SkillRoot, tmp_path: Path, lent: list[Executor | None], prefect_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("tasks.parse.corpus.DOCUMENTS_PER_BATCH", 14)
+    skills = parsed(refined_root.copied(tmp_path / "skills").root, 2, monkeypatch, "skills")
+
+    assert lent == [None, None]
+    assert skills[3].is_empty()
+    parsed(refined_root.copied(tmp_path / "all").root, 2, monkeypatch)
+    assert len(lent) == 4
+    assert None not in lent[2:]

@@ -1,7 +1,10 @@
+"""The options by which a language model has a say in paging."""
+
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -19,6 +22,11 @@ from storage.state import read_runs
 from tasks.refine.filters import FilterLimits, limits_from
 from tasks.refine.licences.policy import EXPORT_POLICY, SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
+from tests.support.command import Ask, lines_of
+from tests.support.llm.bench_llm import requests_about
+from tests.support.llm.llm_asking import llm_set_up
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
 BREAD = "local/market/bread"
@@ -99,7 +107,6 @@ def _licences(api: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.prefect
 def test_a_night_in_which_only_the_policy_changed_changes_what_is_shown_and_makes_no_vector(
     prefect_server: str, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +128,6 @@ def test_a_night_in_which_only_the_policy_changed_changes_what_is_shown_and_make
     assert root_status(Root(root))["licences"] == {"allow": 0, "metadata-only": 0, "deny": 2}
 
 
-@pytest.mark.prefect
 def test_a_misspelt_licence_is_said_before_anything_is_crawled(
     prefect_server: str, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,3 +138,99 @@ def test_a_misspelt_licence_is_said_before_anything_is_crawled(
         nightly(root, [f"dir:{skills}"])
     assert read_runs(Root(root)) == []
     assert Root(root).files("raw") == []
+
+
+DOC_ID = f"local/market/{next(iter(SKILLS))}"
+QUERY = "what comes first?"
+
+
+def takes_the_first(asked: Asked) -> str:
+    return json.dumps({"needed": [1]})
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
+    with llm_set_up(monkeypatch, say=takes_the_first) as running:
+        yield running
+
+
+def test_a_page_says_what_the_model_added_and_asks_it_once(
+    llm: LlmServer, served_bakery: SkillRoot, ask: Ask
+) -> None:
+    arguments = ["page", DOC_ID, QUERY, "--rerank", "--root", served_bakery.root.uri]
+    found = json.loads(ask(*arguments, "--json").stdout)
+    assert found["reranked"] is True
+    assert all("reranker" in node["why"] for node in found["nodes"])
+    again = ask(*arguments)
+    assert again.code == 0
+    assert "method facets, reranked" in again.stdout
+    assert llm.requests == 1
+
+
+def test_a_batch_is_reranked_line_by_line(
+    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
+) -> None:
+    batch, out = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
+    lines = [{"query_id": n, "doc_id": DOC_ID, "query": f"{QUERY} {n}"} for n in range(3)]
+    batch.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    arguments = ["--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri]
+    assert ask("page", *arguments, "--rerank").code == 0
+    assert [line["reranked"] for line in lines_of(out)] == [True] * 3
+    assert llm.requests == 3
+
+
+def test_a_model_that_gives_no_answer_leaves_the_page_and_is_told_of(
+    llm: LlmServer, served_bakery: SkillRoot, ask: Ask
+) -> None:
+    llm.say = lambda _: "I would rather not."
+    asked = ask("page", DOC_ID, "what is last?", "--rerank", "--json", "--root", served_bakery.root.uri)
+    assert asked.code == 0
+    assert json.loads(asked.stdout)["reranked"] is False
+    assert "no answer (1 x page-needed-1: malformed): such pages are not reranked" in asked.stderr
+
+
+def test_without_a_model_set_up_nothing_is_answered(served_bakery: SkillRoot, ask: Ask) -> None:
+    asked = ask("page", DOC_ID, QUERY, "--rerank", "--root", served_bakery.root.uri)
+    assert (asked.code, asked.stdout) == (2, "")
+    assert "SKILLERY_LLM_BASE_URL" in asked.stderr
+
+
+def test_methods_of_papers_are_not_reranked(
+    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
+) -> None:
+    arguments = ["--method", "mmr", "--rerank", "--root", served_bakery.root.uri]
+    batch = tmp_path / "q.jsonl"
+    batch.write_text(json.dumps({"query_id": 1, "doc_id": DOC_ID, "query": QUERY}) + "\n", "utf-8")
+    for what in ([DOC_ID, QUERY], ["--batch", str(batch), "--out", str(tmp_path / "r.jsonl")]):
+        asked = ask("page", *what, *arguments)
+        assert asked.code == 2
+        assert "only 'facets' can be reranked" in asked.stderr
+    assert llm.requests == 0
+
+
+def test_the_default_is_measured_with_and_without_it(
+    llm: LlmServer, root: str, tmp_path: Path, ask: Ask
+) -> None:
+    guide = "\n".join(f"Turn the mill crank {n} times before step {n}." for n in range(1, 15))
+    document = {"doc_id": "market/mill", "content": f"---\nname: mill\n---\n# Mill\n\n{guide}\n"}
+    request = {"query_id": "q", "doc_id": "market/mill", **requests_about(guide, "mill")[1]}
+    documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
+    documents.write_text(json.dumps(document) + "\n", "utf-8")
+    queries.write_text(json.dumps(request) + "\n", "utf-8")
+    bench = ["evaluate", "paging", "--documents", str(documents), "--queries", str(queries), "--root", root]
+    limits = ["--method", "facets", "--method", "mmr", "--budget", "0.3", "--budget", "0.5"]
+
+    rows = json.loads(ask(*bench, *limits, "--rerank", "--json").stdout)["methods"]
+
+    named = [(row["method"], row["budget"]) for row in rows]
+    assert named[-2:] == [("facets, reranked", 0.3), ("facets, reranked", 0.5)]
+    assert len(named) == 6
+    assert llm.requests == 1  # the budgets share an answer
+
+    for options, complaint in (
+        (["--report", str(tmp_path / "report")], "--rerank goes without --report"),
+        (["--method", "mmr"], "add --method facets"),
+    ):
+        refused = ask(*bench, "--rerank", *options)
+        assert refused.code == 2
+        assert complaint in refused.stderr

@@ -13,12 +13,19 @@ import pyarrow.parquet as pq
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, Finding, RawDocument
-from tasks.crawl.source.bundle import SourceEntry, checked
-from tasks.crawl.source.bundled_files import Bundle, take_bundle
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume, too_large
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import (
+    DEFAULT_LIMITS,
+    Bundle,
+    DocumentLimits,
+    SourceEntry,
+    checked,
+    consume,
+    take_bundle,
+    too_large,
+)
 from tasks.crawl.source.fields import count_of
 from tasks.crawl.source.identity import doc_key
-from tasks.crawl.source.protocol import WholeSource
 
 _OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars")
 _TEXT_TYPES = (
@@ -33,7 +40,7 @@ class _Unreadable(NamedTuple):
     why: str
 
 
-class ParquetSource(WholeSource):
+class ParquetSource(Source):
     """The rows of a Parquet file with `id` (or `doc_id`) and `content`, `batch_rows` in memory at a time."""
 
     def __init__(self, path: str, *, limits: DocumentLimits = DEFAULT_LIMITS, batch_rows: int = 64) -> None:

@@ -52,7 +52,7 @@ PlanOutOption = Annotated[
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Draw the plan: .svg, .png, .pdf or .mmd (Mermaid). With --batch: where answers go.",
+        help="Draw the plan: .svg or .mmd (Mermaid). With --batch: where answers go.",
     ),
 ]
 
@@ -87,8 +87,8 @@ def compose(
         put_plan,
         search_filters,
     )
+    from tasks.retrieve.compose.compose import ComposeOptions  # noqa: PLC0415
     from tasks.retrieve.compose.compose import compose as composed  # noqa: PLC0415
-    from tasks.retrieve.compose.options import ComposeOptions  # noqa: PLC0415
 
     settings = load_settings()
     where = root_of(settings, root)

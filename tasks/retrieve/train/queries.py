@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.parse.segment.segment import segment
+from tasks.refine.text.markdown import LINK
+from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.routing.terms import term_sequence
 from tasks.retrieve.train.split import Rows
 
 GRAM = 5
@@ -21,7 +22,6 @@ GRAM = 5
 
 _READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
 _MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SIGNS = re.compile(r"[*_`]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _WORDS = re.compile(r"[^\W_]+")
@@ -159,7 +159,7 @@ def make_queries(
 def _prose(body: str) -> Iterator[Sentence]:
     for fragment in segment(body[:_READ]).fragments:
         if fragment.block in ("prose", "list_item"):
-            text = _SIGNS.sub("", _LINK.sub(r"\1", _MARK.sub("", fragment.text)))
+            text = _SIGNS.sub("", LINK.sub(r"\1", _MARK.sub("", fragment.text)))
             piece = " ".join(text.split())
             if piece and not _CODE.search(piece) and not piece.endswith(":"):
                 yield Sentence(piece, fragment.text)

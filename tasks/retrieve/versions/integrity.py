@@ -16,7 +16,7 @@ from storage.lance import INDUCED, KEYS, NODES, SKILLS, connect, is_damage, open
 from storage.root import Root
 from storage.served import Served
 from tasks.models.token_states import require_packed
-from tasks.refine.hashes import content_hash
+from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense
 from tasks.retrieve.suggest.stored import require_records

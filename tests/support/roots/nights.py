@@ -15,15 +15,13 @@ from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.schemas import DROPPED, Finding, RawDocument
 from storage.state import aliases_table, documents_table, folded_table, refined_table, seen_table
-from tasks.crawl.collect import collect
-from tasks.crawl.report import SourceReport
-from tasks.crawl.source.bundled_files import take_bundle
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.protocol import Source, WholeSource
+from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import DocumentLimits, take_bundle
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import RefinePlan, plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 
@@ -46,7 +44,7 @@ def with_files(document: RawDocument, files: Mapping[str, bytes]) -> RawDocument
     return replace(document, files=bundle.files, contents=bundle.contents, findings=tuple(found))
 
 
-class HandSource(WholeSource):
+class HandSource(Source):
     """Yields what it is given, in that order; raises what is an exception.
 
     Args:
@@ -101,7 +99,7 @@ class Nights:
         """Refine what was crawled, in the same night; `raw` is where the raw parts lie, if not here."""
         for parts in self.plan(limits).batches:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits or FilterLimits(), raw=raw)
-        return settle(self.root, run_id=self.run_id, now=self.now)
+        return update_corpus(self.root, run_id=self.run_id, now=self.now)
 
     def run(self, *sources: Source) -> dict[str, int]:
         """Crawl sources and refine."""

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from storage.errors import SourceError, StorageError
+from storage.schemas import RawDocument
+from storage.state import aliases_table, compared_table, documents_table, signatures_table
+from tasks.refine.batch import refine_batch
+from tasks.refine.duplicates.near import NearLimits
+from tasks.refine.filters import FilterLimits
+from tasks.refine.update import update_corpus
+from tests.support.roots.nights import HandSource, Nights, raw, skill
+
+CORPUS = ("documents", "state/folded", "state/aliases", "state/refined")
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "root")
+
+
+def shelf(*items: RawDocument | Exception) -> HandSource:
+    return HandSource("dir:shelf", *items)
+
+
+def git(*items: RawDocument) -> HandSource:
+    return HandSource("git+https://example.org/o/r", *items)
+
+
+def reasons(nights: Nights) -> list[tuple[str, str, str | None]]:
+    return sorted(nights.dropped().select("doc_id", "reason", "lost_to").iter_rows())
+
+
+def texts(nights: Nights) -> dict[str, str]:
+    return dict(documents_table(nights.root).read().select("doc_id", "body").iter_rows())
+
+
+def test_every_document_is_kept_folded_or_dropped_with_a_reason(nights: Nights) -> None:
+    found = [skill("a"), skill("b"), skill("c", "Knead the dough."), raw("d", b""), skill("e", "")]
+    assert nights.run(shelf(*found)) == {"documents": 2, "empty": 1, "no_body": 1, "duplicate": 1}
+    assert (nights.documents(), nights.folded()) == (["a", "c"], ["b"])
+    assert reasons(nights) == [("b", "duplicate", "a"), ("d", "empty", None), ("e", "no_body", None)]
+    assert set(nights.dropped()["run_id"]) == {nights.run_id}
+    assert nights.aliases() == {"b": ("a", "folded")}
+
+
+def test_the_plan_says_what_is_to_do(nights: Nights) -> None:
+    nights.run(shelf(skill("a"), skill("b", "Knead the dough."), skill("c", "Bake it well.")))
+    nights.crawl(shelf(skill("a"), skill("b", "Knead it twice."), skill("d", "Cool it down.")))
+    plan = nights.plan()
+    assert (plan.todo, plan.gone, plan.unchanged) == (2, 1, 1)
+    assert plan.batches == [[f for f in nights.raw_parts() if nights.run_id in f]]
+
+
+def test_an_unchanged_night_rewrites_no_file_and_drops_nothing_again(nights: Nights) -> None:
+    first = [git(skill("a"), skill("x", "Bake it well.")), shelf(skill("A"), skill("b"), raw("c", b""))]
+    counts = nights.run(*first)
+    before = nights.times(*CORPUS)
+    assert nights.run(*first) == counts
+    assert nights.times(*CORPUS) == before
+    assert nights.dropped().is_empty()
+    assert nights.root.files("state/staged") == []
+
+
+def test_only_partitions_of_what_changed_are_rewritten(nights: Nights) -> None:
+    many = [skill(f"s{n}", f"Bake {n} rolls.") for n in range(20)]
+    nights.run(shelf(*many))
+    before = nights.times("documents")
+    nights.run(shelf(*many[1:], skill("s0", "Bake no rolls.")))
+    changed = {f for f, at in nights.times("documents").items() if before.get(f) != at}
+    assert changed == {documents_table(nights.root).file(_partition(nights, "s0"))}
+
+
+def _partition(nights: Nights, doc_id: str) -> int:
+    table = documents_table(nights.root)
+    return next(p for p in range(64) if doc_id in set(table.read([p])["doc_id"]))
+
+
+# Copies
+
+
+def test_a_copy_returns_when_its_survivor_retires(nights: Nights) -> None:
+    nights.run(shelf(skill("a"), skill("b"), skill("c")))
+    assert nights.run(shelf(skill("b"), skill("c"))) == {"documents": 1, "duplicate": 1}
+    assert (nights.documents(), nights.folded()) == (["b"], ["c"])
+    assert nights.aliases() == {"a": ("b", "retired"), "c": ("b", "folded")}
+    assert ("a", "retired", None) in reasons(nights)
+
+
+def test_a_copy_returns_when_its_survivor_changes(nights: Nights) -> None:
+    nights.run(shelf(skill("a"), skill("b")))
+    nights.run(shelf(skill("a", "Knead the dough."), skill("b")))
+    assert (nights.documents(), nights.folded(), nights.aliases()) == (["a", "b"], [], {})
+    nights.run(shelf(skill("a"), skill("b")))
+    assert (nights.documents(), nights.folded()) == (["a"], ["b"])
+
+
+def test_a_document_gives_way_to_a_better_one_with_its_text(nights: Nights) -> None:
+    nights.run(shelf(skill("a")))
+    nights.run(shelf(skill("a"), skill("z", stars=5)))
+    assert (nights.documents(), nights.folded()) == (["z"], ["a"])
+    assert reasons(nights) == [("a", "duplicate", "z")]
+    assert nights.aliases() == {"a": ("z", "folded")}
+
+
+def test_a_copy_that_loses_its_body_is_no_copy_any_more(nights: Nights) -> None:
+    nights.run(shelf(skill("a"), skill("b")))
+    assert nights.run(shelf(skill("a"), skill("b", ""))) == {"documents": 1, "no_body": 1}
+    assert (nights.folded(), nights.aliases()) == ([], {})
+
+
+# Near-duplicates
+
+BREAD = " ".join(f"step{n} takes {n} minutes" for n in range(20))
+BUNS = BREAD.replace("step0", "begin")
+PIES = " ".join(f"fold {n} times and wait for {n} hours" for n in range(15))
+
+
+def test_a_near_duplicate_lies_beside_its_survivor_and_is_recorded(nights: Nights) -> None:
+    counts = nights.run(shelf(skill("a", BREAD), skill("b", BUNS), skill("c", BUNS), skill("d", PIES)))
+    assert counts == {"documents": 2, "near_duplicate": 2}
+    assert (nights.documents(), nights.folded()) == (["a", "d"], ["b", "c"])
+    assert nights.aliases() == {"b": ("a", "folded"), "c": ("a", "folded")}
+    row = nights.dropped().sort("doc_id").row(0, named=True)
+    assert (row["doc_id"], row["reason"], row["lost_to"], row["rule"]) == (
+        "b", "near_duplicate", "a", "refine.near"
+    )  # fmt: skip
+    assert row["similarity"] == pytest.approx(75 / 77)
+    assert row["detail"] == "word 5-shingle Jaccard 0.974 to its survivor"
+
+
+def test_the_threshold_decides_what_is_near(nights: Nights) -> None:
+    nights.crawl(shelf(skill("a", BREAD), skill("b", BUNS)))
+    for parts in nights.plan().batches:
+        refine_batch(nights.root, parts, run_id=nights.run_id, limits=FilterLimits())
+    counts = update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=NearLimits(threshold=0.98))
+    assert counts == {"documents": 2}
+    assert nights.refine() == {"documents": 1, "near_duplicate": 1}
+    assert settle_again(nights, NearLimits(threshold=0.98)) == {"documents": 2}
+    assert nights.aliases() == {}
+
+
+def settle_again(nights: Nights, near: NearLimits) -> dict[str, int]:
+    nights.plan()
+    return update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=near)
+
+
+def test_a_near_duplicate_returns_when_its_survivor_retires_and_stands_for_it(nights: Nights) -> None:
+    nights.run(shelf(skill("a", BREAD), skill("b", BUNS), skill("c", BUNS)))
+    assert nights.run(shelf(skill("b", BUNS), skill("c", BUNS))) == {"documents": 1, "duplicate": 1}
+    assert (nights.documents(), nights.folded()) == (["b"], ["c"])
+    assert nights.aliases() == {"a": ("b", "retired"), "c": ("b", "folded")}
+
+
+def test_a_near_duplicate_returns_when_its_survivor_changes(nights: Nights) -> None:
+    nights.run(shelf(skill("a", BREAD), skill("b", BUNS)))
+    assert nights.run(shelf(skill("a", PIES), skill("b", BUNS))) == {"documents": 2}
+    assert (nights.folded(), nights.aliases()) == ([], {})
+
+
+def test_one_more_document_leaves_other_clusters_as_they_are(nights: Nights) -> None:
+    pies = [skill("p", PIES), skill("q", PIES + " Cool.")]
+    nights.run(shelf(*pies, skill("a", BREAD)))
+    assert nights.folded() == ["q"]
+    before = nights.times("state/aliases")
+    nights.run(shelf(*pies, skill("a", BREAD), skill("z", BUNS, stars=9)))
+    assert (nights.documents(), nights.folded()) == (["p", "z"], ["a", "q"])
+    after = nights.times("state/aliases")
+    assert {file: at for file, at in after.items() if file in before} == before
+    assert reasons(nights) == [("a", "near_duplicate", "z")]
+
+
+def test_what_is_known_of_a_text_goes_with_it(nights: Nights) -> None:
+    nights.run(shelf(skill("a", BREAD), skill("b", BUNS), skill("c", PIES)))
+    assert (signatures_table(nights.root).read().height, compared_table(nights.root).read().height) == (3, 1)
+    nights.run(shelf(skill("a", BREAD), skill("c", PIES)))
+    assert (signatures_table(nights.root).read().height, compared_table(nights.root).read().height) == (2, 0)
+
+
+def test_servers_of_one_description_are_not_one(nights: Nights) -> None:
+    content = b'{"name": "clock", "description": "Tells the time of day anywhere."}'
+    servers = [raw(f"mcp/{name}", content, kind="mcp-server") for name in "ab"]
+    assert nights.run(shelf(*servers)) == {"documents": 2}
+    assert nights.aliases() == {}
+
+
+# Retired ids
+
+
+def test_a_retired_document_without_its_like_leaves_no_alias(nights: Nights) -> None:
+    nights.run(shelf(skill("a"), skill("b", "Knead the dough.")))
+    assert nights.run(shelf(skill("b", "Knead the dough."))) == {"documents": 1}
+    assert nights.aliases() == {}
+    assert reasons(nights) == [("a", "retired", None)]
+
+
+def test_a_retired_copy_still_leads_to_its_survivor(nights: Nights) -> None:
+    nights.run(shelf(skill("a"), skill("b")))
+    nights.run(shelf(skill("a")))
+    assert nights.aliases() == {"b": ("a", "retired")}
+
+
+def test_a_renamed_document_is_found_under_its_old_id_until_that_comes_back(nights: Nights) -> None:
+    nights.run(shelf(skill("old")))
+    nights.run(shelf(skill("new")))
+    assert nights.aliases() == {"old": ("new", "retired")}
+    since = aliases_table(nights.root).read()["since"].item()
+    nights.run(shelf(skill("new"), skill("other", "Knead the dough.")))
+    assert aliases_table(nights.root).read()["since"].item() == since
+    nights.run(shelf(skill("new"), skill("old", "")))
+    assert nights.aliases() == {}
+
+
+def test_a_source_that_cannot_be_read_takes_nothing_out_of_the_corpus(nights: Nights) -> None:
+    nights.run(shelf(skill("a"), skill("b", "Knead the dough.")))
+    before = nights.times(*CORPUS)
+    assert nights.run(shelf(SourceError("dir:shelf", "missing", "gone"))) == {"documents": 2}
+    assert nights.times(*CORPUS) == before
+
+
+# One document in several sources
+
+
+@pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
+def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Nights, other: str) -> None:
+    sources = [
+        git(skill("o/r/bread")),
+        HandSource("parquet:p", skill(other, "An older text."), skill("q", "Soak the grain.")),
+    ]
+    counts = {"documents": 2, "other_source": 1}
+    assert nights.run(*sources) == counts
+    assert texts(nights) == {"o/r/bread": "Let it rise.", "q": "Soak the grain."}
+    lost = nights.dropped().filter(pl.col("reason") == "other_source")
+    assert lost.select("doc_id", "source", "lost_to").rows() == [(other, "parquet:p", "o/r/bread")]
+    for _ in range(2):
+        assert nights.run(*sources) == counts
+        assert nights.dropped().is_empty()
+
+
+@pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
+def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str) -> None:
+    parquet = HandSource("parquet:p", skill(other, "An older text."))
+    assert nights.run(parquet) == {"documents": 1}
+    assert nights.run(parquet, git(skill("o/r/bread"))) == {"documents": 1, "other_source": 1}
+    assert texts(nights) == {"o/r/bread": "Let it rise."}
+    assert reasons(nights) == [(other, "other_source", "o/r/bread")]
+    assert nights.run(parquet, git()) == {"documents": 1}
+    assert texts(nights) == {other: "An older text."}
+
+
+def test_a_loser_that_its_source_drops_is_counted_no_more(nights: Nights) -> None:
+    nights.run(git(skill("a")), HandSource("parquet:p", skill("a"), skill("b", "Soak the grain.")))
+    before = texts(nights)
+    assert nights.run(HandSource("parquet:p", skill("b", "Soak the grain."))) == {"documents": 2}
+    assert texts(nights) == before
+
+
+# Rules
+
+
+def test_another_rule_refines_everything_again_from_raw_parts(nights: Nights) -> None:
+    nights.run(
+        shelf(skill("a"), skill("b", "The old bell \x07\x07\x07 rings."), skill("c", "Knead the dough."))
+    )
+    assert nights.documents() == ["a", "b", "c"]
+    strict = FilterLimits(max_control_share=0.01)
+    nights.night += 1
+    assert nights.plan(strict).todo == 3
+    assert nights.refine(strict) == {"documents": 2, "not_text": 1}
+    assert reasons(nights) == [("b", "not_text", None)]
+    assert nights.plan(strict).todo == 0
+    assert nights.refine() == {"documents": 3}
+
+
+def test_when_a_document_was_first_seen_outlives_its_changes(nights: Nights) -> None:
+    nights.run(shelf(skill("a")))
+    first = nights.now
+    nights.run(shelf(skill("a", "Knead the dough.")))
+    row = documents_table(nights.root).read().row(0, named=True)
+    assert (row["first_seen_at"], row["fetched_at"]) == (first, nights.now)
+
+
+# Damage
+
+
+def test_a_batch_says_what_it_kept_and_dropped(nights: Nights) -> None:
+    nights.crawl(shelf(skill("a"), raw("b", b""), raw("c", b"")))
+    (parts,) = nights.plan().batches
+    counts = refine_batch(nights.root, parts, run_id="1", limits=FilterLimits())
+    assert counts == {"kept": 1, "empty": 2}
+
+
+def test_a_raw_part_that_lacks_a_document_is_named(nights: Nights) -> None:
+    nights.crawl(shelf(skill("a"), skill("b")))
+    (part,) = nights.raw_parts()
+    pq = nights.folder / part
+    nights.crawl(HandSource("dir:other", skill("a")))
+    other = next(f for f in nights.raw_parts() if f != part)
+    pq.write_bytes((nights.folder / other).read_bytes())
+    with pytest.raises(StorageError, match=f"{part} lacks 1 documents it should hold, b among them"):
+        nights.refine()
+
+
+def test_a_damaged_raw_part_is_named_and_the_corpus_stays(nights: Nights) -> None:
+    nights.run(shelf(skill("a")))
+    nights.crawl(shelf(skill("a"), skill("b", "Knead the dough.")))
+    new = nights.raw_parts()[-1]
+    (nights.folder / new).write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match=new):
+        nights.refine()
+    assert nights.documents() == ["a"]

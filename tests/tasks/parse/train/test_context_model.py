@@ -12,7 +12,7 @@ from tasks.parse.train import context_model as tune
 from tasks.parse.train import network as context_network
 from tasks.parse.train.labelled import Labelled
 from tasks.parse.train.local_model import fit_model
-from tests.support.texts.clear_fragments import CLEAR
+from tests.support.texts.fragments import CLEAR
 
 
 def rows() -> list[Labelled]:

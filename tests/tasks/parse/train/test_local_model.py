@@ -16,7 +16,7 @@ from tasks.parse.classify.protocol import FragmentInContext
 from tasks.parse.train import local_model as train
 from tasks.parse.train.fit import Boosting, fit_forest
 from tasks.parse.train.labelled import Labelled, agreement, read_labelled
-from tests.support.texts.clear_fragments import CLEAR, fragment
+from tests.support.texts.fragments import CLEAR, fragment
 
 
 def labelled_file(folder: Path) -> Path:

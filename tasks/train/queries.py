@@ -1,26 +1,43 @@
-"""Makes queries from skills without an LLM: from sentences that name and description do not repeat."""
+"""Queries of a training: sentences of bodies that descriptions lack, or the requests of a file of pairs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
+from storage.errors import WrongInput
 from tasks.parse.segment.segment import segment
 from tasks.refine.text.markdown import LINK
 from tasks.retrieve.routing.router import plain_name
-from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill import Skill, digest_of
 from tasks.retrieve.routing.terms import term_sequence
-from tasks.retrieve.train.split import Rows
+from tasks.train.options import TrainingOptions
+from tasks.train.splits import Rows
+
+PAIRS_FILE = "pairs.parquet"
+PAIRS = pl.Schema({
+    "query": pl.String, "doc_id": pl.String, "skill": pl.String, "repo": pl.String, "cut_field": pl.String,
+    "cut_start": pl.Int64, "cut_end": pl.Int64, "split": pl.String,
+})  # fmt: skip
+
+"""A request and the skill that serves it.
+
+`skill` is the digest of the skill's texts (`digest_of`), `repo` its repository, the cut the half-open span of
+its `description` or `body` that says the request (empty if none does), and `split` `train` or `validation`.
+"""
 
 GRAM = 5
 
 """A run of so many words of a query, or the whole of a shorter one, stands in no text of its skill."""
 
 _READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
+_FEWEST, _MOST = 6, 60  # words of a sentence
 _MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
 _SIGNS = re.compile(r"[*_`]+")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -96,23 +113,11 @@ class TrainingQuery:
         return skill._replace(description=left(skill.description), body=left(skill.body))
 
 
-@dataclass(frozen=True, slots=True)
-class QuerySettings:
-    """The limits of a query: 1 to `sentences` sentences with `words` words each, least and most.
-
-    `copied` is the largest share of a sentence's word trigrams, 0 to 1, that name and description may hold.
-    """
-
-    sentences: int = 3
-    words: tuple[int, int] = (6, 60)
-    copied: float = 0.2
-
-
-def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
+def telling_sentences(skill: Skill, copied: float) -> list[Sentence]:
     """Return the sentences and list items of a skill's body that can make a query, each once, in order.
 
-    They are prose without markup, name neither the skill nor code, and repeat at most `copied` of name and
-    description.
+    They are prose without markup of 6 to 60 words and name neither the skill nor code. `copied` is the
+    largest share of a sentence's word trigrams, 0 to 1, that name and description may hold.
     """
     head = term_sequence(f"{skill.name}\n{skill.description}")
     known = set(zip(head, head[1:], head[2:], strict=False))
@@ -120,8 +125,8 @@ def telling_sentences(skill: Skill, settings: QuerySettings) -> list[Sentence]:
     for piece, raw in _prose(skill.body):
         terms = term_sequence(piece)
         trigrams = set(zip(terms, terms[1:], terms[2:], strict=False))
-        fits = settings.words[0] <= len(_WORD.findall(piece)) <= settings.words[1]
-        absent = len(trigrams & known) <= settings.copied * len(trigrams)
+        fits = _FEWEST <= len(_WORD.findall(piece)) <= _MOST
+        absent = len(trigrams & known) <= copied * len(trigrams)
         if fits and trigrams and absent and not _names(piece, skill):
             found.setdefault(piece, Sentence(piece, raw))
     return list(found.values())
@@ -137,7 +142,7 @@ def without_queries(skills: Sequence[Skill], queries: Sequence[TrainingQuery]) -
 
 
 def make_queries(
-    skills: Sequence[Skill], rows: Rows, most: int, settings: QuerySettings, draw: np.random.Generator
+    skills: Sequence[Skill], rows: Rows, most: int, options: TrainingOptions, draw: np.random.Generator
 ) -> list[TrainingQuery]:
     """Return one query per skill, for the first `most` of `rows` with sentences that can make one.
 
@@ -147,9 +152,9 @@ def make_queries(
     for row in rows.tolist():
         if len(found) == most:
             break
-        pieces = telling_sentences(skills[row], settings)
+        pieces = telling_sentences(skills[row], options.copied)
         if pieces:
-            wanted = int(draw.integers(1, settings.sentences + 1))
+            wanted = int(draw.integers(1, options.sentences + 1))
             chosen = np.sort(draw.choice(len(pieces), min(wanted, len(pieces)), replace=False))
             texts, passages = zip(*(pieces[i] for i in chosen.tolist()), strict=True)
             found.append(TrainingQuery(skills[row].doc_id, " ".join(texts), row, passages))
@@ -169,3 +174,73 @@ def _names(piece: str, skill: Skill) -> bool:
     """Tell whether a sentence holds the name of its skill, word for word."""
     name = plain_name(skill.name)
     return bool(name) and f"-{name}-" in f"-{'-'.join(_WORDS.findall(piece.casefold()))}-"
+
+
+class PairedQueries(NamedTuple):
+    """Authors' requests as queries: those to train with, and those to validate on.
+
+    `shared` counts requests of two skills, which have no one right answer and are neither.
+    """
+
+    train: list[TrainingQuery]
+    validation: list[TrainingQuery]
+    shared: int = 0
+
+
+def read_pairs(path: Path) -> pl.DataFrame:
+    """Return the pairs of a Parquet file, by `PAIRS`; further columns are left out.
+
+    Raises:
+        WrongInput: The file cannot be read, or holds something else.
+    """
+    try:
+        return pl.read_parquet(path).select(PAIRS.names()).cast(PAIRS)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        why = str(error).splitlines()[0]
+        msg = f"{path} cannot be read as pairs ({why}): it needs the columns {', '.join(PAIRS.names())}"
+        raise WrongInput(msg) from error
+
+
+def asked_of(pairs: pl.DataFrame, skills: Sequence[Skill]) -> PairedQueries:
+    """Return the requests of pairs, each once.
+
+    Raises:
+        WrongInput: A skill that the pairs name is not among these, or has another text, or a side has no
+            request.
+    """
+    rows = {skill.doc_id: row for row, skill in enumerate(skills)}
+    # A request has a pair for each text of its skill; it is one query.
+    requests = pairs.unique(["query", "doc_id"], keep="first", maintain_order=True)
+    _require_same_texts(requests, rows, skills)
+    keys = requests["query"].map_elements(lambda query: " ".join(words_of(query)), return_dtype=pl.String)
+    own = requests.filter(keys.is_unique())
+    sides = own.partition_by("split", as_dict=True)
+    train, validation = (
+        list(_queries(sides.get((side,), own[:0]).iter_rows(named=True), rows, skills))
+        for side in ("train", "validation")
+    )
+    if not train or not validation:
+        lacks = "validate on" if train else "train with"
+        msg = f"the pairs hold no request to {lacks}: make them of skills of more repositories"
+        raise WrongInput(msg)
+    return PairedQueries(train, validation, requests.height - own.height)
+
+
+def _require_same_texts(requests: pl.DataFrame, rows: dict[str, int], skills: Sequence[Skill]) -> None:
+    for doc_id, digest in requests.select("doc_id", "skill").unique(maintain_order=True).iter_rows():
+        row = rows.get(doc_id)
+        if row is None or digest_of(skills[row]) != digest:
+            lacks = "no --corpus holds" if row is None else "has another text now"
+            msg = f"the pairs name the skill {doc_id!r}, which {lacks}: make the pairs of these corpora"
+            raise WrongInput(msg)
+
+
+def _queries(
+    pairs: Iterable[dict[str, Any]], rows: dict[str, int], skills: Sequence[Skill]
+) -> Iterable[TrainingQuery]:
+    for pair in pairs:
+        row = rows[pair["doc_id"]]
+        skill = skills[row]
+        text = skill.body if pair["cut_field"] == "body" else skill.description
+        passage = text[pair["cut_start"] : pair["cut_end"]]
+        yield TrainingQuery(pair["doc_id"], pair["query"], row, (passage,) if passage else ())

@@ -1,7 +1,8 @@
-"""Step lessons: written requests as what the task model learns from: tokens, words with labels, pairs."""
+"""Requests written for this project, with their steps, and what the task model learns from them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,60 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from storage.errors import WrongInput
 from tasks.models.adapted_encoder import BASE
 from tasks.models.onnx_export import resolve
+from tasks.retrieve import compose
 from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT
+from tasks.retrieve.compose.decompose.steps import Span
 from tasks.retrieve.compose.decompose.task_model import BACKWARD, NEITHER, ONWARD, placed_words
 from tasks.retrieve.compose.plan import closure
-from tasks.retrieve.train.written import WrittenRequest
 
 MASK, FIRST_WORD = 103, 1000  # token ids: of `[MASK]`, and the first that is no special or unused one
+REQUESTS = Path(compose.__file__).parent / "data" / "requests.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRequest:
+    """A request with its steps, in an order in which they can be done, and their direct dependencies.
+
+    `servers` are ids that serve each step, in lower case; None where they are not known. Requests of one
+    `group` say the same in other words.
+    """
+
+    text: str
+    steps: tuple[tuple[Span, ...], ...]
+    edges: tuple[tuple[int, int], ...]
+    servers: tuple[frozenset[str], ...] | None = None
+    group: int = -1
+
+    def told(self) -> list[int]:
+        """Return the steps' numbers in the order in which the request tells them."""
+        return sorted(range(len(self.steps)), key=lambda k: self.steps[k][0])
+
+
+def read_written(file: Path = REQUESTS) -> list[WrittenRequest]:
+    """Return the requests of JSON lines `{request, steps: [[[start, end]]], edges, servers, group}`.
+
+    `edges` are pairs of places from 0 on; `servers`, a list of ids for each step, may be left out; `group` is
+    the line of the first wording, from 0 on, in a second one.
+
+    Raises:
+        WrongInput: There is no such file.
+    """
+    if not file.is_file():
+        msg = f"{file} is not there: it comes with Skillery's source tree, not with the installed package"
+        raise WrongInput(msg)
+    found = []
+    for number, line in enumerate(file.read_text("utf-8").splitlines()):
+        row = json.loads(line)
+        steps = tuple(tuple((a, b) for a, b in spans) for spans in row["steps"])
+        servers = (
+            tuple(frozenset(s.lower() for s in ids) for ids in row["servers"]) if "servers" in row else None
+        )
+        edges = tuple((a, b) for a, b in row["edges"])
+        found.append(WrittenRequest(row["request"], steps, edges, servers, row.get("group", number)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

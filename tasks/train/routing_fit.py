@@ -1,7 +1,7 @@
-"""Fits the model of fit: `python -m tasks.evaluate.routing.fit ENCODER CORPUS PAIRS BENCH...`, ten minutes.
+"""Fits routing's model of fit: `python -m tasks.train.routing_fit ENCODER CORPUS PAIRS BENCH...`.
 
-ENCODER is the folder of the exported default encoder, CORPUS the skills of PAIRS (a Parquet file by
-`tasks.retrieve.train.paired.PAIRS`), each BENCH a folder as `evaluate routing --bench` takes it. Requests are
+Ten minutes. ENCODER is the folder of the exported default encoder, CORPUS the skills of PAIRS (a Parquet file by
+`tasks.train.queries.PAIRS`), each BENCH a folder as `evaluate routing --bench` takes it. Requests are
 asked of pools that hold their skill, and of pools without it: skills drawn from all, and those of one
 repository, which are alike. Requests that authors call negatives are not learned from. Standard output tells
 how well a group of requests does under the model of all others. Seeds are fixed.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from storage.root import Root
 from tasks.evaluate.measures.calibration import calibration_by_count, calibration_error
 from tasks.evaluate.measures.statistics import auroc
 from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks
 from tasks.evaluate.routing.pools import id_starts
+from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
@@ -33,9 +36,8 @@ from tasks.retrieve.routing.postings import Postings, joined, postings_of
 from tasks.retrieve.routing.postings import kept as those
 from tasks.retrieve.routing.router import Router, plain_name
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.train.fitting import fit_chance
-from tasks.retrieve.train.paired import read_pairs
-from tasks.retrieve.train.queries import grams_of, without_grams
+from tasks.train.logistic import fit_chance
+from tasks.train.queries import grams_of, read_pairs, without_grams
 
 PAIRS = "pairs"  # the group of requests out of a corpus
 SIZES = (10, 30, 100, 300, 1000, 3000, 10_000)  # of drawn pools, beside all skills
@@ -78,19 +80,6 @@ class AskedCorpus:
     def of(cls, skills: Sequence[Skill], encoder: Encoder, asked: Sequence[AskedSkill]) -> AskedCorpus:
         """Return what requests are asked of, with what is found of the skills once for all pools."""
         return cls(skills, postings_of(skills), encoder.encode([s.head for s in skills]), encoder, asked)
-
-
-class RecallingEncoder:
-    """Encodes each text once: many pools hold the same skills and are asked the same requests."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder, self._known = encoder, dict[str, npt.NDArray[np.float32]]()
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector for each text, shape `(texts, dimension)`."""
-        if missing := [text for text in dict.fromkeys(texts) if text not in self._known]:
-            self._known.update(zip(missing, self._encoder.encode(missing), strict=True))
-        return np.stack([self._known[text] for text in texts])
 
 
 class FitRows(NamedTuple):
@@ -281,10 +270,13 @@ def main() -> None:
     parser.add_argument("bench", type=Path, nargs="*")
     parser.add_argument("--out", type=Path, default=FILE)
     told = parser.parse_args()
-    encoder, draw = RecallingEncoder(OnnxEncoder(told.encoder)), np.random.default_rng(0)
-    given = [of_pairs(told.pairs, told.corpus, encoder)]
-    given += [of_bench(bench, told.corpus, encoder) for bench in told.bench]
-    rows = as_one([pool for asking in given for pool in drawn_rows(asking, draw)])
+    draw = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        # Many pools hold the same skills and are asked the same requests.
+        encoder = KeptEncoder(OnnxEncoder(told.encoder), Root(folder))
+        given = [of_pairs(told.pairs, told.corpus, encoder)]
+        given += [of_bench(bench, told.corpus, encoder) for bench in told.bench]
+        rows = as_one([pool for asking in given for pool in drawn_rows(asking, draw)])
     told.out.write_text(json.dumps(fit(rows).told(), indent=1) + "\n", "utf-8")
     groups = report(rows) if told.bench else {}
     sys.stdout.write(json.dumps(groups, indent=1) + "\n")

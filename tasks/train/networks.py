@@ -1,22 +1,70 @@
-"""Graphs without weights: what a network does, as ONNX, where the package has its weights already.
+"""Networks that training changes: the loop by which they learn, and their ONNX graph without weights.
 
-Run as a module it writes the packaged graph of the default encoder again.
+`python -m tasks.train.networks` writes the packaged graph of the default encoder again.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
+import numpy as np
 import onnx
 import torch
 from transformers import AutoModel
 
+from tasks import models
 from tasks.models.onnx_export import GRAPHS, resolve
 
 _STATES = "last_hidden_state"
+_WARM = 0.1  # share of the steps over which the rate rises; then it falls to 0
+_CLIP = 1.0  # of the gradient's norm
+Batch = TypeVar("Batch")
+
+
+def train(
+    network: torch.nn.Module,
+    groups: Sequence[dict[str, Any]],
+    batches: Callable[[], Sequence[Batch]],
+    loss: Callable[[Batch], torch.Tensor],
+    *,
+    epochs: int,
+    decay: float,
+) -> None:
+    """Train a network by AdamW; standard error tells the loss of each epoch.
+
+    Args:
+        network: Is left in evaluation mode.
+        groups: Parameters with their peak learning rate, as an optimizer of torch takes them.
+        batches: Draws the batches of an epoch, as many each time.
+        loss: Of a batch.
+        epochs: How often batches are drawn.
+        decay: Of weights.
+    """
+    learned = [parameter for group in groups for parameter in group["params"]]
+    optimizer = torch.optim.AdamW(list(groups), weight_decay=decay)
+    drawn = batches()
+    steps = epochs * len(drawn)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / (_WARM * steps), 1.0) * max(0.02, 1 - step / steps)
+    )
+    network.train()
+    for epoch in range(epochs):
+        losses = []
+        for batch in drawn if epoch == 0 else batches():
+            found = loss(batch)
+            optimizer.zero_grad()
+            found.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(learned, _CLIP)
+            optimizer.step()
+            schedule.step()
+            losses.append(float(found.detach()))
+        sys.stderr.write(f"epoch {epoch + 1} of {epochs}: loss {np.mean(losses):.3f}\n")
+    network.eval()
 
 
 def bare_graph(
@@ -73,4 +121,4 @@ def encoder_graph(name: str) -> bytes:
 
 if __name__ == "__main__":
     for encoder, file in GRAPHS.items():
-        (Path(__file__).parents[1] / file).write_bytes(encoder_graph(encoder))
+        (Path(models.__file__).parent / file).write_bytes(encoder_graph(encoder))

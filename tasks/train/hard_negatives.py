@@ -1,4 +1,4 @@
-"""Mines hard negatives for training from SkillRouter's four sources (section 4.2)."""
+"""Mines hard negatives for training from SkillRouter's four sources, and leaves out false ones (section 4.2)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tasks.models.protocols import Vectors
+from tasks.refine.duplicates.shingles import Hashes, jaccard
 from tasks.retrieve.routing.bm25f import Lexical
-from tasks.retrieve.train.false_negatives import FalseNegatives, Layer
-from tasks.retrieve.train.queries import TrainingQuery
-from tasks.retrieve.train.split import Rows
+from tasks.retrieve.routing.router import plain_name
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.terms import term_sequence
+from tasks.train.options import TrainingOptions
+from tasks.train.queries import TrainingQuery
+from tasks.train.splits import Rows
 
 Source = Literal["semantic", "lexical", "category", "random", "ranked", "filled"]
-
-
-@dataclass(frozen=True, slots=True)
-class MiningSettings:
-    """The number of negatives from each source; the first two choose from the `depth` nearest skills."""
-
-    depth: int = 50
-    semantic: int = 4
-    lexical: int = 3
-    category: int = 2
-    random: int = 1
-
-    @property
-    def total(self) -> int:
-        """Return the number of negatives per query."""
-        return self.semantic + self.lexical + self.category + self.random
+Layer = Literal["name", "body", "embedding"]
+_CHAIN = np.uint64(0xD6E8FEB86659FD93)
 
 
 class Negative(NamedTuple):
@@ -48,6 +38,40 @@ class Mined:
     negatives: list[list[Negative]]
     found: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
+
+
+class FalseNegatives:
+    """SkillRouter's filter of skills that serve a query as well as its own, in three layers (section 4.2).
+
+    `vectors`, shape `(n, d)`, are unit vectors of name and description by row.
+    """
+
+    def __init__(self, skills: Sequence[Skill], vectors: Vectors, options: TrainingOptions) -> None:
+        self._skills, self._vectors, self._options = skills, vectors, options
+        self._trigrams: dict[int, Hashes] = {}
+
+    def layer(self, positive: int, candidate: int) -> Layer | None:
+        """Return the first layer in which a candidate is a second positive, None for a true negative."""
+        if not self._options.drop_false:
+            return None
+        if plain_name(self._skills[positive].name) == plain_name(self._skills[candidate].name):
+            return "name"
+        if jaccard(self._of(positive), self._of(candidate)) >= self._options.false_body:
+            return "body"
+        if float(self._vectors[positive] @ self._vectors[candidate]) >= self._options.false_embedding:
+            return "embedding"
+        return None
+
+    def _of(self, row: int) -> Hashes:
+        if row not in self._trigrams:
+            self._trigrams[row] = trigrams(self._skills[row].body)
+        return self._trigrams[row]
+
+
+def trigrams(text: str) -> Hashes:
+    """Return the set of a text's word trigrams as sorted, unique hashes; empty below three words."""
+    terms = np.array(term_sequence(text), dtype=np.uint64)
+    return np.unique((terms[:-2] * _CHAIN + terms[1:-1]) * _CHAIN + terms[2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +122,7 @@ def mine_negatives(
     asked: Vectors,
     pool: Pool,
     false: FalseNegatives,
-    settings: MiningSettings,
+    options: TrainingOptions,
     draw: np.random.Generator,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Mined:
@@ -106,7 +130,8 @@ def mine_negatives(
 
     Semantic ones are drawn from the skills nearest to the query, lexical ones are the best of these by BM25F,
     category ones share the positive's category, random ones do not. If a source has too few, also because
-    false negatives were removed, the rest is drawn from the whole pool.
+    false negatives were removed, the rest is drawn from the whole pool. (The miner of sentence-transformers
+    has the first source alone, and encodes texts whose vectors are here already.)
 
     `asked` has the queries' unit vectors, shape `(q, d)`; their positives lie in the pool. `report` is called
     with the number of queries done and their total.
@@ -116,17 +141,17 @@ def mine_negatives(
     place = {row: at for at, row in enumerate(pool.rows.tolist())}
     for done, (query, vector) in enumerate(zip(queries, asked, strict=True), start=1):
         negatives = _NegativesOfQuery(query.row, false, mined)
-        near = _nearest(pool.vectors @ vector, settings.depth, place[query.row])
+        near = _nearest(pool.vectors @ vector, options.depth, place[query.row])
         scores = pool.lexical.scores(query.text)[near]
         category = categories[place[query.row]]
-        negatives.take(pool.rows[draw.permutation(near)].tolist(), settings.semantic, "semantic")
+        negatives.take(pool.rows[draw.permutation(near)].tolist(), options.semantic, "semantic")
         best = near[np.argsort(-scores, kind="stable")][: int((scores > 0).sum())]
-        negatives.take(pool.rows[best].tolist(), settings.lexical, "lexical")
+        negatives.take(pool.rows[best].tolist(), options.lexical, "lexical")
         same = draw.permutation(np.flatnonzero(categories == category))
-        negatives.take(pool.rows[same].tolist(), settings.category, "category")
+        negatives.take(pool.rows[same].tolist(), options.category, "category")
         other = (at for at in _drawn(len(pool.rows), draw) if categories[at] != category)
-        negatives.take((int(pool.rows[at]) for at in other), settings.random, "random")
-        negatives.fill(pool.rows, settings.total, draw)
+        negatives.take((int(pool.rows[at]) for at in other), options.random, "random")
+        negatives.fill(pool.rows, options.negatives, draw)
         report(done, len(queries))
     return mined
 

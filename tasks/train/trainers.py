@@ -1,4 +1,4 @@
-"""Training of bi-encoders and rerankers on queries with hard negatives, by sentence-transformers."""
+"""Trainers of bi-encoders and rerankers on queries with hard negatives, by sentence-transformers."""
 
 from __future__ import annotations
 

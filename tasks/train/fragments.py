@@ -1,4 +1,4 @@
-"""Unlabelled fragments, drawn from a corpus, for one model to learn from another.
+"""Fragments to learn from: labelled ones, how well answers agree with them, and unlabelled ones of a corpus.
 
 Self-training with a noised student (Xie et al. 2020, arXiv:1911.04252): the teacher sees a fragment in its
 context, the student often without the heading above it, so that it has to learn what the wording says.
@@ -6,9 +6,11 @@ context, the student often without the heading above it, so that it has to learn
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +19,10 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
 from storage.schemas import NODE_TYPES
-from tasks.parse.classify.protocol import FragmentInContext
+from tasks.evaluate.measures.calibration import calibration, calibration_error
+from tasks.parse.classify.protocol import FragmentInContext, read_fragments
 from tasks.parse.document import in_context
 from tasks.parse.segment.segment import segment
-from tasks.parse.train.labelled import Labelled
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical
 
@@ -45,6 +47,72 @@ _TELLING = 40  # characters of a fragment that two documents do not have by chan
 _NO_HEADING, _NO_HEADINGS, _NO_NEIGHBOUR = 0.35, 0.15, 0.25
 
 
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A fragment with the type someone gave it; `doubted` where another might well differ."""
+
+    fragment: FragmentInContext
+    doc_id: str
+    node_type: str
+    doubted: bool
+
+
+class Agreement(NamedTuple):
+    """How well answers agree with labels, each in [0, 1].
+
+    `f1` has a value for each of `NODE_TYPES`, `undoubted` is the accuracy on rows that nobody doubted,
+    `calibration_error` the expected calibration error over ten bins of confidence.
+    """
+
+    accuracy: float
+    macro_f1: float
+    undoubted: float
+    calibration_error: float
+    f1: dict[str, float]
+
+
+def read_labelled(path: Path) -> list[Labelled]:
+    """Return labelled fragments: the lines of `read_fragments` with doc_id, node_type and confidence.
+
+    Raises:
+        WrongInput: As `read_fragments`, or a line without document or with an unknown type.
+    """
+    fragments = list(read_fragments(path))
+    records = [record for _, record in read_lines(path, "{id, doc_id, node_type, ...}")]
+    for fragment, record in zip(fragments, records, strict=True):
+        if record.get("node_type") not in NODE_TYPES or "doc_id" not in record:
+            known = ", ".join(NODE_TYPES)
+            msg = f"{path}: {fragment.fragment_id} has no doc_id, or no node_type among {known}"
+            raise WrongInput(msg)
+    return [
+        Labelled(
+            fragment,
+            record["doc_id"],
+            record["node_type"],
+            "low" in (record.get("confidence"), record.get("agreed_confidence")),
+        )
+        for fragment, record in zip(fragments, records, strict=True)
+    ]
+
+
+def agreement(rows: Sequence[Labelled], given: npt.NDArray[np.float64]) -> Agreement:
+    """Return how well probabilities, shape `(len(rows), 6)`, agree; a type that nobody named scores 0."""
+    labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
+    answers = given.argmax(axis=1)
+    right = labels == answers
+    sure = ~np.array([row.doubted for row in rows])
+    pairs = Counter(zip(labels.tolist(), answers.tolist(), strict=True))
+    named = Counter(labels.tolist()) + Counter(answers.tolist())
+    f1 = {kind: 2 * pairs[k, k] / max(1, named[k]) for k, kind in enumerate(NODE_TYPES)}
+    return Agreement(
+        float(right.mean()),
+        sum(f1.values()) / len(f1),
+        float(right[sure].mean()) if sure.any() else 0.0,
+        calibration_error(calibration(given.max(axis=1).tolist(), right.tolist())),
+        f1,
+    )
+
+
 def draw_fragments(
     corpus: Path, *, without: Collection[str] = (), unlike: Collection[str] = (), seed: int = 0
 ) -> list[FragmentInContext]:
@@ -52,7 +120,7 @@ def draw_fragments(
 
     Args:
         corpus: A Parquet file with doc_id or id, and content (a whole SKILL.md) or body.
-        without: Ids of documents that are not to be drawn; what stands before the last slash is no matter.
+        without: Ids of documents that are not to be drawn, by what stands behind their last slash.
         unlike: Texts of fragments; a document that has one of those of 40 characters or more is a copy under
             another name, and is not drawn either.
         seed: Decides which are drawn.

@@ -1,6 +1,6 @@
-"""Fits the paging scorer: `python -m tasks.evaluate.paging.fit --documents D --queries Q [--out FILE]`.
+"""Fits the paging scorer: `python -m tasks.train.paging_scorer --documents D --queries Q [--out FILE]`.
 
-A logistic regression with an L2 penalty by Newton's method. An item of evidence may have several
+A logistic regression with an L2 penalty (scikit-learn's). An item of evidence may have several
 alternatives, of which one suffices: in each round the one that the fit so far scores best is the positive,
 and the units of the others count neither way. Folds are by documents, so that none is on both sides.
 """
@@ -10,30 +10,32 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_documents, read_queries, spans_in
 from tasks.evaluate.paging.bench import prepare
-from tasks.evaluate.paging.held_out import FITTED, SEED, write_fitted
+from tasks.evaluate.paging.held_out import FITTED, SEED, digest
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.retrieve.paging.facets import ask, page_by_facets, ready_for, unit_features
 from tasks.retrieve.paging.features import NAMES
-from tasks.retrieve.paging.scorer import FILE, SCORER_VERSION, Scorer, chances, leaning, scorer_of
+from tasks.retrieve.paging.scorer import FILE, SCORER_VERSION, Scorer, leaning, scorer_of
 from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument
+from tasks.train.splits import folds_of
 
 PENALTY = 100.0
 LEAN = 4.0  # times the penalty
 ROUNDS = 3
 FOLDS = 9
-_NEWTON_STEPS = 15
 # Of one item of evidence: its alternatives, each the units that hold it.
 Item = list[list[int]]
 
@@ -72,15 +74,16 @@ def fit(examples: Sequence[Example], *, penalty: float = PENALTY, rounds: int = 
     mean, deviation = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     leans = [np.full(e.features.shape[1], leaning(e.features, mean, deviation)) for e in examples]
     x = (rows - mean) / deviation
-    x = np.concatenate([x, x * np.concatenate(leans)[:, None], np.ones((len(x), 1))], axis=1)
-    ridge = np.diag(np.repeat([penalty, penalty * LEAN, 1e-6], [len(NAMES), len(NAMES), 1]))
+    # A column scaled by the root of its penalty has a penalty of 1.
+    scale = np.sqrt(np.repeat([penalty, penalty * LEAN], len(NAMES)))
+    x = np.concatenate([x, x * np.concatenate(leans)[:, None]], axis=1) / scale
     scorer: Scorer | None = None
     for _ in range(rounds):
         labels, counts = zip(*(_labels(e, scorer) for e in examples), strict=True)
-        weight, lean, bias = np.split(
-            _newton(x, np.concatenate(labels), np.concatenate(counts), ridge), [len(NAMES), 2 * len(NAMES)]
-        )
-        scorer = Scorer(mean, deviation, weight, lean, float(bias[0]))
+        model = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-8)
+        model.fit(x, np.concatenate(labels), sample_weight=np.concatenate(counts))
+        weight, lean = np.split(model.coef_[0] / scale, 2)
+        scorer = Scorer(mean, deviation, weight, lean, float(model.intercept_[0]))
     assert scorer is not None  # noqa: S101 (there is at least one round)
     return scorer
 
@@ -100,29 +103,15 @@ def _labels(e: Example, scorer: Scorer | None) -> tuple[Floats, Floats]:
     return labels, counts
 
 
-def _newton(x: Floats, labels: Floats, counts: Floats, ridge: Floats) -> Floats:
-    weights = np.zeros(x.shape[1])
-    for _ in range(_NEWTON_STEPS):
-        p = chances(x @ weights)
-        gradient = x.T @ (counts * (p - labels)) + ridge @ weights
-        curvature = (x * (counts * p * (1 - p))[:, None]).T @ x + ridge
-        step = np.linalg.solve(curvature, gradient)
-        weights -= step
-        if np.abs(step).max() < 1e-6:
-            break
-    return weights
-
-
-def folds(doc_ids: Sequence[str], seed: int, count: int = FOLDS) -> dict[str, int]:
-    """Return each document's fold, from 0, drawn by a seed."""
-    order = np.random.default_rng(seed).permutation(sorted(set(doc_ids))).tolist()
-    return {doc_id: place % count for place, doc_id in enumerate(order)}
-
-
 def held_out(examples: Sequence[Example], seed: int) -> dict[int, Scorer]:
     """Return for each fold the scorer fitted to the requests of all other documents."""
-    fold = folds([e.query.doc_id for e in examples], seed)
-    return {k: fit([e for e in examples if fold[e.query.doc_id] != k]) for k in sorted(set(fold.values()))}
+    fold = _folds(examples, seed)
+    return {k: fit([e for e, own in zip(examples, fold, strict=True) if own != k]) for k in sorted(set(fold))}
+
+
+def _folds(examples: Sequence[Example], seed: int) -> list[int]:
+    """Return the fold of each request; those of one document share theirs."""
+    return folds_of([e.query.doc_id for e in examples], FOLDS, seed).tolist()
 
 
 def stored(scorer: Scorer) -> dict[str, object]:
@@ -152,18 +141,17 @@ def cross_validated(
     """Report what pages hold, each request paged by a scorer that never saw its document."""
     breadths = [e.query.breadth or "" for e in examples]
     scorers = {seed: held_out(examples, seed) for seed in seeds}
-    drawn = {seed: folds([e.query.doc_id for e in examples], seed) for seed in seeds}
     for budget in budgets:
         found = []
         for seed in seeds:
-            for e in examples:
+            for e, fold in zip(examples, _folds(examples, seed), strict=True):
                 page = page_by_facets(
                     documents[e.query.doc_id],
                     e.query.query,
                     encoder=encoder,
                     tokenizer=tokenizer,
                     budget=budget,
-                    scorer=scorers[seed][drawn[seed][e.query.doc_id]],
+                    scorer=scorers[seed][fold],
                 )
                 found.append((coverage(page.context, e.query.evidence), page.tokens, page.document_tokens))
         progress(_line(budget, np.array(found), breadths * len(seeds)))
@@ -178,6 +166,23 @@ def _line(budget: float | None, found: npt.NDArray[np.float64], breadths: Sequen
             f"{breadth or 'all'} {(rows[:, 0] == 1).mean():.3f} {rows[:, 0].mean():.3f} {reduction:.3f}"
         )
     return f"budget {budget}: sufficient, coverage, reduction of {'; '.join(parts)}\n"
+
+
+def write_fitted(
+    path: Path, folds: Mapping[str, int], scorers: Iterable[Mapping[str, Any]], packaged: str
+) -> None:
+    """Write what a scorer was fitted on, in the form that `fitted` reads: `packaged` is its file's text.
+
+    `folds` has the fold of each body, by the body; `scorers` are in the form that `scorer_of` reads.
+    """
+    named = sorted((digest(body), fold) for body, fold in folds.items())
+    lines = [
+        '"what": "bodies that the paging scorer was fitted on, by digest, and scorers that never saw a fold"',
+        f'"packaged": "{digest(packaged)}"',
+        f'"folds": {json.dumps(dict(named), indent=1)}',
+        '"scorers": [\n' + ",\n".join(json.dumps(s, separators=(",", ":")) for s in scorers) + "\n]",
+    ]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
 def main() -> None:
@@ -210,7 +215,8 @@ def main() -> None:
     found = stored(fit(examples))
     scorer_of(found)
     given.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    drawn = {documents[d].body: fold for d, fold in folds(list(documents), SEED).items()}
+    folds = zip(examples, _folds(examples, SEED), strict=True)
+    drawn = {documents[e.query.doc_id].body: fold for e, fold in folds}
     scorers = [stored(scorer) for _, scorer in sorted(held_out(examples, SEED).items())]
     write_fitted(given.fitted, drawn, scorers, given.out.read_text("utf-8"))
 

@@ -24,8 +24,8 @@ from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import RowFacts, Searcher
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.train.fitting import Choice, Numbers
-from tasks.retrieve.train.written import WrittenRequest
+from tasks.train.compose.requests import WrittenRequest
+from tasks.train.logistic import Choice, Numbers
 
 _MOST = 8
 _SIZES = (30, 100, 300)  # of small indexes

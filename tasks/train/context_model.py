@@ -1,10 +1,18 @@
-"""The network of the context model, and how it learns; `tasks.parse.train.context_model` runs it."""
+"""Trains the context model: `python -m tasks.train.context_model TRAIN.jsonl`, about ten minutes.
+
+The upper layers of MiniLM and a head learn to tell node types; embeddings and lower layers stay, so that
+what they make of the fragments is worked out once. With `--corpus` what was learned is taught to a second
+one on fragments that nobody labelled, and that goes on with the labels: 25 minutes. Seeds are fixed;
+rounding differs between processors.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +22,23 @@ from tokenizers import Tokenizer
 from transformers import AutoModel
 
 from storage.schemas import NODE_TYPES
+from tasks import parse
 from tasks.models.onnx_export import resolve
-from tasks.parse.classify.context_model import BASE, Window, padded, windows
+from tasks.parse.classify.cascade import UNSURE, together
+from tasks.parse.classify.context_model import BASE, GRAPH, INPUTS, WEIGHTS, Window, packed, padded, windows
+from tasks.parse.classify.local import LocalModel
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.train.labelled import Labelled
-from tasks.parse.train.local_model import label_weights
+from tasks.train.fragments import Labelled, agreement, draw_unlabelled, hidden, read_labelled
+from tasks.train.local_model import FOLDS, answers_of, fit_model, fit_temperature, label_weights
+from tasks.train.networks import bare_graph, train
+from tasks.train.splits import folds_of
 
 _AWAY = -1e9
-_CLIP = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How the upper layers are trained: AdamW, a warm-up over a tenth of the steps, then linear to 0."""
+    """How the upper layers are trained, by `networks.train`."""
 
     frozen: int = 3
     epochs: int = 3
@@ -155,21 +167,18 @@ def fit(
     body = [p for n, p in network.named_parameters() if p.requires_grad and not n.startswith("head")]
     groups = [
         {"params": body, "lr": tuning.rate},
-        {"params": network.head.parameters(), "lr": tuning.head_rate},
+        {"params": [*network.head.parameters()], "lr": tuning.head_rate},
     ]
-    optimizer = torch.optim.AdamW(groups, weight_decay=tuning.decay)
-    steps = tuning.epochs * -(-len(at) // tuning.batch)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, 10 * (step + 1) / steps) * max(0.0, (steps - step) / steps)
-    )
-    network.train()
-    for epoch in range(tuning.epochs):
-        losses = []
-        for some in _shuffled(given, at, tuning.batch, chance):
-            losses.append(_step(network, given, some, optimizer))
-            schedule.step()
-        sys.stderr.write(f"epoch {epoch + 1} of {tuning.epochs}: loss {np.mean(losses):.3f}\n")
-    return network.eval()
+
+    def loss(some: list[int]) -> torch.Tensor:
+        said = torch.log_softmax(network.upper(*given.batch(some)), 1)
+        return -((given.targets[some] * said).sum(1) * given.weights[some]).mean()
+
+    train(
+        network, groups, lambda: _shuffled(given, at, tuning.batch, chance), loss,
+        epochs=tuning.epochs, decay=tuning.decay,
+    )  # fmt: skip
+    return network
 
 
 def _shuffled(
@@ -182,18 +191,6 @@ def _shuffled(
     return [batches[k] for k in chance.permutation(len(batches))]
 
 
-def _step(
-    network: ContextNetwork, given: TrainingSet, at: list[int], optimizer: torch.optim.Optimizer
-) -> float:
-    said = torch.log_softmax(network.upper(*given.batch(at)), 1)
-    loss = -((given.targets[at] * said).sum(1) * given.weights[at]).mean()
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    torch.nn.utils.clip_grad_norm_(network.parameters(), _CLIP)
-    optimizer.step()
-    return float(loss.detach())
-
-
 def predict(network: ContextNetwork, given: TrainingSet, at: Sequence[int]) -> npt.NDArray[np.float64]:
     """Return the probabilities of some fragments, shape `(len(at), 6)`."""
     found: dict[int, npt.NDArray[np.float32]] = {}
@@ -201,3 +198,107 @@ def predict(network: ContextNetwork, given: TrainingSet, at: Sequence[int]) -> n
         for some in _by_length(at, given.windows, 64):
             found.update(zip(some, torch.softmax(network.upper(*given.batch(some)), 1).numpy(), strict=True))
     return np.array([found[k] for k in at], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What is learned from."""
+
+    rows: Sequence[Labelled]  # labelled fragments
+    given: TrainingSet  # the same, read
+    tuning: Tuning  # how
+    # Fragments of other documents; none: labels alone teach.
+    unlabelled: Sequence[FragmentInContext] = field(default_factory=tuple)
+
+
+def trained(lesson: Lesson, known: Sequence[int], first: LocalModel) -> ContextNetwork:
+    """Return a network that knows some of the rows; `first` is the local model of the same rows."""
+    network = fit(lesson.given, known, lesson.tuning)
+    if not lesson.unlabelled:
+        return network
+    gently = replace(lesson.tuning, rate=1e-4, head_rate=5e-4, epochs=2)
+    student = taught(lesson, network, first)
+    return fit(lesson.given, known, gently, start=student)
+
+
+def taught(lesson: Lesson, teacher: ContextNetwork, first: LocalModel) -> ContextNetwork:
+    """Return a network that learned what teacher and local model together say of unlabelled fragments."""
+    said = answers_of(first, TunedClassifier(teacher, lesson.tuning), lesson.unlabelled)
+    read = material_of(hidden(said.fragments), said.targets, lesson.tuning)
+    return fit(read, range(len(said.fragments)), replace(lesson.tuning, epochs=1))
+
+
+@dataclass(frozen=True, slots=True)
+class TunedClassifier:
+    """A network as what tells types from fragments."""
+
+    network: ContextNetwork
+    tuning: Tuning
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
+        unknown = np.zeros((len(fragments), len(NODE_TYPES)))
+        return predict(self.network, material_of(fragments, unknown, self.tuning), range(len(fragments)))
+
+
+def held_out(lesson: Lesson, folds: int) -> dict[str, object]:
+    """Return how well both looks together do on the first of five folds of documents, and the temperature."""
+    rows, fold = lesson.rows, folds_of([row.doc_id for row in lesson.rows], FOLDS)
+    first, second = [], []
+    chosen = [k for n in range(folds) for k in np.flatnonzero(fold == n).tolist()]
+    for n in range(folds):
+        known, asked = np.flatnonzero(fold != n).tolist(), np.flatnonzero(fold == n).tolist()
+        model = fit_model([rows[k] for k in known])
+        network = trained(lesson, known, model)
+        if lesson.unlabelled:
+            said = answers_of(model, TunedClassifier(network, lesson.tuning), lesson.unlabelled)
+            model = fit_model([rows[k] for k in known], answered=said)
+        first.append(model.probabilities([rows[k].fragment for k in asked]))
+        second.append(predict(network, lesson.given, asked))
+    before, asked_rows = np.concatenate(first), [rows[k] for k in chosen]
+    both = together(before, np.concatenate(second), temperature=1.0)
+    unsure = np.flatnonzero(before.max(axis=1) < UNSURE).tolist()
+    temperature = fit_temperature(both[unsure], [asked_rows[k] for k in unsure]) if unsure else 1.0
+    after = before.copy()
+    after[unsure] = together(before[unsure], np.concatenate(second)[unsure], temperature)
+    return {
+        "rows": len(chosen),
+        "looked at twice": len(unsure) / len(chosen),
+        "temperature": temperature,
+        "first look": agreement(asked_rows, before)._asdict(),
+        "second look alone": agreement(asked_rows, np.concatenate(second))._asdict(),
+        "both": agreement(asked_rows, after)._asdict(),
+    }
+
+
+def export(network: ContextNetwork, folder: Path) -> None:
+    """Write the graph without weights, and the weights that training changed, below the package's data."""
+    ids = torch.full((2, 8), 5)
+    axes = {name: {0: "windows", 1: "tokens"} for name in INPUTS} | {"logits": {0: "windows"}}
+    example = (ids, torch.ones_like(ids), torch.ones_like(ids))
+    (folder / GRAPH).write_bytes(bare_graph(network, example, INPUTS, "logits", axes))
+    (folder / WEIGHTS).write_bytes(packed(network.tuned()))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Cross-validate over some folds of documents, report on standard output, train on all rows and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("train", type=Path, help="labelled fragments, JSON lines")
+    parser.add_argument("--corpus", type=Path, help="Parquet of skills that nobody labelled")
+    parser.add_argument("--without", type=Path, help="JSON lines with the doc_id of skills not to learn from")
+    parser.add_argument(
+        "--out", type=Path, default=Path(parse.__file__).parent, help="folder that holds `data`"
+    )
+    parser.add_argument("--folds", type=int, default=1, choices=range(FOLDS + 1), help="held out, of five")
+    parser.add_argument("--epochs", type=int, default=Tuning().epochs)
+    options = parser.parse_args(arguments)
+    rows, tuning = read_labelled(options.train), Tuning(epochs=options.epochs)
+    unlabelled = draw_unlabelled(options.corpus, rows, options.without) if options.corpus else []
+    lesson = Lesson(rows, material(rows, tuning), tuning, unlabelled)
+    if options.folds:
+        sys.stdout.write(json.dumps(held_out(lesson, options.folds), indent=2) + "\n")
+    export(trained(lesson, range(len(rows)), fit_model(rows)), options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,10 @@
-"""The split of skills for training and measuring, by which no text is on both sides."""
+"""Splits of what is trained with and measured on: folds by owner, families of equal skills, categories."""
 
 from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ from tasks.retrieve.routing.skill import Skill
 
 Rows = npt.NDArray[np.int64]
 _SAMPLE = 5000  # vectors that the centres of clusters are computed from
-CLUSTERS = 50  # SkillRouter's pool has 51 categories (section 2.2)
 
 
 class Split(NamedTuple):
@@ -28,6 +27,12 @@ class Split(NamedTuple):
 
     train: Rows
     held_out: Rows
+
+
+def folds_of(owners: Sequence[Hashable], folds: int, seed: int = 0) -> Rows:
+    """Return each row's fold, from 0, drawn by a seed; rows of one owner share theirs."""
+    names, of = np.unique(np.asarray(owners), return_inverse=True)
+    return np.asarray((np.random.default_rng(seed).permutation(len(names)) % folds)[of], dtype=np.int64)
 
 
 def families(skills: Sequence[Skill]) -> Rows:

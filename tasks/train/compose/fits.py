@@ -1,4 +1,4 @@
-"""Trains all that composing needs: `python -m tasks.retrieve.train.composing ROOT`, about an hour.
+"""Fits all that composing needs: `python -m tasks.train.compose.fits ROOT`, about an hour.
 
 ROOT serves the index whose rows are named by the requests in `REQUESTS`. What is fitted on the task model's
 answers is fitted on those of models that have not seen the request; standard output tells how well they do.
@@ -9,36 +9,45 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
 
 from storage.root import Root
 from storage.served import require_served
+from tasks import models
+from tasks.evaluate.measures.statistics import auroc
 from tasks.models.adapted_encoder import GRAPH
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
 from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
 from tasks.retrieve.compose.decompose.fitted import FILE as FITTED
+from tasks.retrieve.compose.decompose.steps import DraftStep, words_of
 from tasks.retrieve.compose.decompose.task_model import FILE, TaskModel
+from tasks.retrieve.compose.dependencies import CLASSES, PairModel, step_texts
 from tasks.retrieve.compose.dependencies import FILE as PAIRS
+from tasks.retrieve.compose.pair_features import pair_features
 from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.served_index import ServedIndex
-from tasks.retrieve.train.answers import Answerer, ChancePart, HeldAnswers, chances
-from tasks.retrieve.train.fitting import Choice, Numbers, fit_chance, fit_choice, labelled_pairs, train_pairs
-from tasks.retrieve.train.step_lessons import lessons
-from tasks.retrieve.train.task_model import Recipe, train_average, train_network, write_graph
-from tasks.retrieve.train.written import WrittenRequest, read_written
+from tasks.train.compose.answers import Answerer, ChancePart, HeldAnswers, chances
+from tasks.train.compose.requests import WrittenRequest, lessons, pairs_of, read_written
+from tasks.train.compose.task_model import Recipe, train_average, train_network, write_graph
+from tasks.train.logistic import Choice, Numbers, fit_chance, fit_choice
+from tasks.train.splits import folds_of
 
 FOLDS = 3
 _ORDERS = 2  # in which the network learns; held-out answers are those of one order
 _ASKED = 300  # requests of each fold; what is fitted has a dozen weights
 _PENALTY = 0.001
 _LOST = 0.02  # share of the steps whose first row is right that may be taken for gaps
+_PAIR_PENALTY, _LEAST = 10.0, 3  # of weights of pairs; a feature holds of so many at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +85,10 @@ class HeldOut:
         return [a for a, f in zip(self.answers, self.folds, strict=True) if (f == fold) == inside]
 
 
-def folds_of(requests: Sequence[WrittenRequest], folds: int) -> list[int]:
-    """Return the fold of each request; requests that say the same are in one."""
-    groups = sorted({request.group for request in requests})
-    drawn = np.random.default_rng(1).permutation(len(groups)) % folds
-    of_group = dict(zip(groups, drawn.tolist(), strict=True))
-    return [of_group[request.group] for request in requests]
-
-
 def held_out(requests: Sequence[WrittenRequest], now: OpenVersion, recipe: Recipe, folds: int) -> HeldOut:
     """Return what models answer about requests that they have not seen."""
-    searcher, found, of_request = now.searcher(), HeldOut(), folds_of(requests, folds)
+    searcher, found = now.searcher(), HeldOut()
+    of_request = folds_of([request.group for request in requests], folds, seed=1)
     given, vectors = lessons(requests, searcher.places()), searcher.router.vectors
     answerer = Answerer(searcher, _skills(now), now.encoder)
     for fold in range(folds):
@@ -122,7 +124,7 @@ def fit(answers: Sequence[HeldAnswers]) -> Weights:
     return Weights(feedback, ranking, sure, least)
 
 
-def report(found: HeldOut) -> dict[str, float]:
+def report(found: HeldOut) -> dict[str, float | None]:
     """Return how well weights do on the folds that they were not fitted on."""
     rows: list[tuple[bool, bool]] = []
     counts: list[tuple[bool, bool]] = []
@@ -149,20 +151,43 @@ def report(found: HeldOut) -> dict[str, float]:
     before, after = np.mean(counts, axis=0)
     return {
         "hit@1": float(first), "hit@10": float(ten), "da without hints": float(before), "da": float(after),
-        "auroc right": auroc(values[right & ~gone], values[~right & ~gone]),
-        "auroc served": auroc(values[served & ~gone], values[gone]),
+        "auroc right": auroc(values[right & ~gone].tolist(), values[~right & ~gone].tolist()),
+        "auroc served": auroc(values[served & ~gone].tolist(), values[gone].tolist()),
     }  # fmt: skip
-
-
-def auroc(high: Numbers, low: Numbers) -> float:
-    """Return the chance that one of `high` is above one of `low`."""
-    ranks = np.argsort(np.argsort(np.concatenate([high, low]))) + 1
-    return float((ranks[: len(high)].sum() - len(high) * (len(high) + 1) / 2) / (len(high) * len(low)))
 
 
 def _hits(choice: Choice, weights: Numbers) -> tuple[bool, bool]:
     order = np.argsort(-(choice.features @ weights), kind="stable")
     return bool(choice.right[order[0]]), bool(choice.right[order[:10]].any())
+
+
+def labelled_pairs(requests: Sequence[WrittenRequest]) -> tuple[list[list[str]], list[int]]:
+    """Return the features of each pair of steps, as the request tells them, and what the pair is."""
+    names: list[list[str]] = []
+    labels: list[int] = []
+    for request in requests:
+        spans = [request.steps[k] for k in request.told()]
+        texts = step_texts(request.text, [DraftStep(words_of(request.text, own), own) for own in spans])
+        names += [pair_features(texts, i, j) for i in range(len(texts)) for j in range(i + 1, len(texts))]
+        labels += pairs_of(request)
+    return names, labels
+
+
+def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairModel:
+    """Return the weights under which the labels are likeliest, given the penalty; each label is there."""
+    counted = Counter(name for own in names for name in set(own))
+    column = {name: k for k, name in enumerate(sorted(n for n, c in counted.items() if c >= _LEAST))}
+    rows = [
+        (row, column[name])
+        for row, own in enumerate(names)
+        for name in dict.fromkeys(own)
+        if name in column
+    ]
+    given = csr_matrix((np.ones(len(rows)), tuple(zip(*rows, strict=True))), (len(names), len(column)))
+    model = LogisticRegression(C=1 / _PAIR_PENALTY, fit_intercept=False, max_iter=10_000)
+    weights = model.fit(given, labels).coef_.T
+    assert weights.shape[1] == CLASSES  # noqa: S101 (a model of two classes has one row)
+    return PairModel({name: (*weights[k].tolist(),) for name, k in column.items()})
 
 
 def main() -> None:
@@ -179,7 +204,7 @@ def main() -> None:
     pairs = train_pairs(*labelled_pairs(requests))
     weights = {name: [round(w, 3) for w in row] for name, row in sorted(pairs.weights.items())}
     PAIRS.write_text(json.dumps(weights, indent=0) + "\n", "utf-8")
-    write_graph(Path(__file__).parents[2] / "models" / GRAPH)
+    write_graph(Path(models.__file__).parent / GRAPH)
     sys.stdout.write(json.dumps({"requests": len(requests), **report(found)}, indent=1) + "\n")
 
 

@@ -13,11 +13,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from storage.errors import WrongInput
 from storage.served import LicenceClass
 from tasks.models.llm.budget import Ceiling, Prices
-from tasks.models.llm.client import require_openai
-from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai
 from tasks.models.llm.question import Sampling
-from tasks.models.llm.retry import LLM_RETRY
-from tasks.parse.classify.options import LlmOptions
+from tasks.parse.classify.options import TypingOptions
 from tasks.parse.edges.linker import EdgeOptions
 
 Model = TypeVar("Model", bound=BaseSettings)
@@ -280,7 +278,7 @@ def unknown_settings() -> dict[str, str | None]:
 Kind = Literal["local", "llm", "hybrid"]
 
 
-def run_llm(settings: Settings) -> LlmOptions | None:
+def run_llm(settings: Settings) -> TypingOptions | None:
     """Return how an LLM takes part in a run; None: it does not. Raises as `llm_options`.
 
     Without `SKILLERY_CLASSIFIER`, an LLM that is set up is asked about nodes of which the local classifier is
@@ -299,7 +297,7 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
     return EdgeOptions(settings.edges, llm)
 
 
-def llm_options(settings: Settings, kind: Kind) -> LlmOptions | None:
+def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
     """Return how an LLM takes part in a classification of this kind; None for `local`.
 
     Raises:
@@ -308,7 +306,7 @@ def llm_options(settings: Settings, kind: Kind) -> LlmOptions | None:
     """
     if kind == "local":
         return None
-    options = LlmOptions(
+    options = TypingOptions(
         _endpoint(settings),
         threshold=_threshold(settings) if kind == "hybrid" else None,
         sampling=Sampling(settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens),

@@ -26,10 +26,10 @@ from tasks.evaluate.generate.requests import document_line, query_line, read_req
 from tasks.evaluate.generate.requests_prompt import PROMPT as REQUESTS_PROMPT
 from tasks.evaluate.generate.skill_files import Growth
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
-from tasks.models.llm.answer_cache import AnswerBook, open_book
+from tasks.models.llm.answer_cache import AnswerCache, open_cache
 from tasks.models.llm.budget import Ledger
 from tasks.models.llm.question import Sampling
-from tasks.parse.classify.options import LlmOptions
+from tasks.parse.classify.options import TypingOptions
 from tasks.retrieve.routing.skill import Skill
 
 _T = TypeVar("_T")
@@ -183,11 +183,11 @@ def grow_compose_bench(
     return {"out": str(out), **card, **({"llm": spent} if spent else {})}
 
 
-def _rewritten(grown: Grown, book: AnswerBook, sampling: Sampling, report: Report) -> Rewritten:
+def _rewritten(grown: Grown, book: AnswerCache, sampling: Sampling, report: Report) -> Rewritten:
     return rewrite(grown.requests, grown.products, book, sampling=sampling, report=report)
 
 
-def _llm(settings: Settings, longest: int) -> LlmOptions:
+def _llm(settings: Settings, longest: int) -> TypingOptions:
     """Return how the model is asked for answers of up to `longest` tokens, or more if the settings say so."""
     llm = llm_options(settings, "llm")
     assert llm is not None  # noqa: S101 - None is for `local`
@@ -196,7 +196,7 @@ def _llm(settings: Settings, longest: int) -> LlmOptions:
 
 
 def _grow(
-    root: Root, llm: LlmOptions, write: Callable[[AnswerBook, Sampling, Report], Growth]
+    root: Root, llm: TypingOptions, write: Callable[[AnswerCache, Sampling, Report], Growth]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what one call of `write` did, by `asked`, `kept` and `unfinished`, and what it cost."""
     done, spent = _asked(root, llm, write)
@@ -204,12 +204,12 @@ def _grow(
 
 
 def _asked(
-    root: Root, llm: LlmOptions, work: Callable[[AnswerBook, Sampling, Report], _T]
+    root: Root, llm: TypingOptions, work: Callable[[AnswerCache, Sampling, Report], _T]
 ) -> tuple[_T, dict[str, Any]]:
     """Return what `work` returns, given a model to ask, and what that cost."""
     ledger = Ledger(llm.prices, llm.ceiling)
     with Answers(root) as answers, progress("asked about") as report:
-        done = work(open_book(llm.endpoint, answers, ledger), llm.sampling, report)
+        done = work(open_cache(llm.endpoint, answers, ledger), llm.sampling, report)
     return done, ledger.report()
 
 

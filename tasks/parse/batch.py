@@ -8,9 +8,10 @@ from typing import Any
 from storage.root import Root
 from tasks.models.cached_encoder import export_here, load_kept_encoder
 from tasks.models.encoder import card_of
+from tasks.models.llm.ask import Slot
 from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.cascade import KeptLook, embedded_classifier, embedded_name
-from tasks.parse.classify.options import LlmOptions, Slot, classifier_name, typing_identity
+from tasks.parse.classify.options import TypingOptions, classifier_name, typing_identity
 from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 from tasks.parse.edges.linker import EdgeOptions, edges_identity, open_asked
 
@@ -28,7 +29,7 @@ class ParseOptions:
 
     encoder: str
     with_vectors: bool
-    llm: LlmOptions | None = None
+    llm: TypingOptions | None = None
     edges: EdgeOptions | None = None
 
     def rules(self) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 from tasks.models.protocols import Vectors
 from tasks.refine.duplicates.shingles import Hashes, jaccard
 from tasks.retrieve.routing.bm25f import Lexical
+from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.routing.terms import term_sequence
 from tasks.train.options import TrainingOptions
 from tasks.train.queries import TrainingQuery
 from tasks.train.splits import Rows

@@ -26,8 +26,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.retrieve.paging.facets import ask, page_by_facets, ready_for, unit_features
-from tasks.retrieve.paging.features import NAMES
-from tasks.retrieve.paging.scorer import FILE, SCORER_VERSION, Scorer, leaning, scorer_of
+from tasks.retrieve.paging.scorer import FILE, NAMES, SCORER_VERSION, Scorer, leaning, scorer_of
 from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.train.splits import folds_of

@@ -14,9 +14,9 @@ import polars as pl
 from storage.errors import WrongInput
 from tasks.parse.segment.segment import segment
 from tasks.refine.text.markdown import LINK
+from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.retrieve.routing.terms import term_sequence
 from tasks.train.options import TrainingOptions
 from tasks.train.splits import Rows
 

@@ -9,12 +9,12 @@ from flows.settings import Settings, llm_options, load_settings, run_llm
 from storage.errors import WrongInput
 from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.question import Sampling
-from tasks.parse.classify.options import LlmOptions
+from tasks.parse.classify.options import TypingOptions
 
 SERVER = {"llm_base_url": "http://127.0.0.1:9/v1", "llm_model": "small-model"}
 
 
-def options(**given: Any) -> LlmOptions:  # noqa: ANN401
+def options(**given: Any) -> TypingOptions:  # noqa: ANN401
     found = llm_options(Settings(**{**SERVER, **given}), "hybrid")
     assert found is not None
     return found

@@ -18,7 +18,7 @@ from storage.jsonl import read_lines, text_field
 from storage.schemas import Qrel
 from tasks.evaluate.routing.data import RoutingQuery, best_skills
 from tasks.evaluate.routing.scenario import PassRates
-from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.asking import together
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import without_thoughts

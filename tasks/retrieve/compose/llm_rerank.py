@@ -44,7 +44,7 @@ class LlmStepReranker:
             {"number": n, "category": row["category"] or "", "description": described(row["description"])}
             for n, row in enumerate(rows, start=1)
         ]
-        best = self._llm.ask(
+        best = self._llm.ask_checked(
             PROMPT,
             {"step": step, "candidates": shown},
             f"Which of the {len(rows)} candidates does the step best?",

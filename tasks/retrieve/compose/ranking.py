@@ -18,8 +18,8 @@ from tasks.retrieve.compose.decompose.fitted import fitted
 from tasks.retrieve.compose.decompose.matches import Matcher, Matches
 from tasks.retrieve.compose.decompose.matches import Scores as WordScores
 from tasks.retrieve.compose.decompose.steps import DraftStep, leads
+from tasks.retrieve.routing.postings import function_terms, term_counts
 from tasks.retrieve.routing.search import RowFacts
-from tasks.retrieve.routing.terms import function_terms, term_counts
 
 FEATURES = (
     "words", "root", "sought", "task_words", "lead_words", "elsewhere", "named", "named_in_task",

@@ -16,7 +16,7 @@ from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import PageOutline
 from tasks.induce.windows.recurrence import Moment, Situation, Target
 from tasks.models.protocols import Vectors
-from tasks.retrieve.routing.terms import function_terms, term_counts
+from tasks.retrieve.routing.postings import function_terms, term_counts
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]

@@ -178,10 +178,7 @@ def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairMo
     counted = Counter(name for own in names for name in set(own))
     column = {name: k for k, name in enumerate(sorted(n for n, c in counted.items() if c >= _LEAST))}
     rows = [
-        (row, column[name])
-        for row, own in enumerate(names)
-        for name in dict.fromkeys(own)
-        if name in column
+        (row, column[name]) for row, own in enumerate(names) for name in dict.fromkeys(own) if name in column
     ]
     given = csr_matrix((np.ones(len(rows)), tuple(zip(*rows, strict=True))), (len(names), len(column)))
     model = LogisticRegression(C=1 / _PAIR_PENALTY, fit_intercept=False, max_iter=10_000)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tasks.evaluate.generate.plans.grow import GrownRequest
-from tasks.models.llm.answer_cache import AnswerBook, run_blocking
+from tasks.models.llm.answer_cache import AnswerCache
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.asking import ask_until_right, together
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.parse_json import find_json
@@ -52,7 +53,7 @@ class Rewritten:
 
 
 def rewrite(
-    requests: Sequence[GrownRequest], products: Collection[str], book: AnswerBook, *, sampling: Sampling,
+    requests: Sequence[GrownRequest], products: Collection[str], book: AnswerCache, *, sampling: Sampling,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Rewritten:  # fmt: skip
     """Return requests in a model's words, in their order; one whose words do not pass stays as it was.
@@ -96,7 +97,7 @@ def rewrite(
 
 
 async def _reworded(
-    request: GrownRequest, products: Collection[str], book: AnswerBook, sampling: Sampling
+    request: GrownRequest, products: Collection[str], book: AnswerCache, sampling: Sampling
 ) -> str | _Discarded:
     own = {step.product for step in request.steps if step.product}
     record = {"request": request.query, "things": len(request.steps), "products": sorted(own)}
@@ -117,7 +118,9 @@ async def _reworded(
     return said if steps == len(request.steps) else _Discarded("steps")
 
 
-async def _asked(book: AnswerBook, sampling: Sampling, asking: _Asking[T], record: Mapping[str, object]) -> T:
+async def _asked(
+    book: AnswerCache, sampling: Sampling, asking: _Asking[T], record: Mapping[str, object]
+) -> T:
     def question(attempt: int, complaint: str | None) -> Question:
         messages = messages_of("tasks.evaluate", asking.rules, record, asking.task, complaint)
         return Question(PROMPT, messages, sampling, asking.schema, attempt)

@@ -21,7 +21,7 @@ from tasks.retrieve.compose.compatibility.io_words import (
     TAKING,
     TYPES,
 )
-from tasks.retrieve.routing.terms import spelled_terms
+from tasks.retrieve.routing.postings import spelled_terms
 
 Types = frozenset[str]
 _TOKEN = re.compile(r"[a-z0-9]+|[.;:!?\n]", re.IGNORECASE)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tasks.retrieve.compose.compatibility.io_types import InputOutput, handed_over, io_of
-from tasks.retrieve.routing.terms import function_terms, term_sequence
+from tasks.retrieve.routing.postings import function_terms, term_sequence
 
 # What names and descriptions of servers have whatever they serve.
 _COMMON_WORDS = """

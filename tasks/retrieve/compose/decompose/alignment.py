@@ -14,7 +14,7 @@ from tasks.retrieve.compose.decompose.clauses import Clause
 from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
 from tasks.retrieve.compose.decompose.local import reason_of
 from tasks.retrieve.compose.decompose.steps import DraftStep, Span, words_of
-from tasks.retrieve.routing.terms import function_terms, term_sequence
+from tasks.retrieve.routing.postings import function_terms, term_sequence
 
 Scores = npt.NDArray[np.float64]
 # A clause that no step says this well is left out: overlap of words (0 to 1) and cosine, added up.

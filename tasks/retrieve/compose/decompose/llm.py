@@ -113,14 +113,14 @@ class LlmDecomposer:
         draft = self._local.decompose(task, hints, matcher)
         # That nothing is asked for is believed only if both say so.
         if steps is not None and draft.steps:
-            self._llm.fell_back(self._wording.prompt, "no steps")
+            self._llm.fell_back_by(self._wording.prompt, "no steps")
         self._fell_back = self._fell_back or steps is None or bool(draft.steps)
         return draft
 
     def _asked(self, task: str, hints: Sequence[ToldRow]) -> list[str] | None:
         """Return what the model lists, which may be nothing; None without a usable answer."""
         wording = self._wording
-        return self._llm.ask(
+        return self._llm.ask_checked(
             wording.prompt, wording.record(task, hints), wording.ask(bool(hints), self._most, self._exactly),
             self._check, doc_ids=[row.doc_id for row in hints], sampling=self._sampling,
         )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from tasks.refine.duplicates.shingles import SHINGLE_WORDS, shingle_sets
 from tasks.refine.text.words import UNSPACED_CLASS, count_words
 from tasks.retrieve.paging.terms import words_of
-from tasks.retrieve.routing.terms import spelled_terms
+from tasks.retrieve.routing.postings import spelled_terms
 
 UNSPACED = {
     "Han": "揉面团十分钟",

@@ -34,6 +34,11 @@ class TrainingEnvironment(BaseSettings, TrainingOptions):
     model_config = SettingsConfigDict(env_prefix="SKILLERY_TRAINING_", extra="ignore", frozen=True)
 
 
+def load_training() -> TrainingEnvironment:
+    """Return the options of training; raises `WrongInput` naming the variable that is wrong."""
+    return load(TrainingEnvironment)
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingWishes:
     """The options of the command, as `RoutingTraining` has them."""
@@ -53,7 +58,7 @@ def train_routing(root: Root, settings: Settings, wishes: TrainingWishes) -> dic
         WrongInput: A package is missing, a corpus cannot be read or is too small, or the folder holds another
             training.
     """
-    options = load(TrainingEnvironment)
+    options = load_training()
     require_measures()
     require_training()
     with progress("skills read") as report:

@@ -1,4 +1,4 @@
-"""Mines hard negatives for training from SkillRouter's four sources, and leaves out false ones (section 4.2)."""
+"""Mines hard negatives for training from SkillRouter's four sources, without false ones (section 4.2)."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ def held_out(examples: Sequence[Example], seed: int) -> dict[int, Scorer]:
 
 def _folds(examples: Sequence[Example], seed: int) -> list[int]:
     """Return the fold of each request; those of one document share theirs."""
-    return folds_of([e.query.doc_id for e in examples], FOLDS, seed).tolist()
+    found: list[int] = folds_of([e.query.doc_id for e in examples], FOLDS, seed).tolist()
+    return found
 
 
 def stored(scorer: Scorer) -> dict[str, object]:

@@ -1,10 +1,10 @@
 """Fits routing's model of fit: `python -m tasks.train.routing_fit ENCODER CORPUS PAIRS BENCH...`.
 
-Ten minutes. ENCODER is the folder of the exported default encoder, CORPUS the skills of PAIRS (a Parquet file by
-`tasks.train.queries.PAIRS`), each BENCH a folder as `evaluate routing --bench` takes it. Requests are
-asked of pools that hold their skill, and of pools without it: skills drawn from all, and those of one
-repository, which are alike. Requests that authors call negatives are not learned from. Standard output tells
-how well a group of requests does under the model of all others. Seeds are fixed.
+ENCODER is the folder of the exported default encoder, CORPUS the skills of PAIRS (a Parquet file by
+`tasks.train.queries.PAIRS`), each BENCH a folder as `evaluate routing --bench` takes it. Requests are asked
+of pools that hold their skill, and of pools without it: skills drawn from all, and those of one repository,
+which are alike. Requests that authors call negatives are not learned from. Standard output tells how well a
+group of requests does under the model of all others. Seeds are fixed; ten minutes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Finds the cues of the local classifier in a fragment's shape, wording and place.
 
-A cue that is found votes for or against each type with the weights of `tasks.parse.train.local_model`.
+A cue that is found votes for or against each type with the weights of `tasks.train.local_model`.
 """
 
 from __future__ import annotations

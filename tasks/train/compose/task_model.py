@@ -128,7 +128,7 @@ def _pooled(words: torch.Tensor, lesson: StepLesson) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the network learns, by `networks.train`: `hidden` tokens are masked; `pairs` and `sought` weigh losses.
+    """How the network learns: `hidden` tokens are masked; `pairs` and `sought` weigh losses.
 
     `seed` draws the first weights, `order` the order of the lessons and what is masked and dropped.
     """

@@ -22,7 +22,7 @@ from tasks.parse.classify.local import (
 )
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.parse.classify.words import find_words
-from tasks.parse.train.labelled import agreement, read_labelled
+from tasks.train.fragments import agreement, read_labelled
 from tests.support.paths import PROJECT, SHARED
 from tests.support.texts.clear_fragments import CLEAR, fragment
 

@@ -12,9 +12,8 @@ import pytest
 from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.train import unlabelled as self_training
-from tasks.parse.train.labelled import Labelled
-from tasks.parse.train.unlabelled import draw_by_type, draw_fragments, draw_unlabelled, hidden
+from tasks.train import fragments as self_training
+from tasks.train.fragments import Labelled, draw_by_type, draw_fragments, draw_unlabelled, hidden
 
 
 def skill(name: str, lines: int = 60) -> str:

@@ -13,9 +13,9 @@ from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify.local import Forest, LocalClassifier, load_model, tree_scores
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.train import local_model as train
-from tasks.parse.train.fit import Boosting, fit_forest
-from tasks.parse.train.labelled import Labelled, agreement, read_labelled
+from tasks.train import local_model as train
+from tasks.train.fragments import Labelled, agreement, read_labelled
+from tasks.train.local_model import Boosting, fit_forest
 from tests.support.texts.clear_fragments import CLEAR, fragment
 
 

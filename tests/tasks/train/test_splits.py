@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.train.split import families, one_a_family, split_families
+from tasks.train.splits import categories_of, families, folds_of, in_turn, one_a_family, split_families
 
+_NORTH, _EAST = np.eye(4, dtype=np.float32)[:2]
 _few = st.integers(0, 12)
 
 
@@ -81,3 +82,50 @@ def test_one_of_each_family_is_drawn_and_not_always_the_first() -> None:
 
     assert all(sorted(of[rows].tolist()) == [0, 1, 2] for rows in drawn)
     assert {row for rows in drawn for row in rows} == {0, 1, 2, 3, 4, 5}
+
+
+def test_rows_of_one_owner_share_a_fold() -> None:
+    owners = [str(k % 7) for k in range(40)]
+
+    folds = folds_of(owners, 3, seed=1)
+
+    assert set(folds.tolist()) == {0, 1, 2}
+    assert all(folds[k] == folds[k % 7] for k in range(40))
+
+
+def around(centre: np.ndarray, n: int) -> np.ndarray:
+    vectors = centre + 0.1 * np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+
+
+def test_a_listings_category_is_kept_and_others_are_clusters_of_descriptions() -> None:
+    vectors = np.concatenate([around(_NORTH, 10), around(_EAST, 12)])
+    given = ["bread", *[None] * 10, " ", *["metal"] * 10]
+
+    named = categories_of(given, vectors, 2, seed=0)
+
+    assert named[0] == "bread"
+    assert named[12:] == ["metal"] * 10
+    assert len(set(named[1:10])) == 1
+    assert len(set(named[10:12])) == 1
+    assert named[1] != named[10]
+
+
+def test_clusters_are_the_same_for_the_same_seed_and_never_more_than_vectors() -> None:
+    vectors = around(_NORTH, 6)
+
+    one, other = (categories_of([None] * 6, vectors, 50, seed=3) for _ in range(2))
+
+    assert one == other
+    assert len(set(one)) <= 6
+    assert len(set(categories_of([None] * 3, np.stack([_EAST] * 3), 50, seed=3))) == 1
+
+
+def test_where_all_have_a_category_nothing_is_clustered() -> None:
+    assert categories_of(["a", "b"], np.zeros((2, 4), np.float32), 50, seed=0) == ["a", "b"]
+
+
+def test_categories_take_turns_each_in_its_own_order() -> None:
+    named = ["a", "a", "a", "b", "b", "c"]
+
+    assert in_turn(np.array([2, 0, 1, 4, 3, 5]), named).tolist() == [2, 4, 5, 0, 3, 1]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from storage.errors import ModelMismatch, WrongInput
-from tasks.models.with_torch import training
 from tasks.models.with_torch.causal_reranker import CausalReranker
 from tasks.models.with_torch.cross_encoder import CrossEncoder
 from tasks.models.with_torch.reranker import load_reranker
-from tasks.models.with_torch.training import (
+from tasks.train import trainers
+from tasks.train.trainers import (
     Loss,
     TrainingSettings,
     require_training,
@@ -129,7 +129,7 @@ def test_a_large_batch_is_read_in_parts_and_learns_the_same(
     monkeypatch.setattr(Transformer, "forward", counted)
     for at_once in (8, 2):
         read.clear()
-        monkeypatch.setattr(training, "_AT_ONCE", at_once)
+        monkeypatch.setattr(trainers, "_AT_ONCE", at_once)
         trained = train_bi_encoder(bi_encoder, ROWS, HOW, tmp_path / f"{at_once}")
         losses.append([loss for _, loss in trained.losses])
         most.append(max(read))

@@ -1,16 +1,8 @@
-"""Fits: the option that is right by one feature is found, and chances are calibrated."""
-
 from __future__ import annotations
 
 import numpy as np
 
-from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
-from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
-from tasks.retrieve.compose.decompose.fitted import fitted
-from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
-from tasks.retrieve.train.composing import auroc
-from tasks.retrieve.train.fitting import Choice, fit_chance, fit_choice, labelled_pairs, train_pairs
-from tasks.retrieve.train.written import read_written
+from tasks.train.logistic import Choice, fit_chance, fit_choice
 
 
 def test_a_choice_is_learnt_from_the_feature_that_tells() -> None:
@@ -58,21 +50,38 @@ def test_a_weight_that_may_only_rise_is_not_below_nothing() -> None:
     assert bounded[2] > 0
 
 
-def test_auroc_is_the_share_of_pairs_in_order() -> None:
-    assert auroc(np.array([3.0, 2.0]), np.array([1.0, 2.5])) == 0.75
+def lists_of(seed: int, lists: int, width: int, informed: float = 1.0) -> list[Choice]:
+    """Return lists whose first candidate has more of the first feature, and of the second as the rest."""
+    draw = np.random.default_rng(seed)
+    made = [draw.normal(size=(draw.integers(2, 9), width)) for _ in range(lists)]
+    for one in made:
+        one[0, 0] += informed
+    return [Choice(one, np.arange(len(one)) == 0) for one in made]
 
 
-def test_the_packaged_weights_are_of_the_features_that_are_read() -> None:
-    held = {model: tuple(weights) for model, weights in fitted().items()}
-
-    assert held == {
-        "feedback": OF_FEEDBACK, "ranking": OF_RANKING, "confidence": OF_CONFIDENCE, "gap": ("least",),
-    }  # fmt: skip
+def listwise_loss(weights: np.ndarray, lists: list[Choice]) -> float:
+    """Return the mean cross-entropy of the first candidate."""
+    scores = [one.features @ weights for one in lists]
+    return float(np.mean([np.log(np.exp(own).sum()) - own[0] for own in scores]))
 
 
-def test_pairs_of_steps_are_told_by_their_words() -> None:
-    names, labels = labelled_pairs(read_written()[:150])
-    model = train_pairs(names, labels)
-    guessed = [int(np.argmax(model.shares(own))) for own in names]
+def test_what_tells_the_positive_gets_weight_and_what_does_not_gets_little() -> None:
+    lists = lists_of(0, 400, 2)
 
-    assert np.mean(np.array(guessed) == np.array(labels)) > np.mean(np.array(labels) == 1)
+    weights = fit_choice(lists, 1e-3, scaled=False)
+
+    assert weights[0] > 0.7
+    assert abs(weights[1]) < 0.2
+    np.testing.assert_array_equal(weights, fit_choice(lists, 1e-3, scaled=False))
+    # No weights near them have a lower loss.
+    for away in 0.02 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]]):
+        near = [listwise_loss(w, lists) + 1e-3 * float(w @ w) for w in (weights, weights + away)]
+        assert near[0] < near[1]
+
+
+def test_lists_that_can_be_parted_and_huge_scores_get_finite_weights() -> None:
+    for size in (1.0, 1e4):
+        parted = Choice(np.array([[size], [0.0]]), np.array([True, False]))
+        weights = fit_choice([parted] * 3, 1e-3, scaled=False)
+        assert 0 < weights[0] * size < 1000
+        assert np.isfinite(weights).all()

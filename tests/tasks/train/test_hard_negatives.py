@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,27 +9,27 @@ from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.postings import postings_of
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.train.false_negatives import FalseNegatives, FalseNegativeSettings
-from tasks.retrieve.train.hard_negatives import Mined, MiningSettings, Pool, candidate_lists, mine_negatives
-from tasks.retrieve.train.queries import TrainingQuery
+from tasks.train.hard_negatives import FalseNegatives, Mined, Pool, candidate_lists, mine_negatives, trigrams
+from tasks.train.options import TrainingOptions
+from tasks.train.queries import TrainingQuery
 from tests.support.models.training_material import trades
 
-SHARES = MiningSettings(depth=10, semantic=4, lexical=3, category=2, random=1)
+SHARES = TrainingOptions(depth=10)
 SKILLS = trades()
 N = len(SKILLS)
 # On an arc: the nearest skills are those beside a skill in the list.
 ANGLES = np.linspace(0, 1.4, N)
 VECTORS: Vectors = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1).astype(np.float32)
-ALL_TRUE = FalseNegativeSettings(body=1.0, embedding=2.0)
+ALL_TRUE = TrainingOptions(false_body=1, false_embedding=1)
 
 
 def mined(
     skills: list[Skill] = SKILLS,
     *,
     text: str = "whoever hurries the kiln and its glaze, the oven and its crust",
-    shares: MiningSettings = SHARES,
+    shares: TrainingOptions = SHARES,
     categories: int = 3,
-    false: FalseNegativeSettings = ALL_TRUE,
+    false: TrainingOptions = ALL_TRUE,
     seed: int = 0,
     rows: tuple[int, ...] = (5, 12),
 ) -> Mined:
@@ -70,16 +69,16 @@ def test_each_source_gives_its_share_and_the_positive_is_no_negative() -> None:
 
 
 def test_lexical_negatives_are_the_best_by_words_among_the_nearest() -> None:
-    shares = MiningSettings(depth=8, semantic=0, lexical=2, category=0, random=0)
+    shares = TrainingOptions(depth=8, semantic=0, lexical=2, category=0, random=0)
 
     # Row 4 is the potter of kiln and glaze; row 0 has oven and crust, and lies beyond the nearest of row 6.
     assert by_source(mined(shares=shares, rows=(6,)), 0)["lexical"][0] == 4
     assert 0 not in by_source(mined(shares=shares, rows=(6,)), 0)["lexical"]
-    assert 0 in by_source(mined(shares=replace(shares, depth=23), rows=(6,)), 0)["lexical"]
+    assert 0 in by_source(mined(shares=shares.model_copy(update={"depth": 23}), rows=(6,)), 0)["lexical"]
 
 
 def test_semantic_negatives_are_drawn_from_the_nearest_not_taken_from_the_top() -> None:
-    shares = MiningSettings(depth=10, semantic=2, lexical=0, category=0, random=0)
+    shares = TrainingOptions(depth=10, semantic=2, lexical=0, category=0, random=0)
 
     drawn = {row for seed in range(40) for row, _ in mined(shares=shares, rows=(5,), seed=seed).negatives[0]}
 
@@ -110,9 +109,9 @@ def test_where_there_are_fewer_skills_than_negatives_all_others_are_taken() -> N
 def test_false_negatives_are_left_out_counted_once_and_made_up_for() -> None:
     copies = [replace_body(SKILLS[row], SKILLS[5].body) if row in (3, 7) else SKILLS[row] for row in range(N)]
     copies[6] = SKILLS[6]._replace(name=SKILLS[5].name)
-    strict = FalseNegativeSettings(body=0.5, embedding=2.0)
+    strict = TrainingOptions(false_embedding=1)
     # Everything is near, so that each false negative is met by several sources.
-    shares = MiningSettings(depth=23, semantic=20, lexical=3, category=0, random=0)
+    shares = TrainingOptions(depth=23, semantic=20, lexical=3, category=0, random=0)
 
     found = mined(copies, shares=shares, false=strict, rows=(5,))
 
@@ -130,7 +129,7 @@ def test_negatives_are_the_same_for_the_same_seed_and_others_for_another() -> No
 
 
 def test_trades_are_no_false_negatives_of_each_other() -> None:
-    judge = FalseNegatives(SKILLS, np.eye(N, dtype=np.float32), FalseNegativeSettings())
+    judge = FalseNegatives(SKILLS, np.eye(N, dtype=np.float32), TrainingOptions())
 
     layers = Counter(judge.layer(a, b) for a in range(N) for b in range(a))
 
@@ -150,3 +149,66 @@ def test_a_list_holds_what_was_ranked_first_without_positive_and_false_negatives
     assert made.removed == {"name": 1}
     assert Counter(source for _, source in short.negatives[0]) == {"ranked": 1, "filled": 3}
     assert not {3, 8} & {row for row, _ in short.negatives[0]}
+
+
+_BODY = "scald every seed with hot water before any of it goes into your bowl of flour"
+_WORDS = _BODY.split()
+
+
+def judged(name: str, body: str, cosine: float) -> str | None:
+    """Return the layer by which a skill is as good as one named `rye bread` whose body is `_WORDS`."""
+    skills = [Skill("a", "Rye bread", "", " ".join(_WORDS)), Skill("b", name, "", body)]
+    vectors = np.array([[1, 0], [cosine, np.sqrt(1 - cosine**2)]], dtype=np.float32)
+    return FalseNegatives(skills, vectors, TrainingOptions()).layer(0, 1)
+
+
+def version(kept: int) -> str:
+    """Return a body with the first words of the other's, and new ones after them."""
+    return " ".join([*_WORDS[:kept], *(f"new{n}" for n in range(len(_WORDS) - kept))])
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"), [("rye-bread", "name"), ("RYE_Bread", "name"), ("rye breads", None), ("rye", None)]
+)
+def test_skills_of_one_name_are_false_and_of_a_similar_one_are_not(name: str, layer: str | None) -> None:
+    assert judged(name, "Strike while it is hot.", 0.0) == layer
+
+
+@pytest.mark.parametrize(("kept", "layer"), [(16, "body"), (13, "body"), (11, None), (0, None)])
+def test_bodies_that_share_half_their_trigrams_are_false_and_fewer_are_not(
+    kept: int, layer: str | None
+) -> None:
+    # Of 14 trigrams each, 11 shared ones make a Jaccard similarity of 11 / 17, and 9 one of 9 / 19.
+    assert len(_WORDS) == 16
+    one, other = trigrams(" ".join(_WORDS)), trigrams(version(kept))
+    shared = len(set(one.tolist()) & set(other.tolist()))
+    assert (shared / (28 - shared) >= 0.5) == (layer is not None)
+
+    assert judged("anvil", version(kept), 0.0) == layer
+
+
+@pytest.mark.parametrize(("cosine", "layer"), [(0.95, "embedding"), (0.91, "embedding"), (0.89, None)])
+def test_descriptions_that_mean_the_same_are_false_and_similar_ones_are_not(
+    cosine: float, layer: str | None
+) -> None:
+    assert judged("anvil", "Strike while it is hot.", cosine) == layer
+
+
+def test_the_first_layer_that_catches_is_told() -> None:
+    assert judged("rye bread", " ".join(_WORDS), 1.0) == "name"
+    assert judged("anvil", " ".join(_WORDS), 1.0) == "body"
+
+
+def test_texts_of_fewer_than_three_words_have_nothing_in_common() -> None:
+    assert trigrams("two words").tolist() == []
+    skills = [Skill("a", "a", "", ""), Skill("b", "b", "", "")]
+    settings = TrainingOptions()
+    assert FalseNegatives(skills, np.eye(2, dtype=np.float32), settings).layer(0, 1) is None
+
+
+def test_a_filter_that_is_off_finds_none() -> None:
+    skills = [Skill(doc_id, "Rye bread", "", _BODY) for doc_id in ("a", "b")]
+    vectors = np.array([[1, 0], [1, 0]], dtype=np.float32)
+
+    assert FalseNegatives(skills, vectors, TrainingOptions()).layer(0, 1) == "name"
+    assert FalseNegatives(skills, vectors, TrainingOptions(drop_false=False)).layer(0, 1) is None

@@ -8,10 +8,9 @@ import pytest
 
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify.context_model import GRAPH, WEIGHTS, ContextModel, unpacked
-from tasks.parse.train import context_model as tune
-from tasks.parse.train import network as context_network
-from tasks.parse.train.labelled import Labelled
-from tasks.parse.train.local_model import fit_model
+from tasks.train import context_model as tune
+from tasks.train.fragments import Labelled
+from tasks.train.local_model import fit_model
 from tests.support.texts.clear_fragments import CLEAR
 
 
@@ -25,16 +24,16 @@ def rows() -> list[Labelled]:
 def test_training_lowers_the_loss_and_what_is_written_answers_like_the_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tuning = context_network.Tuning(epochs=4, batch=8)
-    given = context_network.material(rows(), tuning)
-    network = context_network.fit(given, range(len(rows())), tuning)
+    tuning = tune.Tuning(epochs=4, batch=8)
+    given = tune.material(rows(), tuning)
+    network = tune.fit(given, range(len(rows())), tuning)
     losses = [float(line.split()[-1]) for line in capsys.readouterr().err.splitlines() if "loss" in line]
     assert losses[-1] < losses[0] - 0.3
     (tmp_path / "data").mkdir()
     tune.export(network, tmp_path)
     model = ContextModel((tmp_path / GRAPH).read_bytes(), unpacked((tmp_path / WEIGHTS).read_bytes()))
     asked = list(range(len(CLEAR)))
-    trained = context_network.predict(network, given, asked)
+    trained = tune.predict(network, given, asked)
     found = model.probabilities([given for _, given in CLEAR])
     # The shipped weights have 8 bits.
     np.testing.assert_allclose(found, trained, atol=0.05)
@@ -43,18 +42,16 @@ def test_training_lowers_the_loss_and_what_is_written_answers_like_the_network(
 
 @pytest.mark.slow
 def test_a_student_answers_like_its_teachers_before_it_sees_a_label() -> None:
-    labelled, tuning = rows(), context_network.Tuning(epochs=4, batch=8)
-    given = context_network.material(labelled, tuning)
+    labelled, tuning = rows(), tune.Tuning(epochs=4, batch=8)
+    given = tune.material(labelled, tuning)
     unlabelled = [fragment for _, fragment in CLEAR for _ in range(6)]
     lesson, first = tune.Lesson(labelled, given, tuning, unlabelled), fit_model(labelled)
-    teacher = context_network.fit(given, range(len(labelled)), tuning)
+    teacher = tune.fit(given, range(len(labelled)), tuning)
     student = tune.taught(lesson, teacher, first)
     right = [NODE_TYPES.index(node_type) for node_type, _ in CLEAR]
-    found = context_network.predict(student, given, range(len(CLEAR)))
+    found = tune.predict(student, given, range(len(CLEAR)))
     assert (found.argmax(axis=1) == right).mean() > 0.5
-    after = context_network.predict(
-        tune.trained(lesson, range(len(labelled)), first), given, range(len(CLEAR))
-    )
+    after = tune.predict(tune.trained(lesson, range(len(labelled)), first), given, range(len(CLEAR)))
     assert (after.argmax(axis=1) == right).mean() > 0.8
 
 

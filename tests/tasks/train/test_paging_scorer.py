@@ -7,13 +7,14 @@ import pytest
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries
 from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, measure, prepare_all
-from tasks.evaluate.paging.fit import example, fit, folds, held_out, stored
-from tasks.evaluate.paging.held_out import SEED, digest, fitted, held_out_scorer, write_fitted
+from tasks.evaluate.paging.held_out import SEED, digest, fitted, held_out_scorer
 from tasks.evaluate.paging.outcomes import summarise_outcomes
 from tasks.evaluate.paging.report import paging_markdown, report_paging
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.retrieve.paging.scorer import FILE
+from tasks.train.paging_scorer import FOLDS, example, fit, held_out, stored, write_fitted
+from tasks.train.splits import folds_of
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_bench import AllConcepts
 from tests.support.paging.paging_workshop import workshop
@@ -48,7 +49,9 @@ def shared_bench(encoder: OnnxEncoder, documents: int) -> PagingBench:
 def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_fold(tmp_path: Path) -> None:
     made = bench(18)
     examples = [example(q, made.documents[q.doc_id], made.encoder, made.tokenizer) for q in made.queries]
-    drawn, scorers = folds(list(made.documents), SEED), held_out(examples, SEED)
+    ids = list(made.documents)
+    drawn = dict(zip(ids, folds_of(ids, FOLDS, SEED).tolist(), strict=True))
+    scorers = held_out(examples, SEED)
     bodies = {made.documents[doc_id].body: fold for doc_id, fold in drawn.items()}
     write_fitted(tmp_path / "fitted.json", bodies, [stored(scorers[k]) for k in sorted(scorers)], "packaged")
 

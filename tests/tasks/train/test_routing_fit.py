@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.evaluate.routing.fit import AskedCorpus, AskedSkill, FitRows, asked_of, fit, halves, main, report
 from tasks.retrieve.routing.fit import FEATURES
 from tasks.retrieve.routing.skill import Skill
+from tasks.train.routing_fit import AskedCorpus, AskedSkill, FitRows, asked_of, fit, halves, main, report
 from tests.conftest import Export
 from tests.support.models.training_material import trades
 from tests.support.models.word_models import WordEncoder

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from storage.errors import WrongInput
-from tasks.evaluate.paging.states_fit import axes, draw, group_states, main
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import packaged_projection
+from tasks.train.state_axes import axes, draw, group_states, main
 from tests.support.roots.skill_root import Export
 
 TRADES = ("hive", "oven", "kiln")

@@ -28,7 +28,7 @@ from storage.schemas import NODE_TYPES
 from tasks import parse
 from tasks.parse.classify.cascade import together
 from tasks.parse.classify.context_model import packaged_context_model
-from tasks.parse.classify.cues import find_cues
+from tasks.parse.classify.features import find_cues, find_words
 from tasks.parse.classify.local import (
     WEIGHTS,
     Columns,
@@ -41,7 +41,6 @@ from tasks.parse.classify.local import (
     softmax,
 )
 from tasks.parse.classify.protocol import FragmentInContext, Probabilities
-from tasks.parse.classify.words import find_words
 from tasks.train.fragments import (
     Agreement,
     Labelled,

@@ -24,15 +24,14 @@ from tasks import models
 from tasks.evaluate.measures.statistics import auroc
 from tasks.models.adapted_encoder import GRAPH
 from tasks.parse.classify.local import LocalClassifier
-from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
-from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
-from tasks.retrieve.compose.decompose.fitted import FILE as FITTED
-from tasks.retrieve.compose.decompose.steps import DraftStep, words_of
-from tasks.retrieve.compose.decompose.task_model import FILE, TaskModel
-from tasks.retrieve.compose.dependencies import CLASSES, PairModel, step_texts
+from tasks.retrieve.compose.dependencies import CLASSES, PairModel, pair_features, step_texts
 from tasks.retrieve.compose.dependencies import FILE as PAIRS
-from tasks.retrieve.compose.pair_features import pair_features
-from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
+from tasks.retrieve.compose.drafts import DraftStep, words_of
+from tasks.retrieve.compose.ranking import CONFIDENCE_FEATURES as OF_CONFIDENCE
+from tasks.retrieve.compose.ranking import FITTED
+from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
+from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
+from tasks.retrieve.compose.task_model import FILE, TaskModel
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.served_index import ServedIndex

@@ -17,8 +17,8 @@ from transformers import AutoModel
 from tasks.models.adapted_encoder import BASE, INPUT, MATRICES, SCALE, WIDTH
 from tasks.models.onnx_export import resolve
 from tasks.models.protocols import Vectors
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, LABELS, OUT
-from tasks.retrieve.compose.decompose.task_model import APART
+from tasks.retrieve.compose.chain import BEGIN, INSIDE, LABELS, OUT
+from tasks.retrieve.compose.task_model import APART
 from tasks.train.compose.requests import LessonBatch, StepLesson, batched, drawn_batches
 from tasks.train.networks import bare_graph, train
 

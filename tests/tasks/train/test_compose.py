@@ -10,12 +10,12 @@ import torch
 
 from storage.errors import WrongInput
 from tasks.models.onnx_export import GRAPHS
-from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT, counted
-from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
-from tasks.retrieve.compose.decompose.fitted import fitted
-from tasks.retrieve.compose.decompose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel, packaged_model
-from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
+from tasks.retrieve.compose.chain import BEGIN, INSIDE, OUT, counted
+from tasks.retrieve.compose.ranking import CONFIDENCE_FEATURES as OF_CONFIDENCE
+from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
+from tasks.retrieve.compose.ranking import fitted
+from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
+from tasks.retrieve.compose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel, packaged_model
 from tasks.train.compose.fits import labelled_pairs, train_pairs
 from tasks.train.compose.requests import WrittenRequest, batched, lessons, read_written
 from tasks.train.compose.task_model import Recipe, StepNetwork, train_average, train_network, write_graph

@@ -8,7 +8,7 @@ import pytest
 from storage.schemas import Qrel
 from tasks.evaluate.routing.bench import RoutingAnswer, RoutingBench, answer_negatives, measure_method, whole
 from tasks.evaluate.routing.data import RoutingQuery
-from tasks.evaluate.routing.rejection import summarise_rejection
+from tasks.evaluate.routing.summary import summarise_rejection
 
 BENCH = RoutingBench(
     [RoutingQuery(f"t{k}", f"tea {k}", repo="tea/shop") for k in range(4)]

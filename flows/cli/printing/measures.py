@@ -42,11 +42,11 @@ def print_plan_bench(found: dict[str, Any]) -> None:
     say(f"{found['queries']} requests, {found['steps']} steps, {found['edges']} dependencies")
     say(f"by difficulty: {counts(found['by_difficulty'])}; in {found['out']}")
     say(f"rows used: {found['rows_used']} of {found['rows']}; left out: {counts(found['left_out'])}")
-    if found["queries"] < found["wanted"]:
+    made = found["queries"] + sum(found["discarded"].values()) + sum(found["unfinished"].values())
+    if made < found["wanted"]:
         say(f"too little is served for more: {found['wanted']} were wanted", style="red")
-    if "llm" in found:
-        say(f"rewritten: {found['rewritten']}; left as they were: {counts(found['discarded'])}")
-        _asked(found)
+    say(f"discarded: {counts(found['discarded'])}")
+    _asked(found)
 
 
 def _resumed(found: dict[str, Any], wanted: str, folder: str) -> None:

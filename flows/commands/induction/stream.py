@@ -93,7 +93,7 @@ def stream_bench(
     runs = _walked(stream, taught, given, methods)
     if out is not None:
         write_lines(out, rows)
-    found = {
+    found: dict[str, Any] = {
         "trajectories": _told(reading, given), "warm": said, "steps": len(next(iter(runs.values()))),
         "methods": summarise_runs(runs, next(iter(methods))),
     }  # fmt: skip

@@ -14,6 +14,8 @@ COMMANDS: dict[str, str] = {
 # By the words of a command and an option of it.
 OPTIONS: dict[tuple[str, str], str] = {}
 SETTINGS: dict[str, str] = {
+    "SKILLERY_INDUCE_CHROMIUM": "name the browser with `--verify 'command:python -m "
+    "tasks.induce.replay.chromium URL --chromium PROGRAM'`",
     "SKILLERY_TRAINING_DISTILLED": "leave it out: `skillery train routing` trains on queries with hard "
     "negatives; teaching the encoder the default's scores gained nothing for the default",
 }

@@ -20,7 +20,6 @@ from flows.cli.options import (
     print_json,
     root_of,
 )
-from flows.cli.printing.plan import print_plan
 from flows.commands.console import form_of
 from flows.settings import load_settings
 
@@ -79,6 +78,7 @@ def compose(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a task that needs several skills: its steps, their order, and what serves each."""
+    from flows.cli.printing.plan import print_plan  # noqa: PLC0415 (as all below: other commands do without)
     from flows.commands.plans.llm import plan_makers  # noqa: PLC0415
     from flows.commands.queries import (  # noqa: PLC0415
         PLAN_FORMS,

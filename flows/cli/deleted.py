@@ -12,7 +12,9 @@ COMMANDS: dict[str, str] = {
     "requests that you have with --requests FOLDER (its `pairs.parquet`)",
 }
 # By the words of a command and an option of it.
-OPTIONS: dict[tuple[str, str], str] = {}
+OPTIONS: dict[tuple[str, str], str] = {
+    ("bench compose", "--llm"): "leave it out: the LLM that is set up writes each request",
+}
 SETTINGS: dict[str, str] = {
     "SKILLERY_INDUCE_CHROMIUM": "name the browser with `--verify 'command:python -m "
     "tasks.induce.replay.chromium URL --chromium PROGRAM'`",

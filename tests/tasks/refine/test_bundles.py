@@ -22,7 +22,7 @@ from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.source.base import Source
 from tasks.crawl.source.bundle import DEFAULT_LIMITS, plan, read_skill
-from tasks.refine.bundles import RefinedBundle, refine_bundles
+from tasks.refine.document import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
 from tests.support.marketplace import malice
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files

@@ -8,18 +8,10 @@ import pytest
 
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify.context_model import GRAPH, WEIGHTS, ContextModel, unpacked
-<<<<<<< HEAD:tests/tasks/parse/train/test_context_model.py
-from tasks.parse.train import context_model as tune
-from tasks.parse.train import network as context_network
-from tasks.parse.train.labelled import Labelled
-from tasks.parse.train.local_model import fit_model
-from tests.support.texts.fragments import CLEAR
-=======
 from tasks.train import context_model as tune
 from tasks.train.fragments import Labelled
 from tasks.train.local_model import fit_model
-from tests.support.texts.clear_fragments import CLEAR
->>>>>>> main:tests/tasks/train/test_context_model.py
+from tests.support.texts.fragments import CLEAR
 
 
 def rows() -> list[Labelled]:

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 import random
+import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
-from tasks.induce.replay.browser.application import WebApplication
-from tasks.induce.replay.browser.chromium import Chromium
-from tasks.induce.replay.browser.page import Limits
-from tasks.induce.replay.browser_replay import BrowserReplay
 from tasks.induce.replay.calls import call_at
-from tasks.induce.replay.verify import verify
+from tasks.induce.replay.verify import Replay, opened, verify
 from tasks.induce.replay.window import Broken, SourceWindow
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
 from tasks.induce.trajectories.outline import Element
@@ -26,7 +26,6 @@ from tests.support.induce.workshop.recording import recorded
 from tests.support.induce.workshop.tasks import tasks
 from tests.support.slow import slow_but
 
-LIMITS = Limits(action=1.0, lacking=0.4)
 ALL = {f"{task.kind}-{task.number}": task for task in tasks()}
 
 
@@ -34,12 +33,12 @@ ALL = {f"{task.kind}-{task.number}": task for task in tasks()}
 class Bench:
     """The workshop, a browser, and replay in both."""
 
-    chromium: Chromium
+    browser: Browser
     shop: Workshop
-    replay: BrowserReplay
+    replay: Replay
 
     def recording(self, name: str) -> Trajectory:
-        return recorded(self.chromium, self.shop, ALL[name])
+        return recorded(self.browser, self.shop, ALL[name])
 
     def replayed(self, body: Body, window: SourceWindow) -> Broken | None:
         assert self.replay.takes(body, window)
@@ -49,10 +48,11 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(chromium: Chromium) -> Iterator[Bench]:
+def bench(browser: Browser) -> Iterator[Bench]:
     with workshop() as shop:
-        application = WebApplication(shop.url, 5, 1 << 20)
-        yield Bench(chromium, shop, BrowserReplay(chromium, application, LIMITS))
+        program = shlex.join([sys.executable, "-m", "tasks.induce.replay.chromium", shop.url])
+        with opened(f"command:{program}", Path()) as replay:
+            yield Bench(browser, shop, replay)
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +92,7 @@ def test_a_change_of_another_record_shows_in_the_state(bench: Bench) -> None:
     }
 
     assert bench.replay.replay(body, window, call) is None
-    assert bench.replay.replay(body, window, others) == Broken(
-        2, "the application is left in another state at /orders/0/pieces"
-    )
+    assert bench.replay.replay(body, window, others) == Broken(2, "the application is left in another state")
 
 
 def test_an_element_that_is_not_there_breaks_the_action(bench: Bench, cancel: Trajectory) -> None:
@@ -168,8 +166,8 @@ def test_tools_and_what_cannot_be_done_here_are_not_taken(
     assert not bench.replay.takes(body, foreign)
     assert bench.replay.takes(body, window)
     why = "step 4: the page has no checkbox 'tell the mayor' with the ordinal 0"
-    assert [each.message for each in caplog.records] == [f"foreign is not replayed in the browser: {why}"]
-    assert verify(body, [foreign, window], bench.replay).how == ("browser", "recorded")
+    assert [each.message for each in caplog.records] == [f"foreign is not replayed in live pages: {why}"]
+    assert verify(body, [foreign, window], bench.replay).how == ("command", "recorded")
 
 
 def test_an_application_that_ends_otherwise_each_time_proves_nothing(
@@ -186,9 +184,7 @@ def test_an_application_that_ends_otherwise_each_time_proves_nothing(
     restless = replace(window, trajectory_id="restless")
 
     assert not bench.replay.takes(body, restless)
-    assert bench.replay.replay(body, restless, {}) == Broken(
-        0, "the same actions leave another state at /ticket/number"
-    )
+    assert bench.replay.replay(body, restless, {}) == Broken(0, "the same actions leave another state")
 
 
 def test_a_trajectory_that_can_no_longer_be_done_proves_nothing(
@@ -207,9 +203,9 @@ def test_a_trajectory_that_can_no_longer_be_done_proves_nothing(
     assert verify(body, [window], bench.replay).how == ("recorded",)
     assert not bench.replay.takes(body, window)
     (line,) = (each.message for each in caplog.records)
-    assert line.startswith("once is not replayed in the browser: what comes before a window can no longer be")
+    assert line.startswith("once is not replayed in live pages: what comes before a window can no longer be")
     monkeypatch.undo()
-    assert verify(body, [window, own], bench.replay).how == ("browser", "recorded")
+    assert verify(body, [window, own], bench.replay).how == ("command", "recorded")
 
 
 Judged = tuple[str, bool, bool]  # a fault's kind, whether the state changes, and whether it passes
@@ -223,7 +219,7 @@ def judged(bench: Bench, recording: Trajectory, rng: random.Random, faults: int)
         kind, (body, window) = rng.choice(("left out", "swapped", "other element")), rng.choice(found)
         wrong = with_fault(kind, body, window, rng)
         if wrong is not None:
-            after = left(bench.chromium, bench.shop, wrong, call_of(body, window), window)
+            after = left(bench.browser, bench.shop, wrong, call_of(body, window), window)
             verdicts.append((kind, after != facts, verify(wrong, [window], bench.replay).verified))
     return verdicts
 
@@ -245,7 +241,7 @@ def test_thirty_recordings_end_in_the_same_state_and_no_fault_passes(bench: Benc
         recording = bench.recording(name)
         found += judged(bench, recording, rng, 1)
         body, window = rng.choice(windows_of(recording))
-        same += verify(body, [window], bench.replay).how == ("browser",)
+        same += verify(body, [window], bench.replay).how == ("command",)
 
     assert len(ALL) == 30
     assert same / len(ALL) >= 0.95

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from playwright.sync_api import Browser
 
-from tasks.induce.replay.browser.chromium import Chromium
-from tasks.induce.replay.browser.page import Limits, LivePage, PageBroken, opened_page
+from tasks.induce.replay.chromium import Limits, LivePage, PageBroken, opened_page
 from tasks.induce.trajectories.outline import outline_of
 from tasks.induce.trajectories.record import Action
 from tests.support.induce.workshop.server import Asked, Said, served
@@ -41,12 +40,9 @@ def url() -> Iterator[str]:
         yield found
 
 
-def on_page(chromium: Chromium, url: str, work: Callable[[LivePage], T], limits: Limits = SHORT) -> T:
-    def opened(browser: Browser) -> T:
-        with opened_page(browser, url, limits) as page:
-            return work(page)
-
-    return chromium.do(opened)
+def on_page(browser: Browser, url: str, work: Callable[[LivePage], T], limits: Limits = SHORT) -> T:
+    with opened_page(browser, url, limits) as page:
+        return work(page)
 
 
 def lines(page: LivePage) -> list[str]:
@@ -62,7 +58,7 @@ def did(page: LivePage, name: str, on: str = "", **given: Any) -> list[str]:  # 
     return lines(page)
 
 
-def test_what_is_done_on_a_page_shows_in_its_outline(chromium: Chromium, url: str) -> None:
+def test_what_is_done_on_a_page_shows_in_its_outline(browser: Browser, url: str) -> None:
     def work(page: LivePage) -> None:
         before = lines(page)
         assert 'textbox "Name" value=""' in before
@@ -72,47 +68,47 @@ def test_what_is_done_on_a_page_shows_in_its_outline(chromium: Chromium, url: st
         assert clay in did(page, "select_option", "combobox soil", option="clay")
         assert any("F2 in INPUT" in line for line in did(page, "keyboard_press", key="F2"))
 
-    on_page(chromium, url, work)
+    on_page(browser, url, work)
 
 
-def test_a_key_goes_to_the_page_where_no_element_has_the_keyboard(chromium: Chromium, url: str) -> None:
+def test_a_key_goes_to_the_page_where_no_element_has_the_keyboard(browser: Browser, url: str) -> None:
     assert any(
-        "a in BODY" in line for line in on_page(chromium, url, partial(did, name="keyboard_press", key="a"))
+        "a in BODY" in line for line in on_page(browser, url, partial(did, name="keyboard_press", key="a"))
     )
 
 
-def test_what_an_action_starts_is_waited_for(chromium: Chromium, url: str) -> None:
+def test_what_an_action_starts_is_waited_for(browser: Browser, url: str) -> None:
     def work(page: LivePage) -> tuple[list[str], float]:
         did_at = time.monotonic()
         return did(page, "click", "button save"), time.monotonic() - did_at
 
-    seen, seconds = on_page(chromium, url, work)
+    seen, seconds = on_page(browser, url, work)
 
     assert 'button "Saved"' in seen
     assert seconds < SHORT.action
 
 
-def test_what_a_page_lacks_is_waited_for_until_it_is_quiet(chromium: Chromium, url: str) -> None:
+def test_what_a_page_lacks_is_waited_for_until_it_is_quiet(browser: Browser, url: str) -> None:
     def work(page: LivePage) -> tuple[object, float]:
         began = time.monotonic()
         return page.look(
             lambda text: outline_of(text).find("button", "sell", 0), bool
         ), time.monotonic() - began
 
-    found, seconds = on_page(chromium, url, work)
+    found, seconds = on_page(browser, url, work)
 
     assert found is None
     assert SHORT.lacking <= seconds < SHORT.action
 
 
-def test_a_request_without_an_end_is_let_be(chromium: Chromium, url: str) -> None:
+def test_a_request_without_an_end_is_let_be(browser: Browser, url: str) -> None:
     def work(page: LivePage) -> float:
         did(page, "click", "button wait")
         began = time.monotonic()
         lines(page)
         return time.monotonic() - began
 
-    assert on_page(chromium, url, work) < SHORT.action
+    assert on_page(browser, url, work) < SHORT.action
 
 
 @pytest.mark.parametrize(
@@ -127,59 +123,52 @@ def test_a_request_without_an_end_is_let_be(chromium: Chromium, url: str) -> Non
         (Action("keyboard_press", {"key": "Nonsense"}), "Unknown key"),
     ],
 )
-def test_what_cannot_be_done_breaks_the_page(
-    chromium: Chromium, url: str, action: Action, reason: str
-) -> None:
+def test_what_cannot_be_done_breaks_the_page(browser: Browser, url: str, action: Action, reason: str) -> None:
     def work(page: LivePage) -> None:
         lines(page)
         page.do(action)
 
     with pytest.raises(PageBroken, match=reason):
-        on_page(chromium, url, work)
+        on_page(browser, url, work)
 
 
-def test_an_element_that_cannot_be_clicked_breaks_the_page_in_time(chromium: Chromium, url: str) -> None:
+def test_an_element_that_cannot_be_clicked_breaks_the_page_in_time(browser: Browser, url: str) -> None:
     began = time.monotonic()
     with pytest.raises(PageBroken, match="Timeout 1000ms exceeded"):
-        on_page(chromium, url, partial(did, name="click", on="button off"))
+        on_page(browser, url, partial(did, name="click", on="button off"))
 
     assert time.monotonic() - began < SHORT.action + 2
 
 
-def test_a_page_that_never_rests_is_left_in_time(chromium: Chromium, url: str) -> None:
+def test_a_page_that_never_rests_is_left_in_time(browser: Browser, url: str) -> None:
     began = time.monotonic()
     with pytest.raises(PageBroken, match="Timeout"):
-        on_page(chromium, url, partial(did, name="click", on="button spin"))
+        on_page(browser, url, partial(did, name="click", on="button spin"))
 
     assert time.monotonic() - began < 3 * SHORT.action + 2
 
 
 @pytest.mark.parametrize("on", ["button ask", "button off", "button spin"])  # between actions, and in one
-def test_a_run_has_an_end(chromium: Chromium, url: str, on: str) -> None:
+def test_a_run_has_an_end(browser: Browser, url: str, on: str) -> None:
     def work(page: LivePage) -> None:
         while True:
             did(page, "click", on)
 
     with pytest.raises(PageBroken, match=r"^the run takes longer than 1 s$"):
-        on_page(chromium, url, work, Limits(run=1.0))
+        on_page(browser, url, work, Limits(run=1.0))
 
 
-def test_no_window_is_opened_no_file_loaded_and_no_question_confirmed(chromium: Chromium, url: str) -> None:
-    def opened(browser: Browser) -> tuple[list[str], int]:
-        with opened_page(browser, url, SHORT) as page:
-            for on in ("button open", "link leave", "link load", "button file"):
-                did(page, "click", on)
-            return did(page, "click", "button ask"), sum(len(each.pages) for each in browser.contexts)
-
-    seen, pages = chromium.do(opened)
-
-    assert 'button "No"' in seen
-    assert pages == 1
+def test_no_window_is_opened_no_file_loaded_and_no_question_confirmed(browser: Browser, url: str) -> None:
+    with opened_page(browser, url, SHORT) as page:
+        for on in ("button open", "link leave", "link load", "button file"):
+            did(page, "click", on)
+        assert 'button "No"' in did(page, "click", "button ask")
+        assert sum(len(each.pages) for each in browser.contexts) == 1
 
 
-def test_an_address_that_does_not_answer_breaks_the_page(chromium: Chromium) -> None:
+def test_an_address_that_does_not_answer_breaks_the_page(browser: Browser) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(PageBroken, match="ERR_CONNECTION_REFUSED"):
-        on_page(chromium, f"http://127.0.0.1:{port}/", lines)
+        on_page(browser, f"http://127.0.0.1:{port}/", lines)

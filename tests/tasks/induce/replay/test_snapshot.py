@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.induce.replay.browser.snapshot import outline_text
+from tasks.induce.replay.snapshot import outline_text
 from tasks.induce.trajectories.outline import Element, folded, outline_of
 
 

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
-import asyncio
 import os
+import shlex
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
-from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
-from tasks.induce.replay.browser.chromium import Chromium
+from storage.errors import EnvironmentStopped
+from tasks.induce.replay.application import ApplicationUnusable
+from tasks.induce.replay.chromium import launched
+from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
+from tasks.induce.replay.line_process import LineProcess
+from tests.support.chromium_there import require_chromium
+from tests.support.induce.workshop.application import workshop
 from tests.support.induce.workshop.server import Asked, Said, goes_to, served
 from tests.support.processes import marked
 
@@ -24,21 +30,17 @@ _ADDRESSES = """() => new Promise(async say => {
 })"""
 
 
-def evaluated(chromium: Chromium, url: str, script: str, *given: str) -> list[object]:
+def evaluated(browser: Browser, url: str, script: str, *given: str) -> list[object]:
     """Return what a script gives on a page, called with each of what is given."""
-
-    def work(browser: Browser) -> list[object]:
-        page = browser.new_page()
-        page.goto(url)
-        found = [page.evaluate(script, each) for each in given] if given else [page.evaluate(script)]
-        page.context.close()
-        return found
-
-    return chromium.do(work)
+    page = browser.new_page()
+    page.goto(url)
+    found = [page.evaluate(script, each) for each in given] if given else [page.evaluate(script)]
+    page.context.close()
+    return found
 
 
 @pytest.mark.parametrize("other", ["0.0.0.0", socket.gethostname()])  # noqa: S104 (where it must not go)
-def test_no_other_host_is_found_by_a_page(chromium: Chromium, other: str) -> None:
+def test_no_other_host_is_found_by_a_page(browser: Browser, other: str) -> None:
     hosts = []
 
     def answer(asked: Asked) -> Said:
@@ -48,30 +50,31 @@ def test_no_other_host_is_found_by_a_page(chromium: Chromium, other: str) -> Non
     with served(answer, "0.0.0.0") as url:  # noqa: S104 (what must not be found must be there)
         port = url.rpartition(":")[2]
         there = f"http://{other}:{port}"
-        found = evaluated(chromium, url, _FETCH, there, f"/?to={there}", f"http://localhost:{port}")
-        socket_opened = evaluated(chromium, url, _SOCKET, f"ws://{other}:{port}")
+        found = evaluated(browser, url, _FETCH, there, f"/?to={there}", f"http://localhost:{port}")
+        socket_opened = evaluated(browser, url, _SOCKET, f"ws://{other}:{port}")
 
     assert found == ["refused", "refused", "there"]
     assert socket_opened == ["error"]
     assert set(hosts) == {"127.0.0.1", "localhost"}
 
 
-def test_the_host_of_the_application_is_found(chromium: Chromium) -> None:
-    with served(lambda _: Said("<title>here</title>"), "0.0.0.0") as url:  # noqa: S104
-        named = url.replace("127.0.0.1", "0.0.0.0")  # noqa: S104
-        with Chromium("0.0.0.0") as own:  # noqa: S104
-            assert evaluated(own, named, "() => document.title") == ["here"]
-
-
-def test_a_page_has_no_address_for_connections_of_its_own(chromium: Chromium) -> None:
+def test_a_page_has_no_address_for_connections_of_its_own(browser: Browser) -> None:
     with served(lambda _: Said("<title>here</title>")) as url:
-        assert evaluated(chromium, url, _ADDRESSES) == [0]
+        assert evaluated(browser, url, _ADDRESSES) == [0]
 
 
-def test_the_browser_sees_nothing_of_our_environment_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def program(*given: str) -> str:
+    return shlex.join([sys.executable, "-m", "tasks.induce.replay.chromium", *given])
+
+
+def test_the_browser_sees_nothing_of_our_environment_and_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    require_chromium()
     monkeypatch.setenv("MARK_OF_A_TEST", "not for browsers")
     before = set(_chromiums())
-    with Chromium("127.0.0.1"):
+    with workshop() as shop, LineProcess(program(shop.url), tmp_path) as process:
+        assert CommandEnvironment(process).reset("any") == LiveAnswer("", None, pages=True)
         started = set(_chromiums()) - before
         seen = [Path(f"/proc/{pid}/environ").read_bytes() for pid in started]
         inherited = set(marked("not for browsers")) & started
@@ -79,6 +82,9 @@ def test_the_browser_sees_nothing_of_our_environment_and_ends(monkeypatch: pytes
     assert len(started) > 1
     assert inherited == set()
     assert not any(b"not for browsers" in each or b"HOME=/root" in each for each in seen)
+    deadline = time.monotonic() + 10
+    while set(_chromiums()) & started and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert not set(_chromiums()) & started
 
 
@@ -104,31 +110,18 @@ def _above(pid: int, parents: dict[int, int]) -> list[int]:
     return above
 
 
-def test_the_caller_may_have_an_event_loop_of_its_own(chromium: Chromium) -> None:
-    async def asked() -> str:
-        return chromium.do(lambda browser: browser.version)
-
-    assert asyncio.run(asked())
-
-
-def test_a_browser_that_has_ended_is_said_to(chromium: Chromium) -> None:
-    with Chromium("127.0.0.1") as own:
-        with pytest.raises(EnvironmentStopped, match="the browser has ended"):
-            own.do(lambda browser: browser.close())
-        with pytest.raises(EnvironmentStopped, match="the browser has ended"):
-            own.do(lambda browser: browser.new_page())
-
-
 def test_without_a_program_that_is_chromium_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        WrongInput, match=r"there is no chromium, chromium-browser, .*SKILLERY_INDUCE_CHROMIUM"
+    for given, what in (
+        ([], r"there is no chromium, chromium-browser, .*--chromium"),
+        (["--chromium", "firefox"], "there is no firefox: install Chromium"),
     ):
-        Chromium("127.0.0.1")
-    with pytest.raises(WrongInput, match="there is no firefox: install Chromium"):
-        Chromium("127.0.0.1", "firefox")
+        with LineProcess(program("http://127.0.0.1:9/", *given), tmp_path) as process:
+            environment = CommandEnvironment(process)
+            with pytest.raises(EnvironmentStopped, match=what):
+                environment.reset("any")
 
 
 @pytest.mark.parametrize(
@@ -139,14 +132,16 @@ def test_without_a_program_that_is_chromium_nothing_is_started(
     ],
 )
 def test_a_program_that_is_no_browser_cannot_be_started(tmp_path: Path, script: str, what: str) -> None:
-    program = tmp_path / "browser"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    with pytest.raises(EnvironmentUnusable, match=what), Chromium("127.0.0.1", str(program)):
-        pass
+    own = tmp_path / "browser"
+    own.write_text(f"#!/bin/sh\n{script}\n")
+    own.chmod(0o755)
+    with LineProcess(program("http://127.0.0.1:9/", "--chromium", str(own)), tmp_path) as process:
+        environment = CommandEnvironment(process)
+        with pytest.raises(EnvironmentStopped, match=what):
+            environment.reset("any")
 
 
 def test_without_playwright_the_line_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "playwright", None)
-    with pytest.raises(WrongInput, match=r"pip install '.\[browser\]'"):
-        Chromium("127.0.0.1")
+    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
+    with pytest.raises(ApplicationUnusable, match=r"pip install '.\[browser\]'"), launched("127.0.0.1"):
+        pass

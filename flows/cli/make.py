@@ -125,7 +125,7 @@ def train_routing(
 ) -> None:
     """Train the encoder on sentences of bodies, or on authors' requests, against hard negatives."""
     from flows.cli.printing.measures import print_training  # noqa: PLC0415
-    from flows.commands.train import TrainingWishes, train_routing  # noqa: PLC0415
+    from flows.commands.routing.training import TrainingWishes, train_routing  # noqa: PLC0415
 
     settings = load_settings()
     wishes = TrainingWishes(corpus, out, pairs, reranker, seed, requests)

@@ -96,7 +96,7 @@ def settings(
     from flows.commands.induction.settings import load_induction  # noqa: PLC0415
     from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.routing import settings as more  # noqa: PLC0415
-    from flows.commands.train import load_training  # noqa: PLC0415 (loads what training needs)
+    from flows.commands.routing.training import load_training  # noqa: PLC0415 (loads what training needs)
     from flows.serve.answers.service import load_serving  # noqa: PLC0415
 
     rows = _described(load_settings()) + _described(load_installing())

@@ -1,4 +1,4 @@
-"""Train: reads corpora and settings for the command `train routing`, and has the models trained."""
+"""Training: reads corpora and settings for the command `train routing`, and has the models trained."""
 
 from __future__ import annotations
 

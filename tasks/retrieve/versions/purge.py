@@ -24,7 +24,7 @@ from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import CACHED_PROBABILITIES
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
-from tasks.retrieve.suggest.remainder import Remainder
+from tasks.retrieve.suggest.stored import Remainder
 from tasks.retrieve.versions.file_digests import note_digests
 from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
 

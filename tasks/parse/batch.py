@@ -59,7 +59,6 @@ def parse_here(
     with open_asked(root, local, options.llm, options.edges, ledger, slot) as (classifier, linker):
         done = parse_partitions(
             root, partitions, rules=options.rules(), classifier=classifier, tokenizer=model,
-            encoder=model if options.with_vectors else None, dimension=int(model.card["dimension"]),
-            linker=linker,
+            encoder=model if options.with_vectors else None, linker=linker,
         )  # fmt: skip
     return {"done": done, "account": ledger.carried()}

@@ -9,7 +9,16 @@ import pyarrow as pa
 import pytest
 from lancedb.index import FTS
 
-from storage.lance import INDUCED, NODES, TableWriter, connect, manifest_reads, open_at, schema_of, size_of
+from storage.lance.tables import (
+    INDUCED,
+    NODES,
+    TableWriter,
+    connect,
+    manifest_reads,
+    open_at,
+    schema_of,
+    size_of,
+)
 from storage.root import Root
 
 MODEL = {"name": "m", "revision": "1", "dimension": 4, "template": "{name}"}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance import (
+from storage.lance.tables import (
     NODES,
     SKILLS,
     TableWriter,

@@ -13,8 +13,7 @@ import polars as pl
 from flows.commands.console import folder_at, progress
 from flows.commands.generate import grow_training_tasks
 from flows.settings import Settings
-from storage.blobs.named import blobs_named
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore, blobs_named
 from storage.parquet import sealed_parquet
 from storage.root import Root
 from tasks.evaluate.corpus.read import corpus_texts, read_categories, scan_corpus

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import EvaluationFell, Locked, WrongInput
 from storage.root import Root
 from storage.served import read_served

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS, connect, open_at
 from storage.root import Root
 from storage.served import require_served
 from storage.state import edges_table

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from storage.answers import Answers, KeptAnswer
-from storage.lance import connect, open_at, table_names
+from storage.lance.tables import connect, open_at, table_names
 from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, Listing, to_frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS, connect, open_at
 from storage.state import nodes_table, parsed_table
 from tasks.retrieve.index.build import Built
 from tests.support.roots.skill_root import SkillRoot

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.state import documents_table
 from tasks.crawl.git.sample import make_repository
 from tasks.crawl.git.source import GitSource

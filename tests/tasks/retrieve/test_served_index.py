@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from storage.errors import ModelMismatch, NotPublished, StorageError, UnknownDocument, WrongInput
-from storage.lance import NODES, connect
+from storage.lance.tables import NODES, connect
 from storage.root import Root
 from storage.served import write_served
 from storage.state import ALIASES, aliases_table, documents_table

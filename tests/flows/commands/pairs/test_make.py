@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.jsonl import write_lines
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, RawDocument, to_frame

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import StorageError
 from storage.schemas import LicenceFile, RawDocument
 from tasks.crawl.source.directory import DirectorySource

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from storage.lance import NODES, TableWriter, connect, open_at
-from storage.lance import SKILLS as SKILLS_TABLE
+from storage.lance.tables import NODES, TableWriter, connect, open_at
+from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.state import nodes_table
 from tasks.crawl.source.directory import DirectorySource
 from tasks.retrieve.index import build as index

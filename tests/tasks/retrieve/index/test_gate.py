@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from storage.errors import GateRefused
-from storage.lance import NODES, SKILLS, connect
+from storage.lance.tables import NODES, SKILLS, connect
 from storage.served import Served
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import Check, check_words, require_passed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import lancedb
 import pytest
 
-from storage.lance import INDUCED, connect, open_at
+from storage.lance.tables import INDUCED, connect, open_at
 from tasks.induce.library.build import DomainLibrary
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.learn import Learning

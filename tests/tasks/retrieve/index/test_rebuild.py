@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS, connect, open_at
 from storage.state import documents_table, refined_table
 from tasks.models.protocols import Vectors
 from tasks.refine.filters import FilterLimits

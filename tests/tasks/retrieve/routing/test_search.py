@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from storage.lance import SKILLS, connect, open_at
+from storage.lance.tables import SKILLS, connect, open_at
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FEATURES, FitModel
 from tasks.retrieve.routing.router import Ranked

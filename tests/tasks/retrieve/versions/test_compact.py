@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from storage.lance import NODES, connect, open_at
+from storage.lance.tables import NODES, connect, open_at
 from tasks.retrieve.index.build import Built
-from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
+from tasks.retrieve.versions.retention import check_compacted, clean_tables, compact_tables, table_files
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions
 from tests.support.roots.hand_written import SKILLS

@@ -11,8 +11,8 @@ import pytest
 
 from storage import lance
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance import NODES, TableWriter, connect, open_at, schema_of, tag
-from storage.lance import SKILLS as SKILLS_TABLE
+from storage.lance.tables import NODES, TableWriter, connect, open_at, schema_of, tag
+from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.schemas import SCHEMA_VERSION
 from storage.served import SERVED, published_versions, write_served
 from tasks.retrieve.versions import doctor_served

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS, connect, open_at
 from storage.root import Root
 from storage.served import require_served
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.file_digests import changed_file, note_digests
+from tasks.retrieve.versions.integrity import changed_file, note_digests
 from tests.support.roots.hand_written import SKILLS as TEXTS
 from tests.support.roots.skill_root import SkillRoot
 

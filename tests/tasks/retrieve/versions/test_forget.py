@@ -11,7 +11,7 @@ import pytest
 
 from storage.answers import FILE, Answers
 from storage.errors import Locked, NotPublished, StorageError, UnknownDocument
-from storage.lance import NODES, SKILLS, connect, open_at, table_names, tagged
+from storage.lance.tables import NODES, SKILLS, connect, open_at, table_names, tagged
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.evaluate.health.report import REPORT, write_report

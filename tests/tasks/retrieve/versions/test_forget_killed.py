@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS, connect, open_at
 from storage.root import Root
 from storage.served import PUBLISHED, SERVED, published_versions, require_served
 from storage.state import seen_table

@@ -16,7 +16,7 @@ from tasks.retrieve.suggest.served import ServedSkills
 from tasks.retrieve.versions import forget_learned as forget_learned_module
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
-from tasks.retrieve.versions.forget_learned import forget_learned
+from tasks.retrieve.versions.learned_sources import forget_learned
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.induce.learned_root import FLAG, HARBOUR, ids, induced
 from tests.support.induce.learning import RUNS, learned

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from storage.errors import ModelMismatch, WrongInput
-from storage.lance import INDUCED, connect, open_at, tagged
+from storage.lance.tables import INDUCED, connect, open_at, tagged
 from storage.served import published_versions
 from tasks.retrieve.suggest.served import ServedSkills
-from tasks.retrieve.versions.compact import check_compacted, compact_tables
+from tasks.retrieve.versions.retention import check_compacted, compact_tables
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import publish, roll_back
 from tests.support.induce.learned_root import FLAG, ids, induced

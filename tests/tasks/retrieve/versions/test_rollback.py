@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage.errors import NotPublished, StorageError, WrongInput
-from storage.lance import SKILLS as TABLE
-from storage.lance import connect
+from storage.lance.tables import SKILLS as TABLE
+from storage.lance.tables import connect
 from storage.served import published_versions, read_served
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import roll_back

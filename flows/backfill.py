@@ -22,7 +22,7 @@ from storage.state import corpus_counts
 from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
-from tasks.refine.shells import plan_refining, settle_corpus
+from tasks.refine.shells import plan_refining, update_refined
 from tasks.refine.workers import WORTH_IT
 
 Stage = Literal["refine", "parse"]
@@ -77,7 +77,7 @@ def _rebuild(
             plan = plan_refining(place, limits=limits)
             refine_batches(place, plan["batches"], run, root)
             near = load_settings().near()
-            done = settle_corpus(place, run_id=run, now=datetime.now(UTC), near=near)
+            done = update_refined(place, run_id=run, now=datetime.now(UTC), near=near)
             done |= {"refined now": plan["todo"], "unchanged, skipped": plan["unchanged"]}
         if "parse" in stages:
             batches = plan_parsing(place, encoder, with_vectors=False)["batches"]

@@ -16,7 +16,7 @@ from storage.root import Root
 from storage.served import LicenceClass
 from storage.state import documents_table
 from tasks.refine.licences.policy import LicencePolicy, count_classes
-from tasks.refine.shells import plan_refining, refine_raw_parts, settle_corpus
+from tasks.refine.shells import plan_refining, refine_raw_parts, update_refined
 from tasks.refine.workers import WORTH_IT
 
 
@@ -34,7 +34,7 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
         plan = plan_refining(root, limits=limits)
         tell(f"documents to refine: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
         refine_batches(root, plan["batches"], run)
-        held = settle_corpus(root, run_id=run, now=now, near=settings.near())
+        held = update_refined(root, run_id=run, now=now, near=settings.near())
     dropped = {reason: n for reason, n in held.items() if reason != "documents"}
     tell(f"documents {held['documents']}, dropped: {counts(dropped)}")
     work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}

@@ -237,7 +237,7 @@ RAW_DOCUMENTS = schema_of_record(RawDocument, fetched_at=TIME, run_id=pl.String,
 DOCUMENTS = schema_of_record(Document, run_id=pl.String, schema_version=pl.Int32)
 NODES = schema_of_record(Node)
 EDGES = schema_of_record(Edge)
-DROPPED = pl.Schema({"run_id": pl.String, **schema_of_record(Dropped)})
+DROPPED = schema_of_record(Dropped, run_id=pl.String)
 
 
 class Qrel(NamedTuple):

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import typer
 
+from flows.cli.deleted import refuse_deleted_command
 from flows.commands.console import say_aside
 from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
 
@@ -47,6 +48,7 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
         os.environ[_ANYWHERE[option]] = "1"
     code = _INTERRUPTED  # which is what Typer makes of Ctrl-C, too
     try:
+        refuse_deleted_command(sys.argv[1:])
         code = app(standalone_mode=False)
     except KeyboardInterrupt:
         pass

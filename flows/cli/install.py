@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.options import JsonOption, RootOption, print_json, root_of
 from flows.cli.printing import skill as printing
-from flows.commands.install.folders import Agent, Destination
+from flows.commands.installing import Agent, Destination
 from flows.settings import load_settings
 
 _ToOption = Annotated[
@@ -50,8 +50,7 @@ def install(
     risks of a class in SKILLERY_INSTALL_REFUSE is refused unless each rule is accepted. What was edited by
     hand, or is not from Skillery, is never overwritten.
     """
-    from flows.commands.install.installing import install_skills  # noqa: PLC0415
-    from flows.commands.install.settings import load_installing  # noqa: PLC0415
+    from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
 
     place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder()
     found = install_skills(place, folder, doc_ids, revision, accept_risk or [], load_installing())
@@ -69,7 +68,7 @@ def outdated(
 
     It completes, or undoes, what a killed command left, and says so.
     """
-    from flows.commands.install.updating import outdated_skills  # noqa: PLC0415
+    from flows.commands.updating import outdated_skills  # noqa: PLC0415
 
     folder = Destination(to, agent, user).folder(installed=True)
     found = outdated_skills(root_of(load_settings(), root), folder)
@@ -94,8 +93,8 @@ def update(
     was edited by hand stays, as does what is refused or gone from the corpus; then it ends with 1, and says
     why.
     """
-    from flows.commands.install.settings import load_installing  # noqa: PLC0415
-    from flows.commands.install.updating import DONE, update_skills  # noqa: PLC0415
+    from flows.commands.installing import load_installing  # noqa: PLC0415
+    from flows.commands.updating import DONE, update_skills  # noqa: PLC0415
 
     place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder(installed=True)
     found = update_skills(
@@ -119,7 +118,7 @@ def remove(
 
     NAME is a folder's name or an id.
     """
-    from flows.commands.install.installing import remove_skills  # noqa: PLC0415
+    from flows.commands.installing import remove_skills  # noqa: PLC0415
 
     found = remove_skills(Destination(to, agent, user).folder(installed=True), names, edited=yes)
     print_json(found) if as_json else printing.print_removed(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.compose import compose
+from flows.cli.deleted import refuse_deleted_settings
 from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, INSTALL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
 from flows.cli.install import INSTALLING
@@ -61,6 +63,7 @@ def _skillery(
         typer.echo(f"skillery {metadata.version('skillery')}")
         raise typer.Exit
     require_command(context)
+    refuse_deleted_settings(os.environ)
     printing.print_unknown(unknown_settings())
 
 

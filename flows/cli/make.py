@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     JsonOption,
@@ -110,7 +109,7 @@ def train_routing(
         typer.Option(
             "--requests",
             metavar="FOLDER",
-            help="Of `train pairs`: its requests are the queries.",
+            help="With pairs.parquet: its requests are the queries.",
         ),
     ] = None,
     reranker: Annotated[
@@ -135,34 +134,3 @@ def train_routing(
     wishes = Wishes(corpus, out, pairs, reranker, seed, requests)
     found = train_routing(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else print_training(found)
-
-
-@train_app.command("pairs")
-def train_pairs(
-    corpus: _Corpora,
-    out: Annotated[Path, typer.Option("--out", help="A folder for pairs.parquet and pairs.json.")],
-    bench: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--bench",
-            metavar="FOLDER",
-            help="Its skills, their copies and its requests stay out; repeatable.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draws what is validated on.")] = 0,
-    llm: Annotated[
-        int,
-        typer.Option("--llm", metavar="N", min=0, help="An LLM writes a task about each of N skills too."),
-    ] = 0,
-    root: RootOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Make pairs of request and skill out of what authors wrote."""
-    end_on_interrupt("skillery: interrupted; no pairs were written")
-    from flows.cli.printing.measures import print_pairs  # noqa: PLC0415
-    from flows.commands.pairs.make import PairWishes, train_pairs  # noqa: PLC0415
-
-    settings = load_settings()
-    wishes = PairWishes(corpus, bench or [], out, seed, llm)
-    found = train_pairs(root_of(settings, root), settings, wishes)
-    print_json(found) if as_json else print_pairs(found)

@@ -75,14 +75,14 @@ def evaluate_paging(
     as_json: JsonOption = False,
 ) -> None:
     """Measure evidence sufficiency, coverage and token reduction of paging methods on a bench."""
-    from flows.commands.paging_bench import PagingWishes, paging_bench  # noqa: PLC0415
+    from flows.commands.paging_bench import paging_bench  # noqa: PLC0415
 
     settings = load_settings()
-    methods = ["all"] if all_methods else method
-    wishes = PagingWishes(
-        documents, queries, methods, budget, report, judge, labels, probes, sample_labels, rerank
-    )
-    found = paging_bench(root_of(settings, root), settings, wishes)
+    found = paging_bench(
+        root_of(settings, root), settings,
+        documents=documents, queries=queries, method=["all"] if all_methods else method, budget=budget,
+        report=report, judge=judge, labels=labels, probes=probes, sample_labels=sample_labels, rerank=rerank,
+    )  # fmt: skip
     print_json(found) if as_json else printing_bench.print_paging(found)
 
 

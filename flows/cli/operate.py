@@ -94,9 +94,9 @@ def settings(
 ) -> None:
     """Print every setting: its variable, its value, where that comes from, what it means."""
     from flows.commands.induction.settings import load_induction  # noqa: PLC0415
-    from flows.commands.install.settings import load_installing  # noqa: PLC0415
+    from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.routing import settings as more  # noqa: PLC0415 (loads what training needs)
-    from flows.serve.answers.settings import load_serving  # noqa: PLC0415
+    from flows.serve.answers.service import load_serving  # noqa: PLC0415
 
     rows = _described(load_settings()) + _described(load_installing())
     if everything:

@@ -34,7 +34,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a skill: its front matter, origin, licence, risks, findings and files."""
-    from flows.commands.skills.reading import require_text, skill_bytes, skill_file, skill_of  # noqa: PLC0415
+    from flows.commands.queries import require_text, skill_bytes, skill_file, skill_of  # noqa: PLC0415
 
     if raw and as_json:
         msg = "--raw and --json are two forms of one answer: give one of them"
@@ -62,7 +62,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Show what changed in a skill between two nights: its text, its files, its risks."""
-    from tasks.retrieve.revisions.differences import differences  # noqa: PLC0415
+    from tasks.retrieve.revisions.show import differences  # noqa: PLC0415
 
     found = differences(root_of(load_settings(), root), doc_id, a, b)
     print_json(found) if as_json else print_differences(found)

@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
@@ -39,6 +40,27 @@ def drawn(draw: Callable[[Path], object], picture: Path) -> list[Path]:
         sys.stderr.write(f"no picture: {error}: pip install '.[draw]' in Skillery's folder\n")
         return []
     return [picture]
+
+
+def write_report(
+    folder: Path, name: str, text: str, write: Callable[[Path], object], draw: Callable[[Path], object]
+) -> list[str]:
+    """Write a bench's report below a folder: its tables as Markdown, its run, and where it can be a picture.
+
+    Args:
+        folder: A folder that is there.
+        name: The bench's.
+        text: The tables.
+        write: Writes the run's long table into a Parquet file.
+        draw: Draws the picture.
+
+    Returns:
+        The files.
+    """
+    (folder / f"{name}.md").write_text(text, "utf-8")
+    write(folder / f"{name}.parquet")
+    pictures = drawn(draw, folder / f"{name}.png")
+    return [str(file) for file in (folder / f"{name}.md", folder / f"{name}.parquet", *pictures)]
 
 
 def form_of(out: Path, forms: Sequence[str]) -> str:
@@ -87,6 +109,14 @@ def progress(verb: str, *, clock: Callable[[], float] = time.monotonic) -> Itera
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
         yield _lines(verb, clock)
+
+
+@contextmanager
+def steps(verb: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show progress as `progress` does, and yield a function to call after each of `total` steps."""
+    done = count(1)
+    with progress(verb) as report:
+        yield lambda: report(next(done), total)
 
 
 def _lines(verb: str, clock: Callable[[], float]) -> Report:

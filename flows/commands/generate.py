@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,8 +25,6 @@ from tasks.evaluate.generate.plans.served_rows import served_rows
 from tasks.evaluate.generate.requests import document_line, query_line, read_requests, write_requests
 from tasks.evaluate.generate.requests_prompt import PROMPT as REQUESTS_PROMPT
 from tasks.evaluate.generate.skill_files import Growth
-from tasks.evaluate.generate.tasks import PROMPT as TASKS_PROMPT
-from tasks.evaluate.generate.tasks import read_written, write_tasks
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
 from tasks.models.llm.answer_cache import AnswerBook, open_book
 from tasks.models.llm.budget import Ledger
@@ -37,7 +35,6 @@ from tasks.retrieve.routing.skill import Skill
 _T = TypeVar("_T")
 _AT_ONCE = 8  # SkillPager, section 4.1
 _LONGEST_REQUESTS = 4096  # tokens of five requests with their evidence
-_LONGEST_TASK = 512  # tokens of one task
 _LONGEST_PLAN = 1024  # tokens of one request, or of its steps
 _LONGEST_DISTRACTORS = 8192  # tokens of three skills
 
@@ -184,43 +181,6 @@ def grow_compose_bench(
     write_lines(out / "requests.jsonl", (request.line() for request in done.requests))
     folder.write_json("bench.json", card)
     return {"out": str(out), **card, **({"llm": spent} if spent else {})}
-
-
-def grow_training_tasks(
-    root: Root,
-    settings: Settings,
-    skills: Sequence[Skill],
-    names: Mapping[str, Sequence[str]],
-    categories: Mapping[str, str],
-    out: Root,
-) -> dict[str, Any]:
-    """Write a task about each skill to `written/` of a folder, and return what came of it.
-
-    A rerun, or one with more skills, asks only about skills without a file, or whose texts have changed.
-
-    Args:
-        root: Answers are kept below it.
-        settings: Which language model, its prices and its ceiling.
-        skills: What to write about.
-        names: By doc_id, other names of a skill.
-        categories: By doc_id, of those that have one.
-        out: The folder.
-
-    Returns:
-        `tasks` (in the folder, of these skills), `failed` (skills by reason), `asked`, `kept` and
-        `unfinished` (by reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that
-        cost. Errors as `grow_paging_bench`, but that nothing need be served.
-    """
-    llm = _llm(settings, _LONGEST_TASK)
-    call, spent = _grow(
-        root, llm,
-        lambda book, how, tell: write_tasks(skills, names, categories, out, book, sampling=how, report=tell),
-    )  # fmt: skip
-    written = read_written(out, skills)
-    return {
-        "tasks": sum(bool(kept.task) for kept in written), "failed": _counts(kept.failed for kept in written),
-        **call, "model": llm.endpoint.model, "prompt": TASKS_PROMPT, "llm": spent,
-    }  # fmt: skip
 
 
 def _rewritten(grown: Grown, book: AnswerBook, sampling: Sampling, report: Report) -> Rewritten:

@@ -18,9 +18,15 @@ from tasks.evaluate.judge.judge import VOTES, LlmJudge
 from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
 from tasks.evaluate.judge.prompt import PROMPT
 from tasks.evaluate.measures.evidence import EvidenceQuery
-from tasks.evaluate.paging.bench import Setting
-from tasks.evaluate.paging.judged import Measured, Speaker, compare_judges, judge_measured, judged_rows
-from tasks.evaluate.paging.label_sample import draw_label_sample
+from tasks.evaluate.paging.judged import (
+    Measured,
+    Speaker,
+    compare_judges,
+    draw_label_sample,
+    judge_measured,
+    judged_rows,
+)
+from tasks.evaluate.paging.outcomes import Setting
 from tasks.models.llm.answer_cache import open_book
 from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.options import LlmOptions

@@ -14,13 +14,10 @@ from starlette.types import ASGIApp
 
 from flows.serve.answers.service import Service
 from flows.serve.catalogue.routes import catalogue_router
-from flows.serve.guard.callers import Callers
-from flows.serve.guard.connections import IDLE, bounded_protocol
-from flows.serve.guard.gate import Gate
-from flows.serve.http.api import api_router
-from flows.serve.http.errors import add_handlers
-from flows.serve.http.pages import Figures, page_router
-from flows.serve.mcp.server import mcp_server
+from flows.serve.connections import IDLE, bounded_protocol
+from flows.serve.gate import Callers, Gate
+from flows.serve.http_api import Figures, add_handlers, api_router, page_router
+from flows.serve.mcp_server import mcp_server
 
 _HEADER_BYTES = 65_536  # of a request's line and headers
 

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import anyio
 
-from flows.serve.answers.service import Service
-from flows.serve.answers.settings import ServeSettings, load_serving
-from flows.serve.guard.callers import is_loopback, usable_token
+from flows.serve.answers.service import ServeSettings, Service, load_serving
+from flows.serve.gate import is_loopback, usable_token
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
@@ -82,7 +81,7 @@ def serve_stdio(root: Root) -> None:
     service.warm()
     from mcp.server.stdio import stdio_server  # noqa: PLC0415 (as above)
 
-    from flows.serve.mcp.server import mcp_server  # noqa: PLC0415
+    from flows.serve.mcp_server import mcp_server  # noqa: PLC0415
 
     async def serve() -> None:
         server = mcp_server(service, shared=False)

@@ -28,12 +28,11 @@ from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.refine.bundles import refine_bundles
 from tasks.refine.document import refine_document
-from tasks.refine.duplicates.minhash import SignatureRule, signatures
-from tasks.refine.duplicates.near import NearLimits
+from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
 from tasks.refine.risks.scan import scan_all
-from tasks.refine.text.decode import decode
+from tasks.refine.text.canonical import decode
 
 
 def refine_batch(

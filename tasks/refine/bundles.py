@@ -10,9 +10,9 @@ from storage.schemas import BundledFile, Finding, RawDocument
 from tasks.models.visible import visible
 from tasks.refine.filters import MAX_CONTROL_SHARE, SEVERITIES, not_text
 from tasks.refine.risks.scan import scan_all
-from tasks.refine.text.decode import decode
-from tasks.refine.text.findings import finding
+from tasks.refine.text.canonical import decode
 from tasks.refine.text.redact import redact
+from tasks.refine.text.rules import finding
 
 _PATH_CHARS = 120  # of a path in a finding
 

@@ -22,13 +22,12 @@ from tasks.refine.filters import (
     too_risky,
     too_short,
 )
-from tasks.refine.frontmatter.parts import server_parts, skill_parts
-from tasks.refine.hashes import body_hash, content_hash
+from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.scan import scan
-from tasks.refine.text.decode import decode
-from tasks.refine.text.findings import finding
+from tasks.refine.text.canonical import body_hash, content_hash, decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
+from tasks.refine.text.rules import finding
 
 # The fields that a document takes over unchanged from its raw document.
 _CARRIED = {f.name for f in fields(RawDocument)} & {f.name for f in fields(Document)} - {"findings"}
@@ -63,7 +62,7 @@ def refine_document(
     unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
     if unreadable:
         return _dropped(raw, unreadable)
-    parts = (server_parts if raw.kind == "mcp-server" else skill_parts)(raw, text)
+    parts = (server_text if raw.kind == "mcp-server" else skill_text)(raw, text)
     if parts is None:
         return _dropped(raw, ("not_text", "what was listed of this server is no JSON object"))
     language = language_of(parts.body, parts.description, min_confidence=limits.min_language_confidence)

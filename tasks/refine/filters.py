@@ -13,8 +13,10 @@ from storage.schemas import Finding
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_class, require_classes
 from tasks.refine.text.canonical import control_share
 from tasks.refine.text.language import MIN_LETTERS, Language
+from tasks.refine.text.markdown import HEADING, LIST_MARK
 from tasks.refine.text.rules import rules_data
-from tasks.refine.text.scripts import UNSPACED_CLASS
+from tasks.refine.text.sentences import COUNTED_END
+from tasks.refine.text.words import count_words
 
 Verdict: TypeAlias = tuple[str, str] | None
 MAX_CONTROL_SHARE = 0.1
@@ -25,21 +27,15 @@ SEVERITIES = ("error", "warning", "info")
 _RULE = frozenset("-=_*")
 _WRAPPING = " \t\n>*_`\"'“”<>[](){}-+#:!."
 _TASK_MARK = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
-_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 # One line of text and its underline; a list item, quote, table or fence above dashes is no heading.
 _TEXT = re.compile(r" {0,3}(?![-*+>|`~ \t]|\d+[.)])")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
-_LIST_MARK = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?")
 # A link, a reference's target, an address, a file to include; taken out one by one: a pattern of a line of
 # them takes time exponential in their number.
 _LINK = re.compile(
     r"!?\[[^\[\]]*\]\([^()]*\)|\[[^\[\]]+\]:[ \t]*\S+|<?https?://[^\s,;|]+|(?<![\w.])@[\w./-]+"
 )
 _HEAD_CHARS = 500
-_WORD = re.compile(r"[^\W_]+")
-_SENTENCE_END = re.compile(r"[.!?](?= )|[。！？]")
-# Scripts without spaces: two of their characters pass for a word.
-_UNSPACED = re.compile(UNSPACED_CLASS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +123,7 @@ def is_placeholder(line: str) -> bool:
 def only_placeholders(body: str) -> bool:
     """Tell whether a body is headings and placeholders alone, with at least one placeholder."""
     lines = (line for line in body.split("\n") if line.strip())
-    text = [line for line in lines if not _HEADING.match(line) and not set(line.strip()) <= _RULE]
+    text = [line for line in lines if not HEADING.match(line) and not set(line.strip()) <= _RULE]
     return bool(text) and all(map(is_placeholder, text))
 
 
@@ -157,7 +153,7 @@ def _only_headings(lines: list[str], *, or_links: bool = False) -> bool:
     """Tell whether all lines are blank or headings, marked or underlined, or, if they count, links."""
     at = 0
     while at < len(lines):
-        if not lines[at].strip() or _HEADING.match(lines[at]) or (or_links and _only_links(lines[at])):
+        if not lines[at].strip() or HEADING.match(lines[at]) or (or_links and _only_links(lines[at])):
             at += 1
         elif _TEXT.match(lines[at]) and at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]):
             at += 2
@@ -168,7 +164,7 @@ def _only_headings(lines: list[str], *, or_links: bool = False) -> bool:
 
 def _only_links(line: str) -> bool:
     """Tell whether a line, or a list item, is one or more links and nothing else."""
-    mark = _LIST_MARK.match(line)
+    mark = LIST_MARK.match(line)
     rest, links = _LINK.subn(" ", line[mark.end() if mark else 0 :])
     return links > 0 and not rest.strip(" \t,;|.")
 
@@ -190,17 +186,11 @@ def no_instructions(body: str) -> Verdict:
     return "no_instructions", "only links and headings below the front matter"
 
 
-def count_words(text: str) -> int:
-    """Return a text's number of words; in scripts without spaces two characters count as one word."""
-    unspaced = len(_UNSPACED.findall(text))
-    return len(_WORD.findall(_UNSPACED.sub(" ", text) if unspaced else text)) + (unspaced + 1) // 2
-
-
 def too_many_parts(body: str, *, max_parts: int) -> Verdict:
     """Drop a body of so many lines and sentences that its nodes would hold up all others."""
     if len(body) <= max_parts:  # most bodies: nothing is counted
         return None
-    parts = body.count("\n") + len(_SENTENCE_END.findall(body))
+    parts = body.count("\n") + len(COUNTED_END.findall(body))
     return (
         ("too_many_parts", f"{parts} lines and sentences, at most {max_parts}") if parts > max_parts else None
     )

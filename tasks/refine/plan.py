@@ -1,7 +1,8 @@
-"""The plan of refine: which documents are to be refined, found by comparing digests."""
+"""The plan of refine: which documents are to be refined, found by comparing digests of texts and of rules."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 
@@ -14,7 +15,28 @@ from storage.tombstones import Forgotten
 from tasks.refine import STAGE_VERSION
 from tasks.refine.duplicates.exact import preferred
 from tasks.refine.filters import MAX_PARTS, FilterLimits
-from tasks.refine.rule_digests import rule_digests
+from tasks.refine.risks.rules import rules_digest
+from tasks.refine.text.canonical import BOILERPLATE
+from tasks.refine.text.rules import rules_text
+
+
+@functools.cache
+def rule_digests() -> dict[str, str]:
+    """Return a digest of 12 hexadecimal digits for each kind of rule."""
+    boilerplate = repr(
+        [(rule.name, rule.where, rule.pattern.pattern, rule.pattern.flags) for rule in BOILERPLATE]
+    )
+    return {
+        "risk rules": rules_digest(),
+        "licences": _short_digest(rules_text("licences.yaml")),
+        "placeholders": _short_digest(rules_text("placeholders.yaml")),
+        "boilerplate": _short_digest(repr(boilerplate)),
+    }
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
 
 STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
     "state/staged/kept", "state/staged/dropped", "state/staged/signatures"

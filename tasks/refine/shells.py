@@ -1,4 +1,4 @@
-"""Prefect shells of refine: the plan, a batch of raw parts, settle."""
+"""Prefect shells of refine: the plan, a batch of raw parts, an update of the corpus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import limits_from
 from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tasks.refine.workers import run_in
 
 
@@ -37,7 +37,7 @@ def refine_raw_parts(
     return run_in(executor, partial(batch, raw=raw, near=near))
 
 
-@task(name="settle-corpus", cache_policy=NO_CACHE)
-def settle_corpus(root: str, *, run_id: str, now: datetime, near: dict[str, Any]) -> dict[str, int]:
+@task(name="update-corpus", cache_policy=NO_CACHE)
+def update_refined(root: str, *, run_id: str, now: datetime, near: dict[str, Any]) -> dict[str, int]:
     """Fold duplicates, retire lost documents, update the corpus; `near`: the fields of `NearLimits`."""
-    return settle(Root(root), run_id=run_id, now=now, near=NearLimits(**near))
+    return update_corpus(Root(root), run_id=run_id, now=now, near=NearLimits(**near))

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from storage.schemas import BundledFile
-from tasks.refine.text.canonical import fenced
+from tasks.refine.text.markdown import HEADING, fenced
 
 # The languages of fences whose code runs.
 _RUNNABLE = frozenset({
@@ -25,7 +25,6 @@ _SCRIPT = re.compile(
     r"\.(?:sh|bash|zsh|fish|ps1|bat|cmd|py|js|mjs|cjs|ts|rb|pl|php|go|rs|r|jl|lua)$", re.IGNORECASE
 )
 _DOCUMENT = re.compile(r"\.(?:md|mdx|txt|rst|pdf|html|adoc)$", re.IGNORECASE)
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
 _ORDERED = re.compile(r"[ \t>]*\d{1,9}[.)][ \t]")
 _BULLET = re.compile(r"[ \t>]*[-*+][ \t]")
 _TABLE = re.compile(r"[ \t>]*\|.*\|[ \t]*$")
@@ -101,7 +100,7 @@ def measure(body: str, files: Sequence[BundledFile] | None) -> Quality:
     inside, _ = fenced(lines)
     prose = list(itertools.compress(lines, map(operator.not_, inside)))
     characters, outside = sum(map(len, lines)), sum(map(len, prose))
-    levels = [len(match[1]) for line in prose if (match := _HEADING.match(line))]
+    levels = [len(match[1]) for line in prose if (match := HEADING.match(line))]
     languages = _languages(lines, inside)
     return Quality(
         characters=len(body),

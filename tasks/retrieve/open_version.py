@@ -20,7 +20,7 @@ from storage.served import Served
 from storage.state import documents_table
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
-from tasks.refine.hashes import content_hash
+from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.search import PROVENANCE, Searcher

@@ -16,7 +16,7 @@ from tasks.crawl.source.parquet_file import ParquetSource
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tasks.refine.workers import batch_processes
 
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -39,7 +39,7 @@ def refine(
     with batch_processes(len(batches), workers) as executor:
         deque((executor.map if executor else map)(work, batches), maxlen=0)
     settling = time.perf_counter()
-    counts = settle(root, run_id=f"{now:%Y%m%d}", now=now)
+    counts = update_corpus(root, run_id=f"{now:%Y%m%d}", now=now)
     return counts, time.perf_counter() - began, time.perf_counter() - settling
 
 

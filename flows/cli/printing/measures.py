@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from flows.commands.console import counts, say, table
+from tasks.evaluate.measures.tables import Block
+from tasks.evaluate.paging.report import terminal_blocks
+
+
+def show(blocks: Iterable[Block]) -> None:
+    """Print texts, and tables that have a row."""
+    for block in blocks:
+        if isinstance(block, str):
+            say(block)
+        elif block.rows:
+            table(block.title, list(block.columns), block.cells())
+
+
+def print_paging(found: dict[str, Any]) -> None:
+    """Print the table of paging methods with 95 % intervals, who judged, and how judges agree."""
+    show(terminal_blocks(found))
 
 
 def print_growth(found: dict[str, Any]) -> None:
@@ -46,89 +62,6 @@ def _asked(found: dict[str, Any]) -> None:
     say(f"answers rejected {llm['rejected']}, {llm['tokens']} tokens, cost {llm['cost']:g}")
     if found["unfinished"]:
         say(f"partial: left for the next run: {counts(found['unfinished'])}", style="red")
-
-
-_COLUMNS = 80  # of a terminal
-_PAGING_MEASURES = {"sufficient": "sufficient", "coverage": "coverage", "token_reduction": "reduction"}
-
-
-def print_paging(found: dict[str, Any]) -> None:
-    """Print the table of paging methods with 95 % intervals, who judged, and how judges agree."""
-    rows, judge = found["methods"], found["judge"]
-    if "report" in found:  # its files hold the curves
-        rows = [row for row in rows if row["budget"] is None]
-    by = "evidence" if judge["spoke"] == "both" else judge["spoke"]
-    _paging_table(f"paging judged by {by}", rows)
-    for note in found.get("notes", []):
-        say(textwrap.fill(note, _COLUMNS))
-    if "probes" in found:
-        _paging_table("probes of long documents, made without people", found["probes"])
-    if "model" in judge:
-        _print_judge(rows, judge)
-    _print_agreement(judge.get("agreement", {}))
-    if "sample" in judge:
-        _print_sample(judge["sample"])
-    for file in found.get("report", []):
-        say(f"written: {file}")
-
-
-def _paging_table(title: str, rows: list[dict[str, Any]]) -> None:
-    cells = [
-        [
-            _named(row) + (" †" if row["held_out"] else ""),
-            *(f"{row[x]:.3f} {row['ci95'][x][0]:.2f}–{row['ci95'][x][1]:.2f}" for x in _PAGING_MEASURES),
-            f"{row['units']:.1f}",
-            f"{row['median_ms']:.0f}",
-        ]
-        for row in rows
-    ]
-    asked = f", {rows[0]['queries']} queries" if rows else ""
-    table(f"{title}{asked}, 95 % intervals", ["method", *_PAGING_MEASURES.values(), "units", "ms"], cells)
-
-
-def _named(row: dict[str, Any]) -> str:
-    return str(row["method"]) if row["budget"] is None else f"{row['method']} {row['budget']:g}"
-
-
-def _print_judge(rows: list[dict[str, Any]], judge: dict[str, Any]) -> None:
-    cells = []
-    for row in (r for r in rows if "llm" in r):
-        said = row["llm"]
-        share = "" if said["sufficient"] is None else f"{said['sufficient']:.3f}"
-        cells.append([_named(row), share, said["queries"], counts(said["patterns"]), said["unjudged"]])
-    title = f"{judge['model']} by {judge['prompt']}, {judge['votes']} votes a context"
-    table(title, ["method", "sufficient", "judged", "votes", "unjudged"], cells)
-    llm = judge["llm"]
-    say(f"{llm['requests']} requests, {llm['cached']} answers known before, {llm['tokens']} tokens, "
-        f"cost {llm['cost']:g}; votes that failed: {counts(judge['failed'])}")  # fmt: skip
-
-
-def _print_sample(sample: dict[str, Any]) -> None:
-    cells = [
-        [_named(cell), "yes" if cell["sufficient"] else "no", cell["votes"], cell["found"], cell["drawn"]]
-        for cell in sample["cells"]
-    ]
-    table("contexts drawn for people to label", ["method", "LLM says", "votes", "contexts", "drawn"], cells)
-    say(f"written: {sample['file']}, a form of {sample['pairs']} pairs; fill it in, give it to --labels")
-
-
-def _print_agreement(found: dict[str, Any]) -> None:
-    cells = [
-        [
-            names.replace("_", ", "),
-            pattern,
-            group["cases"],
-            f"{group['raw']:.3f}",
-            "" if group["kappa"] is None else f"{group['kappa']:.3f}",
-            group["only_a"],
-            group["only_b"],
-        ]
-        for names, of_all in found.items()
-        for pattern, group in {"all": of_all, **of_all.get("by_pattern", {})}.items()
-    ]
-    if cells:
-        columns = ["judges", "votes", "cases", "agreement", "kappa", "first alone", "second alone"]
-        table("how judges agree, where each says that a context suffices", columns, cells)
 
 
 def print_distractors(found: dict[str, Any]) -> None:
@@ -185,20 +118,6 @@ def _training(what: str, training: dict[str, Any]) -> None:
     speed = f"{training['tokens']:,} tokens in {training['seconds']:.0f} s"
     loss = f"loss {training['first_loss']:.3f} to {training['last_loss']:.3f}"
     say(f"{what}: {training['updates']} updates, {speed} ({training['tokens_per_second']} a second), {loss}")
-
-
-def print_pairs(found: dict[str, Any]) -> None:
-    """Print how many pairs of request and skill were made, from where, and what was left out."""
-    say(f"{found['pairs']} pairs, {found['requests']} requests for {found['skills_with_pairs']} skills")
-    rows = [[row["origin"], row["split"], row["requests"], row["pairs"]] for row in found["by_origin"]]
-    table(f"pairs in {found['out']}", ["origin", "split", "requests", "pairs"], rows)
-    say(f"skills: {counts(found['skills'])}")
-    say(f"dropped: {counts(found['dropped'])}")
-    for bench, kept_out in found["benches"].items():
-        say(f"kept out because of {bench}: {counts(kept_out)}")
-    if written := found["written"]:
-        say(f"tasks written by a language model: {written['tasks']}")
-        _resumed(written, "a task", "written/")
 
 
 _EDGE_MEASURES = ("precision", "recall", "f1")

@@ -15,13 +15,14 @@ from storage.root import Root
 from tasks.crawl.collect import collect
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
+from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tasks.retrieve.index.build import build
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.publish import publish
@@ -60,9 +61,9 @@ def _publish(spec: str, root: Root, model: str, settings: Settings) -> None:
     report = collect(open_source(spec, SourceOptions(root, now)), root, run_id=run, now=now)
     for parts in plan_refine(root, limits).batches:
         refine_batch(root, parts, run_id=run, limits=limits)
-    settle(root, run_id=run, now=now)
+    update_corpus(root, run_id=run, now=now)
     encoder = OnnxEncoder(root.folder / model)
-    built = build(root, encoder=encoder, with_nodes=False)
+    built = build(root, encoder=KeptEncoder(encoder, root), with_nodes=False)
     if not built.skills_rows:
         msg = f"--corpus: {spec} holds nothing that can be served ({report.state})"
         raise WrongInput(msg)

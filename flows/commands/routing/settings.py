@@ -162,9 +162,6 @@ class TrainingOptions(BaseSettings):
     batch: int = Field(16, ge=1, description="Queries an update.")
     learning_rate: float = Field(5e-5, gt=0, description="Its peak.")
     temperature: float = Field(0.05, gt=0, description="Divides the bi-encoder's cosines.")
-    distilled: bool = Field(
-        False, description="Whether the bi-encoder also learns how the default scores a query's skills."
-    )
     kept: float = Field(0.5, gt=0, le=1, description="Share of what the bi-encoder learned that is kept.")
     tokens: int = Field(128, ge=8, description="Read of each text.")
     lists: int = Field(300, ge=1, description="Queries that a reranker is trained with at most.")

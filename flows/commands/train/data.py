@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from flows.commands.console import progress
 from flows.commands.routing.settings import TrainingOptions
@@ -21,10 +20,7 @@ from tasks.retrieve.routing.skill import TEMPLATE, Skill
 from tasks.retrieve.train.false_negatives import FalseNegatives
 from tasks.retrieve.train.hard_negatives import Mined, Pool, candidate_lists, mine_negatives
 from tasks.retrieve.train.paired import PairedQueries
-from tasks.retrieve.train.pairs.pieces import words_of
-from tasks.retrieve.train.pairs.texts import LEAST_WORDS
-from tasks.retrieve.train.queries import TrainingQuery, make_queries, without_queries
-from tasks.retrieve.train.rows import TrainingRow
+from tasks.retrieve.train.queries import TrainingQuery, make_queries, without_queries, words_of
 from tasks.retrieve.train.split import (
     Rows,
     Split,
@@ -35,6 +31,7 @@ from tasks.retrieve.train.split import (
     split_families,
 )
 
+LEAST_WORDS = 8  # of a text: fewer say nothing of a skill
 UNFITTED = "named"  # the part of an exact name, which outweighs all others: no weight may touch it
 
 
@@ -144,27 +141,6 @@ def gather_lists(
     draw = np.random.default_rng([seed, 3])
     most = options.candidates - 1
     return queries, candidate_lists(queries, ranked, material.train.rows, material.false, most, draw)
-
-
-def judged(material: Material, encoders: Encoders, rows: Sequence[TrainingRow]) -> npt.NDArray[np.float32]:
-    """Return how the default scores the skills of each row, shape `(rows, skills)`, for an encoder to learn.
-
-    It ranks all skills of the training, read without what is asked of them. Scores are the sum of its parts
-    without `UNFITTED`.
-    """
-    every = len(material.trained)
-    side = _side(material.skills, material.trained, material.queries, every, np.random.default_rng(0))
-    router, found = side.router(encoders), np.empty((len(rows), len(rows[0].skills)), dtype=np.float32)
-    of = defaultdict[int, list[int]](list)
-    for at, row in enumerate(rows):
-        of[row.query].append(at)
-    with progress("queries scored") as report:
-        for done, (query, own) in enumerate(of.items(), start=1):
-            parts = router.parts(material.queries[query].text)
-            places = np.searchsorted(side.rows, [rows[at].skills for at in own])
-            found[own] = sum(part[places] for name, part in parts.items() if name != UNFITTED)
-            report(done, len(of))
-    return found
 
 
 def described(material: Material) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from flows.commands.console import folder_at, progress
 from flows.commands.routing.settings import TrainingOptions, load_skillrouter, load_training
-from flows.commands.train.data import Encoders, Material, described, gather, gather_lists, judged
+from flows.commands.train.data import Encoders, Material, described, gather, gather_lists
 from flows.commands.train.measures import fitted_scorer, measured
 from flows.settings import Settings
 from storage.errors import WrongInput
@@ -28,8 +28,7 @@ from tasks.models.onnx_export import exported_encoder, resolve
 from tasks.models.with_torch.reranker import load_reranker
 from tasks.models.with_torch.training import Trained, require_training, train_bi_encoder, train_reranker
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.retrieve.train.paired import asked_of, read_pairs
-from tasks.retrieve.train.pairs.make import PAIRS_FILE
+from tasks.retrieve.train.paired import PAIRS_FILE, asked_of, read_pairs
 from tasks.retrieve.train.rows import list_rows, text_form, training_rows
 
 _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"
@@ -39,7 +38,7 @@ _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"
 class Wishes:
     """The options of the command: corpora, where models go, queries at most, a reranker, the seed.
 
-    `requests` is the folder of `train pairs` whose requests are the queries; None: they are made from bodies.
+    `requests` is a folder with pairs of request and skill, `PAIRS_FILE`; None: queries are made from bodies.
     """
 
     corpora: Sequence[Path]
@@ -144,11 +143,10 @@ def _train(
     if not rows:
         msg = f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer"
         raise WrongInput(msg)
-    taught = judged(material, base, rows) if options.distilled else None
     texts, target = [row.texts for row in rows], wishes.out / "encoder"
     with progress("updates made to the encoder") as report:
         how = options.encoder_training(wishes.seed, settings.device)
-        return _card(train_bi_encoder(settings.encoder, texts, how, target, report, taught))
+        return _card(train_bi_encoder(settings.encoder, texts, how, target, report))
 
 
 def _card(trained: Trained) -> dict[str, Any]:
@@ -177,7 +175,8 @@ def _basis(
         "pairs": wishes.pairs, "reranker": wishes.reranker, "seed": wishes.seed,
         "requests": None if wishes.requests is None else _digest(wishes.requests / PAIRS_FILE),
         "instruction": load_skillrouter().reranker_instruction if wishes.reranker else None,
-        "settings": options.model_dump(),
+        # Trainings from before distillation was deleted are known by it.
+        "settings": {**options.model_dump(), "distilled": False},
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.commands.skills.reading import file_of
+from flows.commands.queries import file_of
 from flows.serve.answers.composing import ComposeArguments, ComposeOutcome, compose_plan
 from flows.serve.answers.forms import (
     FileForm,
@@ -26,8 +26,7 @@ from storage.errors import WrongInput
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 from tasks.retrieve.revisions.show import shown
-from tasks.retrieve.skills.address import file_uri, is_segment
-from tasks.retrieve.skills.skill_file import skill_file_of
+from tasks.retrieve.skills.bundle import file_uri, is_segment, skill_file_of
 
 _MOST_BINARY = 262_144  # bytes; longer ones are read as resources
 

@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from tasks.models.visible import visible
+from tasks.refine.text.words import WORD
 
 # The address of a bundled file by its path, None if there is none.
 LinkTo = Callable[[str], str | None]
@@ -28,7 +29,6 @@ _TAGS = {
     "h5", "h6", "a", "br", "code", "em", "s", "strong",
 }  # fmt: skip
 _ATTRIBUTES = {"a": {"href"}, "ol": {"start"}}
-_WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"(?m)^[ \t>*+-]*\d+[.)](?=\s|$)")  # of a list item, which `start` holds
 _TAG, _HREF = re.compile(r"<[^>]*>"), re.compile(r'<a href="([^"]*)"')
 
@@ -75,9 +75,9 @@ def _cells(text: str) -> int:
 def _is_whole(text: str, made: str) -> bool:
     """Tell whether HTML shows every word of a text, as often as it stands there."""
     addresses = " ".join(unquote(html.unescape(address)) for address in _HREF.findall(made))
-    seen = Counter(_WORD.findall(f"{html.unescape(_TAG.sub(' ', made))} {addresses}"))
+    seen = Counter(WORD.findall(f"{html.unescape(_TAG.sub(' ', made))} {addresses}"))
     # An emphasis may end within a word, and an address hold one in another form.
-    missing = Counter(_WORD.findall(_NUMBER.sub("", text))) - seen
+    missing = Counter(WORD.findall(_NUMBER.sub("", text))) - seen
     joined = html.unescape(_TAG.sub("", made))
     return all(joined.count(word) + addresses.count(word) >= text.count(word) for word in missing)
 

@@ -19,8 +19,7 @@ from storage.root import Root
 from storage.schemas import DOCUMENTS
 from storage.state import documents_table
 from tasks.refine.structure import QUALITY, quality_frame
-from tasks.refine.text.boilerplate import strip_boilerplate
-from tasks.refine.text.canonical import canonical
+from tasks.refine.text.canonical import canonical, strip_boilerplate
 
 _FORM = "{doc_id, content or body}"
 _TEXTS_FORM = "give a root, or a Parquet file with doc_id or id, and content or body"

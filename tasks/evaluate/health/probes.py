@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from storage.served import Served
 from storage.state import nodes_table
 from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.models.protocols import Encoder, Vectors
+from tasks.refine.text.words import IDENTIFIER
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, open_routing
@@ -25,7 +25,6 @@ from tasks.retrieve.routing.store import RoutingIndex, open_routing
 K = 10
 _SEED = 42
 _MIN_WORDS, _MAX_CHARACTERS = 6, 300
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def _draw(seed: int, text: str) -> bytes:
 
 
 def _fold(text: str) -> str:
-    return " ".join(_WORD.findall(text.lower()))
+    return " ".join(IDENTIFIER.findall(text.lower()))
 
 
 def probe_skills(

@@ -9,7 +9,7 @@ from typing import Any
 from tasks.evaluate.health.as_served import is_shown
 from tasks.evaluate.health.probes import history_row, quality_rows
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_queries
-from tasks.evaluate.paging.outcomes import Outcome, summarise
+from tasks.evaluate.paging.outcomes import Outcome, summarise_outcomes
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.served_index import ServedIndex
 
@@ -30,7 +30,7 @@ def page_sample(index: ServedIndex, requests: Sequence[EvidenceQuery]) -> list[d
     for method in METHODS:
         answers = [index.page(q.doc_id, q.query, budget=None, method=method) for q in requests]
         outcomes = [_outcome(q, a) for q, a in zip(requests, answers, strict=True)]
-        rows.append({"method": method, "budget": None, **summarise(outcomes)})
+        rows.append({"method": method, "budget": None, **summarise_outcomes(outcomes)})
     return rows
 
 

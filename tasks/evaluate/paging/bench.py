@@ -1,35 +1,28 @@
-"""The bench of paging: sufficiency, coverage and token reduction of each method and budget."""
+"""The bench of paging: each query paged by each method and budget, on documents prepared once."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, product
-from typing import Any
 
 from storage.errors import WrongInput
-from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
+from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, nearest
 from tasks.evaluate.paging.held_out import held_out_scorer
-from tasks.evaluate.paging.input import nearest
-from tasks.evaluate.paging.outcomes import Outcome, summarise
+from tasks.evaluate.paging.outcomes import Outcome, Setting
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_document
 from tasks.parse.edges.rules import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.text.boilerplate import strip_boilerplate
-from tasks.refine.text.canonical import canonical
+from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS, page
 from tasks.retrieve.paging.chunks import encode_chunks
 from tasks.retrieve.paging.prepared import make_ready
 from tasks.retrieve.paging.scorer import Scorer
-from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
-
-# A method, and a budget as `page` takes it; None: the method's own limit.
-Setting = tuple[str, float | None]
+from tasks.retrieve.paging.types import PagedDocument, Reranker
 
 
 @dataclass(slots=True)
@@ -66,65 +59,11 @@ class Remembering:
         return vectors
 
 
-def evaluate_paging(
-    documents: Mapping[str, str],
-    queries: Sequence[EvidenceQuery],
-    *,
-    methods: Sequence[str],
-    budgets: Sequence[float | None],
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    classifier: Classifier,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, Any]:
-    """Page every query by every method and budget and measure what the contexts contain.
-
-    Args:
-        documents: Text by doc_id, front matter included; each one is parsed and encoded once.
-        queries: The requests; documents that none asks for are left alone.
-        methods: Some of `tasks.retrieve.page.METHODS`.
-        budgets: None for each method's own limit; other values as `page` takes them.
-        encoder: For nodes, chunks and queries.
-        tokenizer: Counts tokens.
-        classifier: Types the nodes.
-        progress: Called with the pages done and their total.
-        clock: Seconds that only ever grow.
-
-    Returns:
-        `{methods: [...]}`, a row of `summarise` for each method and budget.
-
-    Raises:
-        WrongInput: A query's document is missing, there is no query, or as `page` raises.
-    """
-    require_paging(documents, queries, methods)
-    ready = prepare_all(documents, queries, encoder=encoder, tokenizer=tokenizer, classifier=classifier)
-    bench = PagingBench(ready, queries, encoder, tokenizer, clock)
-    return evaluate_bench(bench, methods=methods, budgets=budgets, progress=progress)
-
-
-def evaluate_bench(
-    bench: PagingBench,
-    *,
-    methods: Sequence[str],
-    budgets: Sequence[float | None],
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> dict[str, Any]:
-    """Measure as `evaluate_paging` does, on documents that are ready."""
-    return {"methods": rows_of(measure(bench, list(product(methods, budgets)), progress))}
-
-
 def measure(
-    bench: PagingBench, settings: Sequence[Setting], progress: Callable[[int, int], None]
+    bench: PagingBench, settings: Sequence[Setting], step: Callable[[], None] = lambda: None
 ) -> dict[Setting, list[Outcome]]:
-    """Return what each query got by each setting; `progress` is told the pages done and their total."""
-    total, steps = len(bench.queries) * len(settings), count(1)
-    return {s: bench.measured(*s, step=lambda: progress(next(steps), total)) for s in settings}
-
-
-def rows_of(measured: Mapping[Setting, Sequence[Outcome]]) -> list[dict[str, Any]]:
-    """Return a row for each method and budget, as `summarise` has it."""
-    return [{"method": m, "budget": b, **summarise(found)} for (m, b), found in measured.items()]
+    """Return what each query got by each setting; `step` is called after each page."""
+    return {setting: bench.measured(*setting, step=step) for setting in settings}
 
 
 @dataclass(slots=True)
@@ -181,14 +120,20 @@ class PagingBench:
             skillpager=self.skillpager,
         )
         seconds = self.clock() - began + getattr(self.encoder, "spared", 0.0) - spared
-        held_out = method == DEFAULT_METHOD and query.doc_id in self.scorers
-        return _outcome(
-            query,
-            answer,
-            document,
+        return Outcome(
+            coverage=coverage(answer.context, query.evidence),
+            tokens=answer.tokens,
+            document_tokens=answer.document_tokens,
+            nodes=len(answer.nodes),
             milliseconds=1000 * seconds,
-            held_out=held_out,
+            node_tokens=sum(node.n_tokens for node in document.nodes),
+            query_id=query.query_id,
+            doc_id=query.doc_id,
+            breadth=query.breadth,
+            size=len(document.nodes),
             context=answer.context if self.keep_contexts else "",
+            chunks=answer.chunks,
+            held_out=method == DEFAULT_METHOD and query.doc_id in self.scorers,
         )
 
 
@@ -249,22 +194,6 @@ def prepare(
 def body_of(content: str) -> str:
     """Return what stands below a document's front matter, as refine would keep it."""
     return strip_boilerplate(canonical(parse_frontmatter(content).body)[0], "body")[0]
-
-
-def _outcome(query: EvidenceQuery, answer: Page, document: PagedDocument, **measured: Any) -> Outcome:  # noqa: ANN401
-    return Outcome(
-        coverage=coverage(answer.context, query.evidence),
-        tokens=answer.tokens,
-        document_tokens=answer.document_tokens,
-        nodes=len(answer.nodes),
-        chunks=answer.chunks,
-        node_tokens=sum(node.n_tokens for node in document.nodes),
-        query_id=query.query_id,
-        doc_id=query.doc_id,
-        breadth=query.breadth,
-        size=len(document.nodes),
-        **measured,
-    )
 
 
 def require_paging(

@@ -1,19 +1,19 @@
-"""What a page is worth: the outcome of a query, and the measures of many."""
+"""Outcomes of paging: what one query got, and the measures of many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from tasks.evaluate.measures.statistics import (
-    bootstrap_interval,
-    bootstrap_ratio_interval,
-    clustered_interval,
-)
+from tasks.evaluate.measures.runs import grouped, latency, long_table, summarise
+from tasks.evaluate.measures.statistics import bootstrap_ratio_interval, clustered_interval
 
+# A method, and a budget as `page` takes it; None: the method's own limit.
+Setting = tuple[str, float | None]
 # Nodes of a document up to which it belongs to a group; the paper's own line is at 100.
 SIZES = (50, 100, 149, 299)
 _BREADTHS = ("narrow", "medium", "broad")
@@ -63,7 +63,12 @@ class Outcome:
         return self.coverage == 1.0 if self.verdict is None else self.verdict
 
 
-def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def rows_of(measured: Mapping[Setting, Sequence[Outcome]]) -> list[dict[str, Any]]:
+    """Return a row for each method and budget, as `summarise_outcomes` has it."""
+    return [{"method": m, "budget": b, **summarise_outcomes(found)} for (m, b), found in measured.items()]
+
+
+def summarise_outcomes(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return the measures of one method and budget with their intervals; there is at least one outcome.
 
     `sufficient` is the share of queries whose context covers all evidence, `coverage` the mean share of
@@ -76,55 +81,45 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     encoding included. `by_breadth` and `by_size` hold the first three for groups of queries, with the
     interval of `sufficient`.
     """
-    values = {
-        "sufficient": [float(outcome.sufficient) for outcome in outcomes],
-        "coverage": [outcome.coverage for outcome in outcomes],
-        "units": [float(outcome.units) for outcome in outcomes],
-    }
+    rows = [_measures(outcome) for outcome in outcomes]
+    found = summarise({name: [row[name] for row in rows] for name in ("sufficient", "coverage", "units")})
     bodies = [max(outcome.document_tokens, 1) for outcome in outcomes]
     left_out = [body - outcome.tokens for body, outcome in zip(bodies, outcomes, strict=True)]
-    milliseconds = [outcome.milliseconds for outcome in outcomes]
-    doc_ids = [outcome.doc_id for outcome in outcomes]
-    return {
-        **_core(outcomes),
-        "units": float(np.mean(values["units"])),
-        "nodes": float(np.mean([outcome.nodes for outcome in outcomes])),
-        "held_out": sum(outcome.held_out for outcome in outcomes),
-        "token_reduction_nodes": _reduction(outcomes, [outcome.node_tokens for outcome in outcomes]),
-        "ci95": {
-            **{measure: list(bootstrap_interval(column)) for measure, column in values.items()},
-            "token_reduction": list(bootstrap_ratio_interval(left_out, bodies)),
-        },
-        "ci95_clustered": {"sufficient": list(clustered_interval(values["sufficient"], doc_ids))},
-        "median_ms": float(np.median(milliseconds)),
-        "p95_ms": float(np.quantile(milliseconds, 0.95)),
-        "by_breadth": _groups(sorted(outcomes, key=_breadth_order), lambda outcome: outcome.breadth or ""),
-        "by_size": _groups(sorted(outcomes, key=lambda o: o.size), lambda outcome: size_group(outcome.size)),
-    }
-
-
-def _core(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    found["ci95"]["token_reduction"] = list(bootstrap_ratio_interval(left_out, bodies))
+    sufficient, doc_ids = [row["sufficient"] for row in rows], [outcome.doc_id for outcome in outcomes]
+    by_breadth, by_size = sorted(outcomes, key=_breadth_order), sorted(outcomes, key=lambda o: o.size)
     return {
         "queries": len(outcomes),
-        "sufficient": float(np.mean([outcome.sufficient for outcome in outcomes])),
-        "coverage": float(np.mean([outcome.coverage for outcome in outcomes])),
+        **found,
         "token_reduction": _reduction(outcomes, [outcome.document_tokens for outcome in outcomes]),
+        "token_reduction_nodes": _reduction(outcomes, [outcome.node_tokens for outcome in outcomes]),
+        "nodes": sum(outcome.nodes for outcome in outcomes) / len(outcomes),
+        "held_out": sum(outcome.held_out for outcome in outcomes),
+        "ci95_clustered": {"sufficient": list(clustered_interval(sufficient, doc_ids))},
+        **latency([outcome.milliseconds for outcome in outcomes]),
+        "by_breadth": {n: _group(part) for n, part in grouped(by_breadth, lambda o: o.breadth).items()},
+        "by_size": {n: _group(part) for n, part in grouped(by_size, lambda o: size_group(o.size)).items()},
     }
+
+
+def _measures(outcome: Outcome) -> dict[str, float]:
+    """Return the measures of one query whose means are reported."""
+    return {
+        "sufficient": float(outcome.sufficient), "coverage": outcome.coverage, "units": float(outcome.units),
+    }  # fmt: skip
 
 
 def _reduction(outcomes: Sequence[Outcome], whole: Sequence[int]) -> float:
     return 1 - sum(outcome.tokens for outcome in outcomes) / max(sum(whole), 1)
 
 
-def _groups(outcomes: Sequence[Outcome], name: Callable[[Outcome], str]) -> dict[str, Any]:
-    groups: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault(name(outcome), []).append(outcome)
-    return {key: {**_core(group), "ci95": _group_interval(group)} for key, group in groups.items() if key}
-
-
-def _group_interval(outcomes: Sequence[Outcome]) -> dict[str, list[float]]:
-    return {"sufficient": list(bootstrap_interval([float(outcome.sufficient) for outcome in outcomes]))}
+def _group(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    return {
+        "queries": len(outcomes),
+        "coverage": float(np.mean([outcome.coverage for outcome in outcomes])),
+        "token_reduction": _reduction(outcomes, [outcome.document_tokens for outcome in outcomes]),
+        **summarise({"sufficient": [float(outcome.sufficient) for outcome in outcomes]}),
+    }
 
 
 def _breadth_order(outcome: Outcome) -> tuple[int, str]:
@@ -138,3 +133,27 @@ def size_group(nodes: int) -> str:
         if nodes <= high:
             return f"{low + 1} to {high} nodes" if low else f"up to {high} nodes"
     return f"{SIZES[-1] + 1} nodes or more"
+
+
+_MEASURED = (
+    "coverage",
+    "tokens",
+    "document_tokens",
+    "nodes",
+    "node_tokens",
+    "milliseconds",
+    "size",
+    "chunks",
+)
+
+
+def run_table(measured: Mapping[Setting, Sequence[Outcome]]) -> pl.DataFrame:
+    """Return the long table of outcomes by evidence alone: contexts would be most of the file."""
+    rows = [
+        {"method": method, "budget": budget, **asdict(outcome), "sufficient": outcome.coverage == 1.0}
+        for (method, budget), outcomes in measured.items()
+        for outcome in outcomes
+    ]
+    schema = {"budget": pl.Float64, "breadth": pl.String, "chunks": pl.Int64}
+    frame = pl.DataFrame(rows, schema_overrides=schema, infer_schema_length=None)
+    return long_table("paging", frame.drop("context", "verdict"), ["sufficient", *_MEASURED])

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.evaluate.paging.paper import TABLES
-from tasks.evaluate.paging.report import CURVES, PagingReport
+from tasks.evaluate.paging.report import CURVES, PagingReport, paper_tables
 from tasks.retrieve.page import DEFAULT_METHOD
 
 if TYPE_CHECKING:
@@ -73,13 +72,18 @@ def _points(rows: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 def _paper(axes: Axes) -> list[Annotation]:
     """Mark what the paper's table 4 reports, by another judge on other queries; return the points' names."""
-    rows = [r for r in TABLES["Table 4: main results"] if r.sufficient is not None]
-    points = [(r.reduction or 0.0, r.sufficient or 0.0) for r in rows]
+    rows = [row for row in paper_tables()["Table 4: main results"] if "sufficient" in row]
+    points = [(row.get("reduction", 0.0), row["sufficient"]) for row in rows]
     label = "SkillPager's table 4 (a language model judged, other queries)"
     axes.plot(*zip(*points, strict=True), "x", color="black", markersize=8, label=label, zorder=9)
     return [
         axes.annotate(
-            f"paper: {row.label}", point, xytext=_PLACES[0], textcoords="offset points", fontsize=7, zorder=9
+            f"paper: {row['label']}",
+            point,
+            xytext=_PLACES[0],
+            textcoords="offset points",
+            fontsize=7,
+            zorder=9,
         )
         for row, point in zip(rows, points, strict=True)
     ]

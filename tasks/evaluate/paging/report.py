@@ -1,20 +1,24 @@
-"""The report of paging on one bench: every method, curves over budgets, contests, breadths."""
+"""The report of paging on one bench: every method, curves over budgets, contests, groups of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import count
+import functools
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from importlib import resources
 from typing import Any
 
 import polars as pl
 
-from tasks.evaluate.measures.statistics import clustered_interval, holm_bonferroni, paired_bootstrap
-from tasks.evaluate.paging.bench import PagingBench, Setting, measure, rows_of
-from tasks.evaluate.paging.judged import Speaker
-from tasks.evaluate.paging.outcomes import Outcome
-from tasks.evaluate.paging.paper import TABLES
-from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
+from tasks.evaluate.measures.runs import paired_tests
+from tasks.evaluate.measures.statistics import clustered_interval
+from tasks.evaluate.measures.tables import Block, Table, columns, interval, markdown, with_intervals
+from tasks.evaluate.paging.bench import PagingBench, measure
+from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of, run_table
+from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings, settings_of
+from tasks.retrieve.baselines.skillpager_settings import Setting as MethodSetting
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 BUDGETS = (0.2, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -23,40 +27,29 @@ CURVES = (DEFAULT_METHOD, "skillpager", "chunks", "greedy-graph", "top-k-depende
 # The budgets at which groups of queries, and probes, are looked at.
 GROUP_BUDGETS = (None, 0.35, 0.5)
 OWN_LIMITS: tuple[Setting, ...] = tuple((method, None) for method in METHODS)
-Progress = Callable[[int, int], None]
+Rows = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """A method against the default at that method's own tokens, query by query.
+@functools.cache
+def paper_tables() -> Mapping[str, Rows]:
+    """Return the figures of the SkillPager paper (tables 1, 4, 5, 6 and 7), with our method for each row.
 
-    `difference` is the default's sufficiency less the method's, with its 95 % interval over queries, and
-    over documents (`low_clustered`, `high_clustered`); `p_adjusted` by Holm and Bonferroni over all contests;
-    `default_tokens` and `method_tokens` are means; `held_out` are the queries as `summarise` counts them.
+    A row has `label` and `method`, and where the paper gives them, in per cent, `sufficient`, `interval`,
+    `nodes` and `reduction`.
     """
-
-    method: str
-    sufficient: float
-    default_sufficient: float
-    difference: float
-    low: float
-    high: float
-    p: float
-    low_clustered: float
-    high_clustered: float
-    p_adjusted: float
-    method_tokens: float
-    default_tokens: float
-    held_out: int
+    found: dict[str, Rows] = json.loads(
+        resources.files("tasks.evaluate").joinpath("data/papers_paging.json").read_text("utf-8")
+    )
+    return found
 
 
 @dataclass(slots=True)
 class PagingReport:
     """What was measured."""
 
-    rows: list[dict[str, Any]]  # as `evaluate_paging` has them, judged by evidence
-    outcomes: pl.DataFrame  # a row a query and setting
-    contests: list[Contest]  # the default against each published method; by evidence
+    rows: list[dict[str, Any]]  # of `rows_of`, judged by evidence
+    run: pl.DataFrame  # the long table of all queries and settings, by evidence
+    contests: list[dict[str, Any]]  # the default against each published method; by evidence
     # The outcomes at each method's own limit, with contexts if the bench keeps them.
     measured: dict[Setting, list[Outcome]]
     # Rows on probes of long documents; none where no corpus was given.
@@ -73,10 +66,9 @@ class PagingReport:
         """Return the row of a method and budget that was measured, judged by evidence."""
         return next(r for r in self.rows if r["method"] == method and r["budget"] == budget)
 
-    def paper_row(self, method: str) -> dict[str, Any] | None:
+    def spoken_row(self, method: str) -> dict[str, Any] | None:
         """Return the row of a method at its own limit by the judge who speaks; None: it judged none of it."""
-        speaker: Speaker = self.judge["spoke"]
-        if speaker != "llm":
+        if self.judge["spoke"] != "llm":
             return self.row(method)
         return next((r for r in self.judged if r["method"] == method), None)
 
@@ -89,83 +81,295 @@ class PagingReport:
         return [{**row, "judge": spoken} for row in self.judged] + curves
 
 
-def report_paging(bench: PagingBench, progress: Progress) -> PagingReport:
+def report_settings() -> tuple[list[Setting], list[str]]:
+    """Return the settings that a report measures, and the published methods it compares the default with."""
+    ours = {DEFAULT_METHOD, "full", "nodes", "mmr"}
+    named = [row["method"] for rows in paper_tables().values() for row in rows if row["method"] not in ours]
+    return [*OWN_LIMITS, *((m, b) for m in CURVES for b in BUDGETS)], list(dict.fromkeys(named))
+
+
+def report_paging(bench: PagingBench, step: Callable[[], None]) -> PagingReport:
     """Measure every method at its own limit, curves over budgets, and each method against the default.
 
     Args:
         bench: Documents and queries; its encoder had better be a `Remembering` one.
-        progress: Called with the pages done and their total.
+        step: Called after each page; there is one for each query, setting and method of `report_settings`.
     """
-    settings = [*OWN_LIMITS, *((method, budget) for method in CURVES for budget in BUDGETS)]
-    rivals = _rivals()
-    steps = count(1)
-    total = len(bench.queries) * (len(settings) + len(rivals))
-
-    def step() -> None:
-        progress(next(steps), total)
-
-    measured = {setting: bench.measured(*setting, step=step) for setting in settings}
+    settings, rivals = report_settings()
+    measured = measure(bench, settings, step)
     contests = []
     for rival in rivals:
         theirs = measured[rival, None]
         budgets = [float(max(outcome.tokens, 2)) for outcome in theirs]
         contests.append((rival, theirs, bench.measured(DEFAULT_METHOD, budgets, step=step)))
-    frames = [outcome_frame(m, b, found) for (m, b), found in measured.items()]
-    own = {setting: measured[setting] for setting in OWN_LIMITS}
     return PagingReport(
         rows_of(measured),
-        pl.concat(frames),
+        run_table(measured),
         _contests(contests),
-        own,
+        {setting: measured[setting] for setting in OWN_LIMITS},
         fitted=len(bench.scorers),
         skillpager=bench.skillpager,
     )
 
 
-def report_probes(report: PagingReport, bench: PagingBench, progress: Progress) -> None:
+def probe_settings() -> list[Setting]:
+    """Return the settings that a report measures on probes."""
+    return [(method, budget) for method in CURVES for budget in GROUP_BUDGETS]
+
+
+def report_probes(report: PagingReport, bench: PagingBench, step: Callable[[], None]) -> None:
     """Add to a report how the methods with curves fare on probes, which are in no other figure."""
-    measured = measure(bench, [(m, b) for m in CURVES for b in GROUP_BUDGETS], progress)
+    measured = measure(bench, probe_settings(), step)
     report.probes = rows_of(measured)
-    frames = [outcome_frame(m, b, found) for (m, b), found in measured.items()]
-    report.outcomes = pl.concat([report.outcomes, *frames])
+    report.run = pl.concat([report.run, run_table(measured)])
 
 
-def _rivals() -> list[str]:
-    """Return the published methods that the default is compared with, each once."""
-    ours = {DEFAULT_METHOD, "full", "nodes", "mmr"}
-    named = [row.method for rows in TABLES.values() for row in rows if row.method not in ours]
-    return list(dict.fromkeys(named))
+def _contests(measured: Sequence[tuple[str, list[Outcome], list[Outcome]]]) -> list[dict[str, Any]]:
+    """Return each method against the default at that method's own tokens, query by query.
 
-
-def _contests(measured: Sequence[tuple[str, list[Outcome], list[Outcome]]]) -> list[Contest]:
+    `difference` is the default's sufficiency less the method's, with its 95 % interval over queries, and
+    over documents (`low_clustered`, `high_clustered`); `p_adjusted` by Holm and Bonferroni over all contests;
+    `default_tokens` and `method_tokens` are means; `held_out` are the queries as `summarise_outcomes` counts
+    them.
+    """
+    values = [
+        [[float(outcome.sufficient) for outcome in side] for side in (ours, theirs)]
+        for _, theirs, ours in measured
+    ]
     found = []
-    for rival, theirs, ours in measured:
-        a = [float(outcome.sufficient) for outcome in ours]
-        b = [float(outcome.sufficient) for outcome in theirs]
+    tests = paired_tests([(ours, theirs) for ours, theirs in values])
+    for (rival, theirs, ours), (a, b), test in zip(measured, values, tests, strict=True):
         differences = [x - y for x, y in zip(a, b, strict=True)]
-        clustered = clustered_interval(differences, [outcome.doc_id for outcome in ours])
-        found.append((rival, a, b, (*paired_bootstrap(a, b), *clustered), theirs, ours))
-    adjusted = holm_bonferroni([result[3] for _, _, _, result, _, _ in found])
+        low, high = clustered_interval(differences, [outcome.doc_id for outcome in ours])
+        found.append({
+            "method": rival, "sufficient": sum(b) / len(b), "default_sufficient": sum(a) / len(a),
+            "difference": test.difference, "low": test.low, "high": test.high, "p": test.p,
+            "low_clustered": low, "high_clustered": high, "p_adjusted": test.p_adjusted,
+            "method_tokens": sum(outcome.tokens for outcome in theirs) / len(theirs),
+            "default_tokens": sum(outcome.tokens for outcome in ours) / len(ours),
+            "held_out": sum(outcome.held_out for outcome in ours),
+        })  # fmt: skip
+    return found
+
+
+EVIDENCE = (
+    "Judged by evidence: a context suffices when it holds every item of evidence, which is stricter than the"
+    " paper's judge, a language model. The paper's figures are of its own skills and queries."
+)
+UNITS = "Units are nodes; of the method that picks chunks, chunks."
+PROBES = (
+    "A probe is made of a section's own words, without a language model: its heading and the rarest words of"
+    " a sentence ask for it, and three of its passages are the evidence. That is easier than what people ask,"
+    " so compare methods and sizes here, not these figures with those above."
+)
+_CONTESTS_NOTE = (
+    "Each request is paged again under the tokens that the method took for it. Paired bootstrap over"
+    " queries, 10,000 resamples, seed 42; p two-sided, by Holm and Bonferroni over all rows; by evidence."
+)
+_SETTINGS_NOTE = (
+    "`k` None: 20 up to 100 nodes of the document, else 60, for chunks too. At a budget of tokens neither"
+    " `k` nor `stop_below` nor `least_gain` ends a method, and a walk that has nowhere to go enters anew:"
+    " each fills the budget, so that curves compare."
+)
+_LATENCY_NOTE = "One page, its query's encoding included, documents prepared before."
+_MARKED = "{method}{held_out:? †}"
+_LIMIT = "{budget:g|own limit}"
+_SUFFICIENT = {"Suff. (%)": "{sufficient:.2p}", "95% CI": interval("sufficient", ".2p")}
+_CLUSTERED = {"95% CI by document": interval("sufficient", ".2p", key="ci95_clustered")}
+_SHARES = {"Coverage (%)": "{coverage:.2p}", "Token red. (%)": "{token_reduction:.2p}"}
+_PAPER = columns(
+    {"Method": "{label}{held_out:? †}"}, _SUFFICIENT, _CLUSTERED,
+    {
+        "Avg. units": "{units:.2f}", "Token red. (%)": "{token_reduction:.2p}",
+        "Red. against nodes (%)": "{token_reduction_nodes:.2p}", "paper: Suff.": "{paper[sufficient]:.2f}",
+        "paper: 95% CI": "[{paper[interval][0]:.2f}, {paper[interval][1]:.2f}]",
+        "paper: nodes": "{paper[nodes]:.2f}", "paper: token red.": "{paper[reduction]:.2f}",
+    },
+)  # fmt: skip
+_CURVES = columns({"Method": _MARKED, "Budget": _LIMIT}, _SUFFICIENT, _CLUSTERED, _SHARES)
+_CONTESTS = {
+    "Method": "{method}", "Suff. (%)": "{sufficient:.2p}",
+    f"{DEFAULT_METHOD} at its tokens": "{default_sufficient:.2p}{held_out:? †}",
+    "difference": "{difference:.2p}", "95% CI": "[{low:.2p}, {high:.2p}]",
+    "95% CI by document": "[{low_clustered:.2p}, {high_clustered:.2p}]", "p": "{p:.4f}",
+    "p (Holm)": "{p_adjusted:.4f}", "tokens": "{method_tokens:.0f}",
+    f"{DEFAULT_METHOD}'s tokens": "{default_tokens:.0f}",
+}  # fmt: skip
+_GROUPS = columns(
+    {"Method": _MARKED, "Budget": _LIMIT, "Group": "{group}", "Queries": "{queries}"}, _SUFFICIENT, _SHARES
+)
+_LATENCY = {
+    "Method": "{method}", "median ms": "{median_ms:.1f}", "95th percentile ms": "{p95_ms:.1f}",
+}  # fmt: skip
+_JUDGED = {
+    "Method": "{method}", "Budget": _LIMIT, "judged": "{llm[queries]}",
+    "LLM: suff. (%)": "{llm[sufficient]:.2p}", "95% CI": "[{llm[ci95][0]:.2p}, {llm[ci95][1]:.2p}]",
+    "votes": "{votes}", "unjudged": "{llm[unjudged]}",
+}  # fmt: skip
+_AGREEMENT = {
+    "Judges": "{judges}", "Votes": "{votes}", "Cases": "{cases}", "Agreement (%)": "{raw:.2p}",
+    "Cohen's kappa": "{kappa:.3f}", "first alone": "{only_a}", "second alone": "{only_b}",
+}  # fmt: skip
+
+
+def paging_markdown(report: PagingReport) -> str:
+    """Return the whole report as one Markdown text."""
+    blocks: list[Block] = ["# Paging", judge_note(report), *notes_of(report.rows, report.fitted)]
+    for title, held in paper_tables().items():
+        ours = ((row, report.spoken_row(row["method"])) for row in held)
+        rows = [{**found, "label": row["label"], "paper": row} for row, found in ours if found is not None]
+        blocks.append(Table(title, _PAPER, rows))
+    if report.judged:
+        votes = [{**row, "votes": _votes(row["llm"]["patterns"])} for row in report.judged]
+        blocks.append(Table("Evidence and the language model", _JUDGED, votes))
+        if agreed := agreement_rows(report.judge):
+            blocks.append(Table("", _AGREEMENT, agreed))
+    curves = [row for row in report.rows if row["method"] in CURVES]
+    blocks += [
+        Table("Over token budgets", _CURVES, curves),
+        f"## {DEFAULT_METHOD} against each method at that method's own tokens", _CONTESTS_NOTE,
+        Table("", _CONTESTS, report.contests),
+        Table("By breadth", _GROUPS, _groups(report.rows, "by_breadth")),
+        Table("By size of the document", _GROUPS, _groups(report.rows, "by_size")),
+    ]  # fmt: skip
+    if report.probes:
+        blocks += ["## Long documents: probes, no requests of people", PROBES]
+        blocks += [Table("", _GROUPS, _groups(report.probes, "by_size"))]
+    own = [row for row in report.rows if not row["budget"]]
+    blocks += [Table("Latency", _LATENCY, own), _LATENCY_NOTE, *_settings(report.skillpager)]
+    return markdown(blocks)
+
+
+def judge_note(report: PagingReport) -> str:
+    """Return who judged which part of the report."""
+    spoke = report.judge["spoke"]
+    if spoke == "evidence":
+        return EVIDENCE
+    model = f"{report.judge['model']} by {report.judge['prompt']}, {report.judge['votes']} votes"
+    if spoke == "both":
+        return f"{EVIDENCE} At each method's own limit {model}, judged too."
+    return (
+        f"Tables 1 to 7: judged by a language model, {model}, as the paper's are, which are of its own skills"
+        " and queries. All else is judged by evidence: a context suffices when it holds every item of it."
+    )
+
+
+def notes_of(rows: Iterable[Mapping[str, Any]], fitted: int) -> list[str]:
+    """Return what to know of the figures: what units are, and which of them are by held-out scorers.
+
+    `fitted` is the number of documents that the packaged scorer was fitted on.
+    """
+    chunks = any(row["method"] == "chunks" for row in rows)
+    held_out = (
+        f"† Held out: the scorer of {DEFAULT_METHOD} was fitted on {fitted} of these documents; each of"
+        " them is paged by a scorer that never saw it."
+    )
+    return [UNITS] * chunks + [held_out] * bool(fitted)
+
+
+def agreement_rows(judge: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each two judges and pattern of votes; none where one judge spoke alone."""
     return [
-        Contest(
-            rival,
-            sum(b) / len(b),
-            sum(a) / len(a),
-            *result,
-            p_adjusted,
-            sum(outcome.tokens for outcome in theirs) / len(theirs),
-            sum(outcome.tokens for outcome in ours) / len(ours),
-            sum(outcome.held_out for outcome in ours),
-        )
-        for (rival, a, b, result, theirs, ours), p_adjusted in zip(found, adjusted, strict=True)
+        {**group, "judges": names.replace("_", ", "), "votes": pattern}
+        for names, found in judge.get("agreement", {}).items()
+        for pattern, group in {"all": found, **found.get("by_pattern", {})}.items()
     ]
 
 
-def outcome_frame(method: str, budget: float | None, outcomes: Sequence[Outcome]) -> pl.DataFrame:
-    """Return a row a query, by evidence alone; contexts would be most of the file."""
-    schema = {"breadth": pl.String, "chunks": pl.Int64}
-    rows = [asdict(outcome) for outcome in outcomes]
-    frame = pl.DataFrame(rows, schema_overrides=schema).drop("context", "verdict")
-    return frame.select(
-        pl.lit(method).alias("method"), pl.lit(budget, dtype=pl.Float64).alias("budget"), pl.all()
+def _groups(rows: Rows, by: str) -> list[dict[str, Any]]:
+    return [
+        {
+            **group,
+            "method": row["method"],
+            "budget": row["budget"],
+            "held_out": row["held_out"],
+            "group": name,
+        }
+        for row in rows
+        if row["method"] in CURVES and row["budget"] in GROUP_BUDGETS
+        for name, group in row[by].items()
+    ]
+
+
+def _votes(patterns: Mapping[str, int], between: str = ": ") -> str:
+    return ", ".join(f"{pattern}{between}{n}" for pattern, n in patterns.items()) or "none"
+
+
+def _settings(given: OpenSettings) -> list[Block]:
+    held = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in asdict(given).items()}
+    names = [f.name for f in fields(MethodSetting)]
+    methods = [
+        {"Method": method} | {name: str(getattr(setting, name)) for name in names}
+        for method, setting in settings_of(given).items()
+    ]
+    return [
+        Table(
+            "What the paper leaves open", columns("Setting", "Value"),
+            [{"Setting": name, "Value": str(value)} for name, value in held.items()],
+        ),
+        _SETTINGS_NOTE,
+        Table("", columns("Method", *names), methods),
+    ]  # fmt: skip
+
+
+_COLUMNS = 80  # of a terminal
+_NAMED = "{method}{budget:? }{budget:g|}"
+_BRIEF = columns(
+    {"method": _NAMED + "{held_out:? †}"},
+    with_intervals(
+        {"sufficient": "sufficient", "coverage": "coverage", "token_reduction": "reduction"},
+        around=(" ", "–", ""),
+    ),
+    units="{units:.1f}", ms="{median_ms:.0f}",
+)  # fmt: skip
+_BY_LLM = {
+    "method": _NAMED, "sufficient": "{llm[sufficient]:.3f}", "judged": "{llm[queries]}", "votes": "{votes}",
+    "unjudged": "{llm[unjudged]}",
+}  # fmt: skip
+_AGREED = {
+    "judges": "{judges}", "votes": "{votes}", "cases": "{cases}", "agreement": "{raw:.3f}",
+    "kappa": "{kappa:.3f}", "first alone": "{only_a}", "second alone": "{only_b}",
+}  # fmt: skip
+_SAMPLE = {
+    "method": _NAMED, "LLM says": "{says}", "votes": "{votes}", "contexts": "{found}", "drawn": "{drawn}",
+}  # fmt: skip
+
+
+def terminal_blocks(found: Mapping[str, Any]) -> list[Block]:
+    """Return what a person sees of what the command returns: methods, who judged, how judges agree."""
+    rows, judge = found["methods"], found["judge"]
+    if "report" in found:  # its files hold the curves
+        rows = [row for row in rows if row["budget"] is None]
+    by = "evidence" if judge["spoke"] == "both" else judge["spoke"]
+    notes = [textwrap.fill(note, _COLUMNS) for note in found.get("notes", ())]
+    blocks: list[Block] = [_methods(f"paging judged by {by}", rows), *notes]
+    if "probes" in found:
+        blocks.append(_methods("probes of long documents, made without people", found["probes"]))
+    if "model" in judge:
+        blocks += _llm_blocks(rows, judge)
+    if agreed := agreement_rows(judge):
+        title = "how judges agree, where each says that a context suffices"
+        blocks.append(Table(title, _AGREED, agreed))
+    if sample := judge.get("sample"):
+        cells = [{**one, "says": "yes" if one["sufficient"] else "no"} for one in sample["cells"]]
+        blocks.append(Table("contexts drawn for people to label", _SAMPLE, cells))
+        blocks.append(
+            f"written: {sample['file']}, a form of {sample['pairs']} pairs; fill it in, give it to --labels"
+        )
+    return blocks + [f"written: {file}" for file in found.get("report", [])]
+
+
+def _methods(title: str, rows: Rows) -> Table:
+    asked = f", {rows[0]['queries']} queries" if rows else ""
+    return Table(f"{title}{asked}, 95 % intervals", _BRIEF, rows)
+
+
+def _llm_blocks(rows: Rows, judge: Mapping[str, Any]) -> list[Block]:
+    title = f"{judge['model']} by {judge['prompt']}, {judge['votes']} votes a context"
+    judged = [{**row, "votes": _votes(row["llm"]["patterns"], " ")} for row in rows if "llm" in row]
+    llm = judge["llm"]
+    asked = (
+        f"{llm['requests']} requests, {llm['cached']} answers known before, {llm['tokens']} tokens, "
+        f"cost {llm['cost']:g}; votes that failed: {_votes(judge['failed'], ' ')}"
     )
+    return [Table(title, _BY_LLM, judged), asked]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.schemas import Qrel
-from tasks.evaluate.paging.tables import table
+from tasks.evaluate.measures.tables import table
 from tasks.evaluate.routing.data import RoutingQuery, best_skills
 from tasks.models.protocols import Tokenizer
 from tasks.retrieve.baselines.skillrouter import BETWEEN, flat_parts

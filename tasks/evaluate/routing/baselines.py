@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -16,10 +15,11 @@ from storage.errors import WrongInput
 from tasks.evaluate.routing.bench import RoutingAnswer
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.tokens import first_tokens
+from tasks.refine.text.sentences import BASELINE_BREAK
+from tasks.refine.text.words import IDENTIFIER
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 
 Scores = npt.NDArray[np.float64]
-_WORD = re.compile(r"\w+")
 
 
 class Bm25:
@@ -66,7 +66,7 @@ def _library() -> Any:  # noqa: ANN401 (an optional package, loaded where a base
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    return IDENTIFIER.findall(text.lower())
 
 
 FULL_TOKENS = 254
@@ -79,8 +79,6 @@ _FUSED = {
     "rrf": ("bm25-description", "bm25-full", "dense-description"),
     "rrf-two-legs": ("bm25-full", "dense-full"),
 }
-_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
-_WORDS = re.compile(r"\w+")
 _SENTENCE_WORDS = 3
 
 
@@ -182,7 +180,7 @@ LEXICAL = frozenset({"bm25-description", "bm25-full", *_FUSED, "zsum"})
 
 def sentences(task: str) -> list[str]:
     """Return the sentences and lines of a task that have three words or more, else the task itself."""
-    found = [part.strip() for part in _BREAK.split(task) if len(_WORDS.findall(part)) >= _SENTENCE_WORDS]
+    found = [part.strip() for part in BASELINE_BREAK.split(task) if len(_words(part)) >= _SENTENCE_WORDS]
     return list(dict.fromkeys(found)) or [task]
 
 

@@ -14,9 +14,8 @@ from storage.schemas import Qrel
 from tasks.evaluate.corpus.read import scan_corpus
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.frontmatter.name import folder_of, name_of
-from tasks.refine.text.boilerplate import strip_boilerplate
-from tasks.refine.text.canonical import canonical
+from tasks.refine.frontmatter.skill_text import folder_of, name_of
+from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.retrieve.routing.skill import Skill
 
 SKILLS = pl.Schema({"doc_id": pl.String, "name": pl.String, "description": pl.String, "body": pl.String})

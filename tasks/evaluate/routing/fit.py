@@ -1,10 +1,10 @@
 """Fits the model of fit: `python -m tasks.evaluate.routing.fit ENCODER CORPUS PAIRS BENCH...`, ten minutes.
 
-ENCODER is the folder of the exported default encoder, CORPUS the skills that PAIRS of `skillery train pairs`
-were made from, each BENCH a folder as `evaluate routing --bench` takes it. Requests are asked of pools that
-hold their skill, and of pools without it: skills drawn from all, and those of one repository, which are
-alike. Requests that authors call negatives are not learned from. Standard output tells how well a group of
-requests does under the model of all others. Seeds are fixed.
+ENCODER is the folder of the exported default encoder, CORPUS the skills of PAIRS (a Parquet file by
+`tasks.retrieve.train.paired.PAIRS`), each BENCH a folder as `evaluate routing --bench` takes it. Requests are
+asked of pools that hold their skill, and of pools without it: skills drawn from all, and those of one
+repository, which are alike. Requests that authors call negatives are not learned from. Standard output tells
+how well a group of requests does under the model of all others. Seeds are fixed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tasks.retrieve.routing.postings import kept as those
 from tasks.retrieve.routing.router import Router, plain_name
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.fitting import fit_chance
-from tasks.retrieve.train.pairs.texts import grams_of, without_grams
+from tasks.retrieve.train.paired import read_pairs
+from tasks.retrieve.train.queries import grams_of, without_grams
 
 PAIRS = "pairs"  # the group of requests out of a corpus
 SIZES = (10, 30, 100, 300, 1000, 3000, 10_000)  # of drawn pools, beside all skills
@@ -118,7 +119,7 @@ def of_pairs(pairs: Path, corpus: Path, encoder: Encoder) -> AskedCorpus:
     """Return a corpus with one request of each skill that has some."""
     skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
     place = {skill.doc_id: i for i, skill in enumerate(skills)}
-    rows = pl.read_parquet(pairs).unique(["query", "doc_id"], keep="first", maintain_order=True)
+    rows = read_pairs(pairs).unique(["query", "doc_id"], keep="first", maintain_order=True)
     rows = rows.sample(fraction=1.0, shuffle=True, seed=0).unique("doc_id", keep="first", maintain_order=True)
     asked = []
     for row in rows.filter(pl.col("doc_id").is_in(list(place))).iter_rows(named=True):

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.evaluate.measures.tables import table
 from tasks.evaluate.paging.picture import COLOURS
-from tasks.evaluate.paging.tables import table
 from tasks.evaluate.routing.bench import GROUP_MEASURES
 from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
 from tasks.evaluate.routing.papers import beside_papers

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.evaluate.paging.tables import table
+from tasks.evaluate.measures.tables import table
 from tasks.evaluate.stream.decisions import MEASURES
 from tasks.evaluate.stream.variants import ALPHAS, RELEVANCE_WEIGHTS
 from tasks.induce.skills.actions import GRANULARITIES

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Sequence
 
 from tasks.induce.skills.actions import KEY, Path
 from tasks.induce.trajectories.cleaning import CleanStep
+from tasks.refine.text.words import IDENTIFIER
 
-_WORD = re.compile(r"\w+")
 _MOST_PATHS = 64  # of one value in one result
 _DEEPEST = 8  # entries of a path
 _KEPT = 1024  # texts whose words are kept
@@ -18,7 +17,7 @@ _KEPT = 1024  # texts whose words are kept
 @functools.lru_cache(maxsize=_KEPT)
 def word_run(text: str) -> str:
     """Return the words of a text in lower case, each between blanks."""
-    return f" {' '.join(_WORD.findall(text.lower()))} "
+    return f" {' '.join(IDENTIFIER.findall(text.lower()))} "
 
 
 def leaves(value: object) -> Iterator[object]:

@@ -15,11 +15,11 @@ from tasks.induce.skills.wording import page_of
 from tasks.induce.trajectories.cleaning import CleanStep, answering_tool, cleaned
 from tasks.induce.trajectories.outline import PageOutline, outline_of
 from tasks.induce.trajectories.record import Trajectory
+from tasks.refine.text.words import LETTERS
 
 Target = tuple[str, str | None, str | None]
 _BEFORE, _NEXT = 3, 2  # actions of a moment's history, and of what was done next
 _NUMBER = re.compile(r"\d+")
-_WORD = re.compile(r"[^\W\d_]+")
 _FIELD = re.compile(r'"(\w+)": "([a-z][a-z _()-]{1,30})"')  # a word that a record has: `"status": "pending"`
 
 
@@ -117,6 +117,6 @@ def _marks(observation: str, page: PageOutline | None, url: str, title: str) -> 
         return frozenset(elements | {f"title {title}", f"url {_NUMBER.sub('#', url)}"})
     tool = answering_tool(observation)
     if tool is None:
-        return frozenset({"said", *(f"said {word}" for word in _WORD.findall(observation.lower()))})
+        return frozenset({"said", *(f"said {word}" for word in LETTERS.findall(observation.lower()))})
     fields = _FIELD.findall(observation)
     return frozenset({f"from {tool}", *(f"{name} is {value}" for name, value in fields)})

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from storage.errors import WrongInput
 from tasks.models.onnx_export import resolve
@@ -23,7 +22,6 @@ from tasks.models.with_torch.device import AUTO, compute_in_bf16, device_of
 
 Report = Callable[[int, int], None]
 Loss = Literal["listwise", "pointwise"]
-_Labels = npt.NDArray[np.float32] | None
 _ASKING = 256  # tokens around query and text, at most
 _AT_ONCE = 32  # queries read with their texts
 
@@ -71,16 +69,13 @@ def train_bi_encoder(
     how: TrainingSettings,
     target: Path,
     report: Report = lambda _done, _total: None,
-    taught: npt.NDArray[np.float32] | None = None,
 ) -> Trained:
     """Train a sentence encoder by InfoNCE with in-batch negatives, and save it to `target`.
 
     Each query's positive is told from its own negatives and from all texts of the batch's other queries
     (SkillRouter, equation 1; Karpukhin et al., "Dense Passage Retrieval", 2020). No text stands twice in a
     batch. A large batch is read in parts, by gradient caching (Gao et al., "Scaling Deep Contrastive Learning
-    Batch Size", 2021). What a teacher scores adds to the loss how far the softmax of a row's own cosines is
-    from that of its scores (Kullback-Leibler; Lin et al., "Distilling Dense Representations for Ranking using
-    Tightly-Coupled Teachers", 2020). The weights are brought back towards those before, as far as `how.kept`
+    Batch Size", 2021). The weights are brought back towards those before, as far as `how.kept`
     says (Wortsman et al., "Robust fine-tuning of zero-shot models", 2022, equation 1). One pass over the
     rows; a pass that was cut off goes on from its last checkpoint beside `target`.
 
@@ -90,8 +85,6 @@ def train_bi_encoder(
         how: Batch, learning rate, temperature and seed.
         target: A folder; what is there is replaced.
         report: Called with the updates made and their total.
-        taught: A teacher's scores of each row's texts, shape `(rows, texts)`, at a temperature of 1; None: no
-            teacher.
 
     Raises:
         ModelMismatch: There is no such model.
@@ -108,14 +101,12 @@ def train_bi_encoder(
     window, model.max_seq_length = model.max_seq_length, min(how.tokens, model.max_seq_length or how.tokens)
     arguments = {**_arguments(how, len(rows), target, at_once=how.batch), "batch_sampler": "no_duplicates"}
     scale = 1 / how.temperature
-    if taught is not None:
-        loss: Any = _distilling(model, scale, in_parts=how.batch > _AT_ONCE)
-    elif how.batch > _AT_ONCE:
-        loss = known.CachedMultipleNegativesRankingLoss(model, scale=scale, mini_batch_size=_AT_ONCE)
+    if how.batch > _AT_ONCE:
+        loss: Any = known.CachedMultipleNegativesRankingLoss(model, scale=scale, mini_batch_size=_AT_ONCE)
     else:
         loss = known.MultipleNegativesRankingLoss(model, scale=scale)
     trainer = SentenceTransformerTrainer(
-        model, Arguments(**arguments), train_dataset=_dataset(rows, how.seed, taught), loss=loss
+        model, Arguments(**arguments), train_dataset=_dataset(rows, how.seed), loss=loss
     )
     seconds, losses, share = _run(trainer, target, report)
     model.max_seq_length = window
@@ -175,37 +166,6 @@ def train_reranker(
     return Trained(trainer.state.global_step, seconds, tokens, told)
 
 
-def _distilling(model: Any, scale: float, *, in_parts: bool) -> Any:  # noqa: ANN401 (of an optional package)
-    """Return InfoNCE plus the divergence of each row's own cosines from its labels, a teacher's scores."""
-    import torch  # noqa: PLC0415 (seconds, megabytes)
-    from sentence_transformers.sentence_transformer import losses as known  # noqa: PLC0415 (torch)
-
-    def divergence(vectors: Any, told: Any) -> Any:  # noqa: ANN401
-        query, *texts = (torch.nn.functional.normalize(own, dim=-1) for own in vectors)
-        cosines = torch.stack([(query * text).sum(dim=-1) for text in texts], dim=1)
-        learned, told = (cosines * scale).log_softmax(dim=1), told.softmax(dim=1)
-        return torch.nn.functional.kl_div(learned, told, reduction="batchmean")
-
-    class _DistillingAtOnce(known.MultipleNegativesRankingLoss):
-        def compute_loss_from_embeddings(self, embeddings: Any, labels: Any) -> Any:  # noqa: ANN401
-            return super().compute_loss_from_embeddings(embeddings, labels) + divergence(embeddings, labels)
-
-    class _DistillingInParts(known.CachedMultipleNegativesRankingLoss):
-        def calculate_loss(self, reps: Any, labels: Any = None, *, with_backward: bool = False) -> Any:  # noqa: ANN401
-            contrastive = super().calculate_loss(reps, labels, with_backward=with_backward)
-            further = divergence(map(torch.cat, reps), labels)
-            if with_backward:
-                further.backward()
-                further = further.detach()
-            return contrastive + further
-
-    return (
-        _DistillingInParts(model, scale=scale, mini_batch_size=_AT_ONCE)
-        if in_parts
-        else _DistillingAtOnce(model, scale=scale)
-    )
-
-
 def _keep(model: Any, before: dict[str, Any], share: float) -> None:  # noqa: ANN401
     """Set each weight of a model to a share of the way that it went from what it was before."""
     for name, value in model.state_dict().items():  # which shares its memory with the model
@@ -235,18 +195,15 @@ def _arguments(how: TrainingSettings, rows: int, target: Path, *, at_once: int) 
     }  # fmt: skip
 
 
-def _dataset(rows: Sequence[Sequence[str]], seed: int, labels: _Labels = None) -> Any:  # noqa: ANN401
+def _dataset(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401
     from datasets import Dataset, disable_progress_bars  # noqa: PLC0415 (pandas: seconds)
 
     disable_progress_bars()
     # The trainers' samplers begin with the same seed whatever theirs is.
     order = np.random.default_rng(seed).permutation(len(rows))
     rows = [rows[i] for i in order.tolist()]
-
     names = ["query", "positive", *(f"negative_{n}" for n in range(1, len(rows[0]) - 1))]
     columns: dict[str, Any] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    if labels is not None:
-        columns["label"] = labels[order].tolist()
     return Dataset.from_dict(columns)
 
 

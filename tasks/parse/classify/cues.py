@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tasks.parse.classify.lexicon import BEFORE_VERB, TOPICS, VERBS, as_words
 from tasks.parse.classify.patterns import CODE, HEADING, INSIDE, OPENINGS, TABLE
 from tasks.parse.classify.protocol import FragmentInContext
+from tasks.refine.text.words import CUE_WORD
 
 # Characters. A type shows in how a fragment begins; more of long code and tables would only cost time.
 _READ = 400
@@ -34,7 +35,6 @@ _DETERMINERS = as_words(
     out that the their them these this those to under up using what when where whether which with your"""
 )
 _MARKER = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_WORD = re.compile(r"[a-z]+(?:[.'’-][a-z]+)*")
 # The cues of a neighbour that tell something about the fragment beside it.
 _ECHOED = as_words(
     """has:colon_end has:stop_end verb verb_later verbless verb_object nominal finite opens:checkbox
@@ -91,7 +91,7 @@ def _topics_of_word(word: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], 
 def _wording(text: str) -> tuple[list[str], tuple[str, ...]]:
     """Return the text's words in lower case, and its topics in the order of the lexicon."""
     lowered = text.lower()
-    words = _WORD.findall(lowered)
+    words = CUE_WORD.findall(lowered)
     found: set[str] = set()
     # A phrase is looked for only where its first word occurs: most texts have few topics.
     for word in set(words):
@@ -139,7 +139,7 @@ def _after_term(text: str) -> Iterable[str]:
     if not term:
         return
     rest = text[term.end() :]
-    words = _WORD.findall(rest[:80].lower())
+    words = CUE_WORD.findall(rest[:80].lower())
     yield from (f"after:{cue}" for cue in (*_verbs(words), *_grammar(words)))
     yield from (name for name, pattern in _OPENINGS_AFTER if pattern.match(rest))
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 from tasks.parse.classify.protocol import FragmentInContext
+from tasks.refine.text.words import CLASSIFIER_TOKEN
 
 # Characters and words that are read. Types show early, so that more would only cost time.
 _READ, _WORDS = 400, 60
 _READ_BESIDE, _WORDS_BESIDE = 150, 12
-_TOKEN = re.compile(r"[a-z]+(?:['’-][a-z]+)*|[^\sa-z0-9]|\d+")
 Word = str | tuple[str, str]  # or a pair of words
 Placed = tuple[str, Sequence[Word]]
 
@@ -48,7 +47,7 @@ def words_around(fragment: FragmentInContext) -> list[Placed]:
 
 @lru_cache(maxsize=1024)
 def _words_beside(text: str) -> list[str]:
-    return _TOKEN.findall(text.lower())
+    return CLASSIFIER_TOKEN.findall(text.lower())
 
 
 def words_of_headings(path: tuple[str, ...], block: str) -> list[Placed]:
@@ -59,7 +58,7 @@ def words_of_headings(path: tuple[str, ...], block: str) -> list[Placed]:
     """
     found: list[Placed] = []
     for place, title in zip("ha" + "p" * len(path), path[::-1], strict=False):
-        words = _TOKEN.findall(title[:_READ].lower())
+        words = CLASSIFIER_TOKEN.findall(title[:_READ].lower())
         found += [*_with_pairs(words, place), ("path", words)]
         if place == "h":
             found.append((f"{block}|h", words))
@@ -68,7 +67,7 @@ def words_of_headings(path: tuple[str, ...], block: str) -> list[Placed]:
 
 def _own(fragment: FragmentInContext) -> list[Placed]:
     kind = "c" if fragment.block == "code" else "t"
-    words = _TOKEN.findall(fragment.text[:_READ].lower())[:_WORDS]
+    words = CLASSIFIER_TOKEN.findall(fragment.text[:_READ].lower())[:_WORDS]
     return [*_with_pairs(words, kind), *((f"{kind}{at}", words[at : at + 1]) for at in range(3))]
 
 

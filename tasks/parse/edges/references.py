@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.schemas import Node
+from tasks.refine.text.words import COMPOUND
 
 # A node that mentions more is a table of contents.
 MOST_REFERENCES = 8
@@ -34,7 +35,6 @@ _COMMON_NAMES = """
     when_not_to_use when_to_use when_to_use_this_skill where why workflow workflows wrong always"""
 _COMMON = frozenset(tuple(name.split("_")) for name in _COMMON_NAMES.split())
 _Words = tuple[str, ...]
-_WORD = re.compile(r"[^\W_]+(?:['’_-][^\W_]+)*")
 _NUMBERED = re.compile(
     r"\W*((?:step|phase|stage|part|section|appendix|rule|task|level|pattern|method|option)\s+(?:\d+(?:\.\d+)*|[A-Z]\b))",
     re.IGNORECASE,
@@ -154,7 +154,7 @@ def _tells(name: _Words, common: frozenset[_Words]) -> bool:
 
 
 def _words(text: str) -> _Words:
-    return tuple(_WORD.findall(text.lower()))
+    return tuple(COMPOUND.findall(text.lower()))
 
 
 def _mentions(text: str, openings: frozenset[str]) -> list[_Words | str]:
@@ -166,9 +166,9 @@ def _mentions(text: str, openings: frozenset[str]) -> list[_Words | str]:
         anchor = (marked["anchor"] or "").replace("-", " ")
         spans = (marked["bold"], marked["quote"], marked["link"], anchor)
         found += [(marked.start(), _words(span)) for span in spans if span]
-    if openings.isdisjoint(map(str.lower, _WORD.findall(text))):  # as in most texts: no place is needed
+    if openings.isdisjoint(map(str.lower, COMPOUND.findall(text))):  # as in most texts: no place is needed
         return [name for _, name in found]
-    words = [(match.start(), match[0].lower()) for match in _WORD.finditer(text)]
+    words = [(match.start(), match[0].lower()) for match in COMPOUND.finditer(text)]
     for first, (start, word) in enumerate(words):
         if word in openings:
             run = tuple(follower for _, follower in words[first : first + LONGEST_NAME])

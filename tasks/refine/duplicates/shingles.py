@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tasks.refine.text.scripts import UNSPACED
+from tasks.refine.text.words import UNSPACED
 
 Hashes = npt.NDArray[np.uint64]
 SHINGLE_WORDS = 5

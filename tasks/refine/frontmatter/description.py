@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from storage.schemas import Finding
-from tasks.refine.text.boilerplate import strip_boilerplate
-from tasks.refine.text.canonical import canonical, fenced
-from tasks.refine.text.findings import finding
+from tasks.refine.text.canonical import canonical, strip_boilerplate
+from tasks.refine.text.markdown import FENCE, fenced, plain_line
+from tasks.refine.text.rules import finding
+from tasks.refine.text.sentences import PARAGRAPH_END
 from tasks.refine.text.strict_yaml import Value
 
 MAX_DESCRIPTION_CHARS = 1024
@@ -16,12 +17,7 @@ MAX_DESCRIPTION_CHARS = 1024
 _PROSE_WITHIN_CHARS = 10_000
 _MIN_PROSE_CHARS = 20
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)|[ \t]*(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$")
-_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})")
 _MARKED = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|>|\||<)|(?: {4}|\t)")
-_LIST_MARK = re.compile(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?(?:\[[ xX]\][ \t]+)?")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:[ \t]+\"[^\"]*\")?\)")
-_EMPHASIS = re.compile(r"(\*{1,3}|__)(?=\S)(.+?)(?<=\S)\1")
-_SENTENCE_END = re.compile(r"[.!?。！？…][\"')\]*_”’]*$")
 
 
 def _paragraphs(body: str) -> Iterator[list[str]]:
@@ -30,7 +26,7 @@ def _paragraphs(body: str) -> Iterator[list[str]]:
     inside, _ = fenced(lines)
     run: list[str] = []
     for line, in_code in zip(lines, inside, strict=True):
-        is_text = line.strip() and not in_code and not _HEADING.match(line) and not _FENCE.match(line)
+        is_text = line.strip() and not in_code and not _HEADING.match(line) and not FENCE.match(line)
         starts = bool(run) and _MARKED.match(line) and not _MARKED.match(run[-1])
         if run and (starts or not is_text):
             yield run
@@ -42,16 +38,14 @@ def _paragraphs(body: str) -> Iterator[list[str]]:
 
 
 def _plain(lines: list[str]) -> str:
-    """Return a paragraph on one line, without its list marks, link targets, emphasis and code marks."""
-    text = " ".join(_LIST_MARK.sub("", line, count=1).strip() for line in lines)[: 4 * MAX_DESCRIPTION_CHARS]
-    return " ".join(_EMPHASIS.sub(r"\2", _LINK.sub(r"\1", text)).replace("`", "").split())
+    return plain_line(lines, 4 * MAX_DESCRIPTION_CHARS)
 
 
 def _prose(paragraphs: list[list[str]], plain: list[str]) -> Iterator[str]:
     """Yield sentences, then other paragraphs of text, then lead-ins, which end in a colon."""
     prose = [i for i, paragraph in enumerate(paragraphs) if not _MARKED.match(paragraph[0])]
     long = [plain[i] for i in prose if len(plain[i]) >= _MIN_PROSE_CHARS]
-    yield from filter(_SENTENCE_END.search, long)
+    yield from filter(PARAGRAPH_END.search, long)
     yield from (text for text in long if not text.endswith((":", "：")))
     # A lead-in says more together with what it leads to.
     yield from (" ".join(plain[i : i + 2]) for i in prose if plain[i].endswith((":", "：")))

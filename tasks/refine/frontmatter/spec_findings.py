@@ -10,10 +10,10 @@ from urllib.parse import unquote
 
 from storage.schemas import BundledFile, Finding
 from tasks.refine.frontmatter.frontmatter import SPEC_KEYS
-from tasks.refine.licences.names import folded
-from tasks.refine.text.canonical import has_open_fence, outside_fences
-from tasks.refine.text.findings import finding
+from tasks.refine.text.markdown import has_open_fence, outside_fences
+from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
+from tasks.refine.text.words import fold
 
 MAX_COMPATIBILITY_CHARS = 500
 _MAX_SHOWN_CHARS, _MAX_SHOWN_PATHS = 300, 5
@@ -104,7 +104,7 @@ def on_description(description: str, name: str) -> tuple[Finding, ...]:
     found = []
     if filler := _FILLER.match(description):
         found.append(finding("description.filler", f"it begins with {filler[0]!r}"))
-    if folded(description) == folded(name):
+    if fold(description) == fold(name):
         found.append(finding("description.name-only"))
     if tag := _TAG.search(description):
         found.append(finding("description.markup", tag[0][:80]))

@@ -11,6 +11,7 @@ from license_expression import ExpressionError, Licensing, get_spdx_licensing
 
 from tasks.refine.text.rules import rules_data
 from tasks.refine.text.strict_yaml import Value
+from tasks.refine.text.words import fold
 
 PROPRIETARY = "LicenseRef-Proprietary"
 _MAX_CHARS = 300
@@ -64,19 +65,14 @@ def licence_tables() -> dict[str, Any]:
     return rules_data("licences.yaml")
 
 
-def folded(text: str) -> str:
-    """Return a text in lower case with every run of other characters than letters and digits as one space."""
-    return " ".join(re.findall(r"[^\W_]+", text.lower()))
-
-
 def hedged(text: str) -> bool:
     """Tell whether a text beside a licence has words that may take back what it grants."""
-    return bool(_HEDGES.search(folded(text)))
+    return bool(_HEDGES.search(fold(text)))
 
 
 def _key(name: str) -> str:
     """Return the same key for all spellings of a licence's name; `GPLv3+` says "or later"."""
-    named = folded(re.sub(r"(?<=\d)\+", " or later", name))
+    named = fold(re.sub(r"(?<=\d)\+", " or later", name))
     words = re.sub(r"\b(?:licen[cs]ed?|version|the|under)\b|\bv(?=\d)", " ", named)
     return " ".join(re.sub(r"(?<=[a-z])v(?=\d)", "", words).split())
 

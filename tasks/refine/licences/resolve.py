@@ -12,7 +12,7 @@ from typing import Literal
 from storage.schemas import Finding, LicenceFile, RawDocument
 from tasks.refine.licences.names import Stated, licence_tables, spdx_expression, stated_licence
 from tasks.refine.licences.texts import Recognised, recognise
-from tasks.refine.text.findings import finding
+from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 
 LicenceRule = Literal["folder-file", "frontmatter", "parent-file", "repository"]

@@ -3,13 +3,124 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import itertools
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.refine.licences.bodies import beside, whole_texts
-from tasks.refine.licences.names import folded, hedged, licence_tables, stated_licence
+from tasks.refine.licences.names import hedged, licence_tables, stated_licence
+from tasks.refine.text.words import WORD, fold
+
+_SLOT = re.compile(r"\{(\d+)\}")
+_COPYRIGHT = re.compile(r"\W*(?:copyright\b|©|\(c\)|all rights reserved\b)", re.IGNORECASE)
+_TAG_LINE = re.compile(
+    r"\W*SPDX-(?:License-Identifier|FileCopyrightText|FileContributor):[^\n]*", re.IGNORECASE
+)
+# A copyright line with an open end goes on in the next line; a name with its address may stand alone.
+_OPEN = re.compile(r"(?:,|&|\band)\s*\Z", re.IGNORECASE)
+_EMAIL = re.compile(r"\W*(?:[^\s@]+ ){0,4}[<(]?[\w.+-]+@[\w.-]+[>)]?\W*")
+_TERMS = re.compile(r"\b(?:terms|under|available|grants?|licen[cs]ors?)\b", re.IGNORECASE)
+_MAX_COPYRIGHT_WORDS = 30
+_IN_TITLES = frozenset({
+    "the", "license", "licence", "licenses", "version", "v", "http", "https", "text", "full", "txt", "md",
+})  # fmt: skip
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a licence's folded text: a pattern, and for a long part the SHA-256 of what it must match."""
+
+    pattern: re.Pattern[str]
+    sha256: str | None
+
+    def find(self, text: str) -> Span | None:
+        match = self.pattern.search(text)
+        if match is None or any(hedged(words or "") for words in match.groups()):
+            return None
+        if self.sha256 and hashlib.sha256(match[0].encode()).hexdigest() != self.sha256:
+            return None
+        return match.span()
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    licence: str
+    title: frozenset[str]
+    parts: tuple[_Part, ...]
+    also: tuple[_Part, ...]
+
+    def spans(self, text: str) -> list[Span]:
+        """Return where the text stands, nothing where any of its parts does not."""
+        found = [part.find(text) for part in self.parts]
+        if None in found:
+            return []
+        return [span for span in (*found, *(part.find(text) for part in self.also)) if span]
+
+
+def _part(row: str | dict[str, Any]) -> _Part:
+    if isinstance(row, dict):
+        pattern = rf"\b{re.escape(row['from'])}\b.*?\b{re.escape(row['to'])}\b"
+        return _Part(re.compile(pattern), row["sha256"])
+    first, *pieces = _SLOT.split(row)
+    pattern = r"\b" + re.escape(fold(first))
+    for most, words in zip(pieces[::2], pieces[1::2], strict=True):
+        pattern += rf"((?: [^ ]+){{0,{most}}}?) {re.escape(fold(words))}"
+    return _Part(re.compile(pattern + r"\b"), None)
+
+
+@functools.cache
+def _wholes() -> tuple[_Whole, ...]:
+    return tuple(
+        _Whole(
+            row["licence"],
+            frozenset((*row["title"], *fold(row["licence"]).split())),
+            tuple(map(_part, row["parts"])),
+            tuple(map(_part, row.get("also", ()))),
+        )
+        for row in licence_tables()["whole"]
+    )
+
+
+def whole_texts(text: str) -> tuple[list[str], str]:
+    """Return the licences whose whole text stands in a file, sorted, and the rest of the file.
+
+    Punctuation, letter case and line breaks do not count; names of who grants or is not liable may differ.
+    Copyright lines, SPDX tags and titles are not part of the rest.
+    """
+    tokens = list(WORD.finditer(text))
+    words = [token[0].lower() for token in tokens]
+    plain = " ".join(words)
+    starts = list(itertools.accumulate((len(word) + 1 for word in words), initial=0))
+    found = [(whole, spans) for whole in _wholes() if (spans := whole.spans(plain))]
+    rest = text
+    for start, end in sorted({span for _, spans in found for span in spans}, reverse=True):
+        first, last = bisect_left(starts, start), bisect_left(starts, end) - 1
+        rest = f"{rest[: tokens[first].start()]}\n{rest[tokens[last].end() :]}"
+    title = _IN_TITLES.union(*(whole.title for whole, _ in found))
+    return sorted({whole.licence for whole, _ in found}), beside(rest, title)
+
+
+def beside(text: str, title: frozenset[str] = _IN_TITLES) -> str:
+    """Return the lines of a text that are neither copyright lines, SPDX tags nor titles (of these words)."""
+    left: list[str] = []
+    names_go_on = False
+    for line in text.splitlines():
+        words = fold(line).split()
+        if not words:
+            continue
+        owner = bool(_COPYRIGHT.match(line)) or names_go_on or bool(_EMAIL.fullmatch(line))
+        if owner and len(words) <= _MAX_COPYRIGHT_WORDS and not (hedged(line) or _TERMS.search(line)):
+            names_go_on = bool(_OPEN.search(line))
+            continue
+        names_go_on = False
+        if not (title.issuperset(words) or _TAG_LINE.fullmatch(line)):
+            left.append(line.strip())
+    return "\n".join(left)
+
 
 # Confidence of a text recognised whole, by a tag, by phrases or a sentence, and of a refusal.
 _WHOLE, _TAGGED, _NAMED, _REFUSED = 0.95, 0.95, 0.8, 0.8
@@ -36,7 +147,7 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A licence's phrases, folded, and the least and most words of its text."""
+    """A licence's phrases, fold, and the least and most words of its text."""
 
     licence: str
     all: tuple[str, ...]
@@ -52,7 +163,7 @@ class _Text:
 @functools.cache
 def _texts() -> tuple[_Text, ...]:
     def read(row: dict[str, Any]) -> _Text:
-        said, head, unsaid = (tuple(map(folded, row.get(key, ()))) for key in ("all", "head", "none"))
+        said, head, unsaid = (tuple(map(fold, row.get(key, ()))) for key in ("all", "head", "none"))
         return _Text(row["licence"], said, head, unsaid, tuple(row["words"]))
 
     return tuple(map(read, licence_tables()["texts"]))
@@ -60,7 +171,7 @@ def _texts() -> tuple[_Text, ...]:
 
 def _refusal(text: str) -> str | None:
     refusals: dict[str, Iterable[str]] = licence_tables()["refusals"]
-    return next((spdx for spdx, phrases in refusals.items() if any(folded(p) in text for p in phrases)), None)
+    return next((spdx for spdx, phrases in refusals.items() if any(fold(p) in text for p in phrases)), None)
 
 
 def _of_notice(text: str, n_words: int) -> Recognised:
@@ -110,7 +221,7 @@ def recognise(text: str) -> Recognised:
     licence's whole text, with nothing else but copyright lines and titles; phrases of one licence alone in a
     text of about its length; in at most 80 words, a sentence that names one, if no other may limit it.
     """
-    words = folded(text).split()
+    words = fold(text).split()
     plain = " ".join(words)
     if refused := _refusal(plain):
         return Recognised(refused, _REFUSED)

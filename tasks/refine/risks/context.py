@@ -6,17 +6,14 @@ import functools
 import re
 from bisect import bisect_left
 
-from tasks.refine.risks.rules import Context, RiskRules
-from tasks.refine.risks.screen import Region
-from tasks.refine.text.canonical import fenced
+from tasks.refine.risks.rules import Context, Region, RiskRules
+from tasks.refine.text.markdown import fenced
+from tasks.refine.text.sentences import NEGATION_BREAK
 
 _FRONT_MATTER = re.compile(r"[\s\ufeff]*---[ \t]*\n")
 # A comment that is never closed runs to the end, as in a browser.
 _COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 _SENTENCE_CHARS = 160
-_SENTENCE_END = re.compile(
-    r"[.!?;]\s|, (?:but|just|then|instead|rather|please)\b|\n\s*\n|\n\s*(?:[-*+]|\d{1,3}[.)])\s"
-)
 _QUOTES = (('"', '"'), ("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"), ("「", "」"), ("'", "'"))
 _LINE_CHARS = 400
 
@@ -117,4 +114,4 @@ class Surroundings:
     def _negated(self, start: int) -> bool:
         """Tell whether the words before a hit in its sentence forbid or detect it."""
         before = self.lowered[max(0, start - _SENTENCE_CHARS) : start]
-        return bool(self.rules.negation.search(_SENTENCE_END.split(before)[-1]))
+        return bool(self.rules.negation.search(NEGATION_BREAK.split(before)[-1]))

@@ -19,6 +19,7 @@ RULES_VERSION = 2
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
 )  # fmt: skip
+Region = tuple[int, int]
 Context = Literal["fence", "quote", "negation", "education"]
 _FILE = "risk_rules.yaml"
 

@@ -3,16 +3,131 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 
+import polars as pl
+
 from storage.schemas import Finding, Severity
 from tasks.refine.risks.context import Surroundings
-from tasks.refine.risks.measures import MEASURES, excerpt
-from tasks.refine.risks.rules import RiskRule, RiskRules, risk_rules
-from tasks.refine.risks.screen import Region, Screened, merged, screened
+from tasks.refine.risks.rules import Region, RiskRule, RiskRules, risk_rules
+from tasks.refine.text.redact import redact
+
+# How far a match extends before and after one of its literals at most, and the least distance of two literals
+# that each get a window, in characters.
+_BEFORE, _AFTER, _STEP = 400, 600, 200
+
+
+class Screened:
+    """The rules that may hit one text, and the literals of theirs that it holds."""
+
+    def __init__(self, literals: frozenset[str], rules: tuple[RiskRule, ...]) -> None:
+        self.rules = rules
+        self._literals = literals
+
+    def windows(self, rule: RiskRule, text: str) -> list[Region]:
+        """Return the parts of a text, in order and apart, outside which the rule cannot hit."""
+        if rule.screen:
+            return [(0, len(text))]
+        found = []
+        for literal in self._literals.intersection(rule.literals):
+            at = text.find(literal)
+            while at >= 0:
+                found.append((max(0, at - _BEFORE), min(len(text), at + _AFTER)))
+                # A step keeps the time linear in a text full of one literal.
+                at = text.find(literal, at + _STEP)
+        return merged(found)
+
+
+def merged(regions: list[Region]) -> list[Region]:
+    """Return regions in order; those that overlap or touch become one."""
+    apart: list[Region] = []
+    for start, end in sorted(regions):
+        if apart and start <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        else:
+            apart.append((start, end))
+    return apart
+
+
+def screened(texts: Sequence[str], rules: RiskRules) -> list[Screened]:
+    """Return the rules that may hit each text (lower case): one Aho-Corasick automaton finds all literals."""
+    column = pl.Series(texts, dtype=pl.String)
+    literals = sorted({literal for rule in rules.rules for literal in rule.literals})
+    held = column.str.extract_many(literals, overlapping=True).list.unique().to_list()
+    passed = {rule.id: column.str.contains(rule.screen).to_list() for rule in rules.rules if rule.screen}
+
+    def passes(rule: RiskRule, text: int, present: frozenset[str]) -> bool:
+        return passed[rule.id][text] if rule.screen else not present.isdisjoint(rule.literals)
+
+    return [
+        Screened(present, tuple(rule for rule in rules.rules if passes(rule, i, present)))
+        for i, present in enumerate(map(frozenset, held))
+    ]
+
+
+_SEPARATOR = re.compile(r"[,;|/·•\n]")
+_WORD = re.compile(r"[^\W\d_]{4,40}")
+# Words that every description repeats.
+_COMMON = frozenset({
+    "when", "user", "users", "with", "that", "this", "from", "uses", "using", "used", "into", "skill",
+    "skills", "also", "need", "needs", "wants", "asks", "such", "your", "their", "them", "and", "for",
+    "the", "including", "includes", "about", "even", "mentions"
+})  # fmt: skip
+_ITEM_WORDS = 3
+# Least share of short items: a sentence with an enumeration in it has longer pieces, too.
+_SHARE = 0.7
+# The commonest word must be at least one in so many words.
+_WORD_SHARE = 8
+EXCERPT_CHARS = 80
+_MARKUP = str.maketrans("<>`[]|\\*#", "‹›'()¦/∗♯")
+# Encoded data, and keys that no rule of redaction knows.
+_LONG_TOKEN = re.compile(r"(?=[\w+/=-]{0,200}\d)[\w+=-]{20,}|[\w+/=-]{48,}")
+_UNSEEN = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Mn"}
+
+
+def keyword_list(text: str) -> int:
+    """Return the number of items of at most three words; 0 if fewer than 70 % of the items are so short."""
+    items = [item for item in _SEPARATOR.split(text) if item.strip()]
+    short = sum(len(item.split()) <= _ITEM_WORDS for item in items)
+    return short if short >= _SHARE * len(items) else 0
+
+
+def repeated_word(text: str) -> int:
+    """Return how often a text's commonest word occurs; 0 if that is less than every eighth word."""
+    words = [word for word in _WORD.findall(text.lower()) if word not in _COMMON]
+    often = max(Counter(words).values(), default=0)
+    return often if often * _WORD_SHARE >= len(words) else 0
+
+
+MEASURES: Mapping[str, Callable[[str], int]] = {"keyword_list": keyword_list, "repeated_word": repeated_word}
+
+
+def _seen(character: str) -> str:
+    """Return a character as a reader sees it; of an invisible one its code point."""
+    if character in {"\n", "\t"}:
+        return " "
+    if ord(character) < 0x7F and character >= " ":
+        return character
+    return f"U+{ord(character):04X} " if unicodedata.category(character) in _UNSEEN else character
+
+
+def excerpt(text: str, *, limit: int = EXCERPT_CHARS) -> str:
+    """Return the beginning of a text, safe to show: one visible line without markup, keys or links.
+
+    Keys are redacted, long encoded runs cut to four characters, `http` becomes `hxxp`, marks of Markdown and
+    HTML become look-alikes, and invisible characters their code point (`U+200B`). Only the first 2,000
+    characters are read; a result longer than `limit` characters is cut and ends in `…`.
+    """
+    clear = _LONG_TOKEN.sub(lambda m: m[0][:4] + "…", redact(text[:2000])[0])
+    shown = "".join(map(_seen, clear[: 2 * limit]))
+    shown = " ".join(shown.replace("http", "hxxp").translate(_MARKUP).split())
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
 
 _GRAVITY: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
 # An attacker chooses the words around a hit, so they lower its severity by one step only.

@@ -1,44 +1,40 @@
-"""Canonical text: equal for two copies of one text, whatever systems they went through."""
+"""Canonical text: decoded, equal for two copies of one text whatever their systems, and hashed."""
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from storage.schemas import Finding
-from tasks.refine.text.findings import finding
+from tasks.refine.text.markdown import fenced
+from tasks.refine.text.rules import finding
 
-# A fence may open inside quotes and list items at any depth; its info string holds no backtick.
-_OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
-_CLOSER = re.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*$")
-
-
-def fenced(lines: Sequence[str]) -> tuple[list[bool], bool]:
-    """Tell which lines are between a fence's marks (not the marks), and whether the last fence stays open."""
-    inside: list[bool] = []
-    opener = ""
-    for line in lines:
-        within = bool(opener)
-        if "```" in line or "~~~" in line:
-            match = (_CLOSER if opener else _OPENER).match(line)
-            if not opener:
-                opener = match["fence"] if match else ""
-            elif match and match["fence"].startswith(opener):
-                opener, within = "", False
-        inside.append(within)
-    return inside, bool(opener)
+# UTF-32 before UTF-16: the little-endian mark of the one begins with that of the other.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
-def outside_fences(text: str) -> list[str]:
-    """Return the lines of a text outside code fences, the fences' marks included."""
-    lines = text.split("\n")
-    return [line for line, in_code in zip(lines, fenced(lines)[0], strict=True) if not in_code]
+def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
+    """Return the text of any bytes, and a finding if they are not UTF-8.
 
-
-def has_open_fence(text: str) -> bool:
-    """Tell whether a text's last code fence is never closed."""
-    return fenced([line for line in text.split("\n") if "```" in line or "~~~" in line])[1]
+    Tried in order: UTF-8 (a byte-order mark stays, for `canonical` to report), UTF-16 and UTF-32 by their
+    mark, Windows-1252, and Latin-1, which accepts any byte.
+    """
+    marked = [encoding for mark, encoding in _MARKS if content.startswith(mark)]
+    for encoding in ("utf-8", *marked, "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError):
+            text = content.decode(encoding)
+            other = finding("document.not-utf8", f"not UTF-8; read as {encoding}")
+            return text, () if encoding == "utf-8" else (other,)
+    return content.decode("latin-1"), (finding("document.not-utf8", "not UTF-8; read as latin-1"),)
 
 
 # Control characters but tab and newline, and lone surrogates, which no UTF-8 file can hold.
@@ -110,3 +106,53 @@ def canonical(text: str) -> tuple[str, tuple[Finding, ...]]:
         found.extend([finding("document.stacked-marks")] if unstacked != text else [])
         text = unicodedata.normalize("NFC", unstacked)
     return _LEADING_BLANK.sub("", _without_trailing_space(text)).rstrip(), tuple(found)
+
+
+# Each pattern ends at the text's end (the same words inside a text are its author's), so only so many last
+# characters are searched.
+_WITHIN_CHARS = 1000
+Where = Literal["description", "body"]
+
+
+class BoilerplateRule(NamedTuple):
+    """A text to remove: the rule's name, the field it stands in, and its pattern."""
+
+    name: str
+    where: Where
+    pattern: re.Pattern[str]
+
+
+_TOMEVAULT_TRAILER = re.compile(
+    r"(?:^-{3,}[ \t]*\n\s*)?^> Source: [^\n]*distributed by \[?TomeVault\b[^\n]*"
+    r"(?:\s*<!-- tomevault:[^\n]*-->)?\s*\Z",
+    re.MULTILINE,
+)
+_TOMEVAULT_COMMENT = re.compile(r"^<!-- tomevault:[^\n]*-->\s*\Z", re.MULTILINE)
+_TOMEVAULT_DESCRIPTION = re.compile(r"(?:\A|(?<=\s))Use when this capability is needed\.\s*\Z")
+BOILERPLATE: tuple[BoilerplateRule, ...] = (
+    BoilerplateRule("tomevault-trailer", "body", _TOMEVAULT_TRAILER),
+    BoilerplateRule("tomevault-comment", "body", _TOMEVAULT_COMMENT),
+    BoilerplateRule("tomevault-description", "description", _TOMEVAULT_DESCRIPTION),
+)
+
+
+def strip_boilerplate(text: str, where: Where) -> tuple[str, tuple[Finding, ...]]:
+    """Return the text without that field's known boilerplate, and a finding for each rule that hit."""
+    found: list[Finding] = []
+    for rule in (rule for rule in BOILERPLATE if rule.where == where):
+        if hit := rule.pattern.search(text, max(0, len(text) - _WITHIN_CHARS)):
+            found.append(finding("boilerplate.removed", rule.name))
+            text = text[: hit.start()].rstrip()
+    return text, tuple(found)
+
+
+def body_hash(body: str) -> str:
+    """Return the SHA-256 of a canonical body as hexadecimal; exact duplicates share it."""
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def content_hash(name: str, description: str, body: str) -> str:
+    """Return the SHA-256 of name, description and body as hexadecimal."""
+    encoded = [part.encode() for part in (name, description, body)]
+    # Its length stands before each part: else text moved from one part to the next would give the same hash.
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()

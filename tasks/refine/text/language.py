@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from tasks.refine.text.canonical import outside_fences
+from tasks.refine.text.markdown import outside_fences
+from tasks.refine.text.words import LETTERS
 
 # The model's time grows with the text; so many characters are enough.
 _HEAD_CHARS = 4_000
@@ -24,7 +25,6 @@ _ENGLISH = frozenset((
     "should", "have", "has", "which", "into", "what", "how", "only", "these", "before", "after",
 ))  # fmt: skip
 _CODE = re.compile(r"`[^`\n]*`|https?://\S+|</?[A-Za-z][^<>\n]*>")
-_WORDS = re.compile(r"[^\W\d_]+")
 # The ISO 639-1 codes that cover varieties the model knows by codes of their own.
 _MACRO = {
     "yue": "zh", "wuu": "zh", "nb": "no", "nn": "no", "ary": "ar", "arz": "ar", "uzs": "uz", "sdh": "ku"
@@ -47,7 +47,7 @@ def _identifier() -> LanguageIdentifier:
 
 def _prose_words(body: str) -> list[str]:
     prose = "\n".join(outside_fences(body[:_HEAD_CHARS]))
-    return _WORDS.findall(_CODE.sub(" ", prose).lower())
+    return LETTERS.findall(_CODE.sub(" ", prose).lower())
 
 
 def language_of(body: str, description: str, *, min_confidence: float) -> Language:
@@ -60,7 +60,7 @@ def language_of(body: str, description: str, *, min_confidence: float) -> Langua
     """
     words = _prose_words(body)
     if _letters(words) < MIN_LETTERS:
-        words += _WORDS.findall(description.lower())
+        words += LETTERS.findall(description.lower())
     letters = _letters(words)
     if letters < MIN_LETTERS:
         return Language(None, 0.0, letters)

@@ -1,11 +1,13 @@
-"""Rules that lie in data files of the package, in YAML."""
+"""Rules that lie in data files of the package, in YAML; among them the findings' stable codes."""
 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
+
+from storage.schemas import Finding, Severity
 
 # The parser in C takes a tenth of the time, for which the first document of each process waits.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -25,3 +27,23 @@ def parse_rules(text: str) -> dict[str, Any]:
 def rules_data(name: str) -> dict[str, Any]:
     """Return the rules of a packaged file."""
     return parse_rules(rules_text(name))
+
+
+class Meaning(NamedTuple):
+    """The severity of a code, and what the code says in one line."""
+
+    severity: Severity
+    text: str
+
+
+CODES = {code: Meaning(*meaning) for code, meaning in rules_data("findings.yaml").items()}
+
+
+def finding(code: str, message: str = "") -> Finding:
+    """Return a finding with its code's severity; the message defaults to the code's meaning.
+
+    Raises:
+        KeyError: The code is not in `data/findings.yaml`.
+    """
+    meaning = CODES[code]
+    return Finding(code, meaning.severity, message or meaning.text)

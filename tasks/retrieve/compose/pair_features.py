@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tasks.refine.text.words import CONTRACTION
 from tasks.retrieve.compose.plan import StepText
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _FETCH_WORDS = """
     analyse analyze ask audit browse calculate check collect compare compute count crawl detect download
     estimate examine explore extract fetch find forecast get give grab identify inspect list load look
@@ -68,7 +68,7 @@ def pair_features(steps: Sequence[StepText], i: int, j: int) -> list[str]:
 
 def _does(text: str) -> str:
     """Return whether a step's first telling word fetches or delivers something."""
-    for word in _WORD.findall(text.lower())[:6]:
+    for word in CONTRACTION.findall(text.lower())[:6]:
         if word in _DELIVER:
             return "deliver"
         if word in _FETCH:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from storage.schemas import Node
 from tasks.models.visible import visible
+from tasks.refine.text.markdown import FENCE
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -31,7 +32,6 @@ _FEWEST_ROWS, _ROWS_PER_ROOT = 24, 2.6
 _MOST_CHARACTERS = {1: 96, 2: 56, 3: 48}
 _FEWEST_CHARACTERS = 38
 _READ = 1000  # characters of a node that its label is made of
-_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})")
 _RULE = re.compile(r"[\s|:>-]*-[\s|:>-]*")
 _HALF_BOLD = re.compile(r"(?<![\w/*])\*\*(?=[^\s/*])|(?<=[^\s/*])\*\*(?![\w/*])")
 
@@ -106,7 +106,7 @@ def _words(node: Node) -> str:
     """Return the words of a node without the marks of Markdown: fences, rules of tables, emphasis, links."""
     lines = node.text[:_READ].split("\n")
     if node.block == "code":
-        return "\n".join(line for line in lines if not _FENCE.match(line)) or node.text
+        return "\n".join(line for line in lines if not FENCE.match(line)) or node.text
     if node.block == "table":
         rows = [_unmarked(line.strip(" |")) for line in lines if not _RULE.fullmatch(line)]
         return "; ".join(rows)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tasks.refine.text.sentences import CLAUSE_BREAK
+from tasks.refine.text.words import stem_by_suffix
 from tasks.retrieve.paging.context import Span
 from tasks.retrieve.paging.terms import words_of
 
@@ -19,14 +21,10 @@ _MOST_WORDS = 40
 _FACET_TERMS = 3
 _READ_CHARACTERS = 20_000
 _ENCODED_CHARACTERS = 2000
-_CUT = re.compile(
-    r"(?<=[.!?;:。！？；：，、])\s*|,\s+|\s+(?:and|then|but|so that|so|while|or)\s+|\s+[-—–]\s+|\n+|[()]"
-)
 _ENCODED = re.compile(r"[^\W_]{2,}")
 _EDGE = " ,.;"
-# The scorer of units was fitted on terms without these suffixes and words. Routing stems with Snowball and
-# has fewer function words; with those the features would shift: who changes these fits the scorer again.
-_SUFFIXES = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly", "s", "e")
+# The scorer of units was fitted on terms without these words. Routing has fewer function words; with those
+# the features would shift: who changes these fits the scorer again.
 _STOP = frozenset(
     """
     a about all also am an and any are as at be been being but by can could did do does don each for
@@ -65,15 +63,7 @@ def read_request(query: str) -> Request:
 
 
 def _terms(text: str) -> list[str]:
-    return [_stem(word) for word in words_of(text) if word not in _STOP]
-
-
-def _stem(word: str) -> str:
-    """Return the beginning that a word shares with its inflections."""
-    if len(word) == 4:
-        return word.removesuffix("s")
-    fitting = (s for s in _SUFFIXES if len(word) > 4 and word.endswith(s) and len(word) - len(s) >= 3)
-    return word.removesuffix(next(fitting, ""))
+    return [stem_by_suffix(word) for word in words_of(text) if word not in _STOP]
 
 
 def _facets(text: str) -> tuple[Span, ...]:
@@ -94,7 +84,7 @@ def _facets(text: str) -> tuple[Span, ...]:
 def _clauses(text: str) -> Iterator[Span]:
     """Yield the non-empty text between cuts, without the marks at its edges."""
     at = 0
-    cuts = [match.span() for match in _CUT.finditer(text)]
+    cuts = [match.span() for match in CLAUSE_BREAK.finditer(text)]
     for start, end in (*cuts, (len(text), len(text))):
         bare = text[at:start].lstrip(_EDGE)
         if clause := bare.rstrip(_EDGE):

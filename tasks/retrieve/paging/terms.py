@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.models.protocols import Vectors
-from tasks.refine.text.scripts import UNSPACED_CLASS
+from tasks.refine.text.words import NAME_PART, UNSPACED_CHARACTER
 
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
@@ -22,10 +21,6 @@ Integers = npt.NDArray[np.int64]
 _SUFFIX = 5
 _SHORT = 3
 _SHORT_SUFFIX = 1
-# A capital inside a name begins a word, and so does a digit.
-_WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|\d+")
-# The bench that the scorer was fitted on is English: these scripts have no part in its weights.
-_UNSPACED = re.compile(UNSPACED_CLASS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +39,12 @@ class WordIndex:
 def words_of(text: str) -> list[str]:
     """Return a text's words in lower case; identifiers are split, unspaced scripts give pairs of signs."""
     if text.isascii():
-        return [word.lower() for word in _WORD.findall(text)]
-    return [part for word in _WORD.findall(text) for part in _parts(word.lower())]
+        return [word.lower() for word in NAME_PART.findall(text)]
+    return [part for word in NAME_PART.findall(text) for part in _parts(word.lower())]
 
 
 def _parts(word: str) -> Iterable[str]:
-    if not _UNSPACED.search(word):
+    if not UNSPACED_CHARACTER.search(word):
         return (word,)
     return (word[i : i + 2] for i in range(max(len(word) - 1, 1)))
 
@@ -87,7 +82,7 @@ def term_counts(index: WordIndex, terms: Sequence[str]) -> Floats:
 
 def _matching(words: Sequence[str], term: str) -> Iterator[int]:
     longest = len(term) + (_SHORT_SUFFIX if len(term) <= _SHORT else _SUFFIX)
-    whole = term.isdigit() or _UNSPACED.search(term) is not None
+    whole = term.isdigit() or UNSPACED_CHARACTER.search(term) is not None
     at = bisect_left(words, term)
     while at < len(words) and words[at].startswith(term):
         if len(words[at]) <= longest and not (whole and words[at] != term):

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from storage.schemas import Node
+from tasks.refine.text.markdown import FENCE
+from tasks.refine.text.sentences import NODE_BREAK
 from tasks.retrieve.paging.context import Span
 from tasks.retrieve.paging.terms import Integers
 
@@ -16,8 +18,6 @@ from tasks.retrieve.paging.terms import Integers
 _LONGEST = 60
 _PART = 40
 _TOKEN = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\sA-Za-z\d]")
-_SENTENCE = re.compile(r"(?<=[.!?;:。！？])\s+(?=\S)")
-_FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def frame_of(body: str, node: Node) -> tuple[str, str]:
     A fenced block has its fences, a table its header and rule.
     """
     lines = list(_lines(body, node.start, node.end))
-    if node.block == "code" and len(lines) > 2 and _FENCE.match(body, lines[0][0]):
-        closed = _FENCE.match(body, lines[-1][0]) is not None
+    if node.block == "code" and len(lines) > 2 and FENCE.match(body, lines[0][0]):
+        closed = FENCE.match(body, lines[-1][0]) is not None
         return _text(body, lines[:1]), _text(body, lines[-1:]) if closed else ""
     if node.block == "table" and len(lines) > 3:
         return _text(body, lines[:2]), ""
@@ -128,7 +128,7 @@ def _grouped(lines: Sequence[Span], sizes: Sequence[float], most: float) -> Iter
 def _sentences(body: str, node: Node) -> list[Span]:
     found: list[Span] = []
     start = node.start
-    for match in _SENTENCE.finditer(body, node.start, node.end):
+    for match in NODE_BREAK.finditer(body, node.start, node.end):
         if _about(body, start, match.start()) >= _PART // 3:
             found.append((start, match.start()))
             start = match.end()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 
-_BREAK = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
+from tasks.refine.text.sentences import TASK_BREAK
+from tasks.refine.text.words import WORD
+
 _LEAST = 3  # words; a shorter piece says nothing by itself
-_WORD = re.compile(r"[^\W_]+")
 # What an encoder takes in of a longer piece is a blur: it is cut where its words allow.
 _LONGEST = 400
 # Of rows of numbers, paths and code an encoder of sentences makes nothing, and they are long.
@@ -21,13 +21,13 @@ def facets(task: str) -> list[str]:
 
     Lines of scripts without spaces count by their characters. Only the first 20,000 characters are read.
     """
-    pieces = (" ".join(piece.split()) for piece in _BREAK.split(task[:_READ]))
+    pieces = (" ".join(piece.split()) for piece in TASK_BREAK.split(task[:_READ]))
     cut = (part for piece in pieces for part in _cut(piece))
     return list(dict.fromkeys(part for part in cut if _tells(part)))
 
 
 def _tells(piece: str) -> bool:
-    return len(_WORD.findall(piece)) >= _LEAST or len(piece.encode()) - len(piece) >= _LEAST
+    return len(WORD.findall(piece)) >= _LEAST or len(piece.encode()) - len(piece) >= _LEAST
 
 
 def _cut(piece: str) -> list[str]:

@@ -10,18 +10,15 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-import Stemmer
 
-from tasks.refine.text.scripts import UNSPACED_CLASS
+from tasks.refine.text.words import IDENTIFIER_PART, UNSPACED_CLASS, WORD, stem
 
 TermHashes = npt.NDArray[np.uint64]
 TERMS_VERSION = 2  # raised only when the same text gives other terms
 # A longer run of letters is an encoded blob, which nobody looks for.
 _LONGEST = 40
 _MOST_CACHED = 1_000_000
-_WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"{UNSPACED_CLASS}+")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _FUNCTION_WORDS = """
 a an the this that these those it its i me my we us our you your he him his she her they them their who which
 what and or but nor so if then than as at by for from in into of off on onto out over to up with without about
@@ -38,7 +35,7 @@ def term_counts(text: str) -> dict[int, int]:
     `useState` or `HTTPServer2` count too. In scripts without spaces every pair of characters is a term.
     """
     counts: dict[int, int] = {}
-    for word, n in Counter(_WORD.findall(text)).items():
+    for word, n in Counter(WORD.findall(text)).items():
         for term in _known.get(word) or _terms_of(word):
             counts[term] = counts.get(term, 0) + n
     return counts
@@ -46,7 +43,7 @@ def term_counts(text: str) -> dict[int, int]:
 
 def term_sequence(text: str) -> list[int]:
     """Return the hashes of a text's terms in reading order, repeats included."""
-    return [term for word in _WORD.findall(text) for term in _terms_of(word)]
+    return [term for word in WORD.findall(text) for term in _terms_of(word)]
 
 
 @cache
@@ -68,9 +65,9 @@ def spelled_terms(word: str) -> Iterator[str]:
     """Yield the terms of one word, a run of letters and digits."""
     if word.isascii():
         if len(word) <= _LONGEST:
-            yield _stem(word.lower())
-            parts = _PART.findall(word) if not (word.islower() or word.isdigit()) else []
-            yield from (_stem(part.lower()) for part in parts if len(part) > 1 and len(parts) > 1)
+            yield stem(word.lower())
+            parts = IDENTIFIER_PART.findall(word) if not (word.islower() or word.isdigit()) else []
+            yield from (stem(part.lower()) for part in parts if len(part) > 1 and len(parts) > 1)
         return
     at = 0
     for run in _UNSPACED.finditer(word):
@@ -83,15 +80,6 @@ def spelled_terms(word: str) -> Iterator[str]:
 def _spaced(word: str) -> Iterator[str]:
     if word and len(word) <= _LONGEST:
         yield word.casefold()
-
-
-def _stem(word: str) -> str:
-    return str(_stemmer().stemWord(word))
-
-
-@cache
-def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english")
 
 
 def term_hash(term: str) -> int:

@@ -1,17 +1,137 @@
-"""The bundle of a served skill: each file with the digest of exactly the bytes that are served."""
+"""The bundle of a served skill: its address, its SKILL.md as it is served, and the digest of each file.
+
+The address of a skill's file is `skill://<id>/<name>/<path>` (Skills extension of MCP, SEP-2640). The first
+segment is the document's id: its parts percent-encoded and joined by `+`, so that no skill lies in the folder
+of another one, and the id can be read back. The second is the skill's name.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import mimetypes
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
-from storage.errors import WrongInput
+import yaml
+
+from storage.errors import UnknownDocument, WrongInput
+from tasks.crawl.source.identity import doc_key
+from tasks.refine.frontmatter.frontmatter import MAX_FRONTMATTER_CHARS
+from tasks.refine.text.strict_yaml import StrictYamlError, load_strict
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
-from tasks.retrieve.skills.address import file_uri
-from tasks.retrieve.skills.skill_file import SkillFile
+
+SCHEME = "skill://"
+_NO_SEGMENT = re.compile(r"[/\\\x00-\x1f\x7f]")
+
+
+class Address(NamedTuple):
+    """The parts of an address; `path` is that of a file or folder of the skill, empty for its own folder."""
+
+    doc_id: str
+    name: str
+    path: str
+
+
+def is_segment(name: str) -> bool:
+    """Tell whether a name can be one segment of an address."""
+    return bool(name) and name not in {".", ".."} and not _NO_SEGMENT.search(name)
+
+
+def folder_uri(doc_id: str, name: str) -> str:
+    """Return the address of a skill's folder; whatever its id holds, it has two segments."""
+    whole = "+".join(quote(part, safe="") for part in doc_id.split("/"))
+    return f"{SCHEME}{whole}/{quote(name, safe='')}"
+
+
+def file_uri(doc_id: str, name: str, path: str) -> str:
+    """Return the address of a file or folder of a skill."""
+    return f"{folder_uri(doc_id, name)}/{quote(path, safe='/')}" if path else folder_uri(doc_id, name)
+
+
+def parse_uri(uri: str) -> Address:
+    """Return the parts of an address, whose first segment may be in any letter case.
+
+    Raises:
+        UnknownDocument: It is not written as `file_uri` writes addresses, so that nothing is served there.
+    """
+    host, _, rest = uri.removeprefix(SCHEME).partition("/")
+    name, _, path = rest.partition("/")
+    found = Address("/".join(unquote(part) for part in host.split("+")), unquote(name), unquote(path))
+    try:
+        own_host, _, own_rest = file_uri(*found).removeprefix(SCHEME).partition("/")
+        same = own_rest == rest and doc_key(own_host) == doc_key(host)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        same = False
+    if not uri.startswith(SCHEME) or not is_segment(found.name) or not same:
+        msg = f"nothing is served at {uri[:200]!r}: addresses are those that skills/list and skills/get give"
+        raise UnknownDocument(msg)
+    return found
+
+
+_FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class JsonLoader(_BASE):  # type: ignore[misc] # whether libyaml is there decides which class it is
+    """Reads YAML as JSON holds it: a date stays the text that its author wrote."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (as the class above has it)
+        first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
+        for first, rules in _BASE.yaml_implicit_resolvers.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """A SKILL.md as served, and the front matter that these bytes hold; `mended`: it was rewritten."""
+
+    content: bytes
+    front_matter: dict[str, Any]
+    mended: bool
+
+
+def skill_file_of(edition: Edition) -> SkillFile | None:
+    """Return the SKILL.md of a skill as it is served, None if its bytes are not kept.
+
+    Where its front matter is no YAML that any parser reads alike, or lacks a name or a description, it is
+    written anew of what refine read of it; the body is the refined one then.
+    """
+    if edition.skill_file is None:
+        return None
+    stated = front_matter_of(edition.skill_file)
+    if stated is not None:
+        return SkillFile(edition.skill_file, stated, mended=False)
+    fields = {**edition.front_matter, "name": edition.row["name"], "description": edition.row["description"]}
+    front = yaml.safe_dump(fields, allow_unicode=True, sort_keys=False, width=1_000_000)
+    content = f"---\n{front}---\n\n{edition.row['body']}\n".encode()
+    stated = front_matter_of(content)
+    return None if stated is None else SkillFile(content, stated, mended=True)
+
+
+def front_matter_of(content: bytes) -> dict[str, Any] | None:
+    """Return the front matter of a SKILL.md as JSON; None if hosts may read it otherwise, or not at all.
+
+    It must be UTF-8 and begin with a closed block of YAML 1.1 without anchors, repeated keys or values that
+    JSON has no form for, which gives `name` and `description` as texts.
+    """
+    try:
+        found = _FRONT.match(content.decode())
+        if found is None or len(found[1]) > MAX_FRONTMATTER_CHARS:
+            return None
+        _, repeated = load_strict(found[1])
+        fields = yaml.load(found[1], Loader=JsonLoader)  # noqa: S506 (made of the safe one)
+        texts = [fields.get(name) for name in ("name", "description")] if isinstance(fields, dict) else [None]
+        stated: dict[str, Any] = json.loads(json.dumps(fields, allow_nan=False))
+    except (ValueError, TypeError, RecursionError, StrictYamlError, yaml.YAMLError):
+        return None
+    # JSON has no keys but texts: what it turns into one was another value.
+    same = stated == fields
+    return stated if same and not repeated and all(isinstance(t, str) and t.strip() for t in texts) else None
+
 
 MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024  # of a skill that is listed file by file (SEP-2640)
 MARKDOWN, FOLDER = "text/markdown", "inode/directory"

@@ -22,9 +22,15 @@ from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.revisions.edition import SERVED_COLUMNS, Edition, served_edition
 from tasks.retrieve.served_index import ServedIndex, asked_again
-from tasks.retrieve.skills.address import Address, is_segment, parse_uri
-from tasks.retrieve.skills.bundle import ServedBundle, ServedFile, own_files
-from tasks.retrieve.skills.skill_file import skill_file_of
+from tasks.retrieve.skills.bundle import (
+    Address,
+    ServedBundle,
+    ServedFile,
+    is_segment,
+    own_files,
+    parse_uri,
+    skill_file_of,
+)
 
 PAGE_SKILLS = 32
 _KEPT_BYTES = 32_000_000  # SKILL.md files of bundles that are kept for the next request

@@ -10,9 +10,19 @@ import polars as pl
 
 from storage.errors import WrongInput
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.retrieve.train.pairs.make import PAIRS
-from tasks.retrieve.train.pairs.pieces import words_of
-from tasks.retrieve.train.queries import TrainingQuery
+from tasks.retrieve.train.queries import TrainingQuery, words_of
+
+PAIRS_FILE = "pairs.parquet"
+PAIRS = pl.Schema({
+    "query": pl.String, "doc_id": pl.String, "skill": pl.String, "repo": pl.String, "cut_field": pl.String,
+    "cut_start": pl.Int64, "cut_end": pl.Int64, "split": pl.String,
+})  # fmt: skip
+
+"""A request and the skill that serves it.
+
+`skill` is the digest of the skill's texts (`digest_of`), `repo` its repository, the cut the half-open span of
+its `description` or `body` that says the request (empty if none does), and `split` `train` or `validation`.
+"""
 
 
 class PairedQueries(NamedTuple):
@@ -27,7 +37,7 @@ class PairedQueries(NamedTuple):
 
 
 def read_pairs(path: Path) -> pl.DataFrame:
-    """Return the pairs of a file that `train pairs` wrote, by `PAIRS`.
+    """Return the pairs of a Parquet file, by `PAIRS`; further columns are left out.
 
     Raises:
         WrongInput: The file cannot be read, or holds something else.
@@ -36,7 +46,7 @@ def read_pairs(path: Path) -> pl.DataFrame:
         return pl.read_parquet(path).select(PAIRS.names()).cast(PAIRS)
     except (OSError, pl.exceptions.PolarsError) as error:
         why = str(error).splitlines()[0]
-        msg = f"{path} cannot be read as pairs ({why}): `skillery train pairs` writes them"
+        msg = f"{path} cannot be read as pairs ({why}): it needs the columns {', '.join(PAIRS.names())}"
         raise WrongInput(msg) from error
 
 

@@ -10,19 +10,61 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.parse.segment.segment import segment
+from tasks.refine.text.markdown import LINK
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.terms import term_sequence
-from tasks.retrieve.train.pairs.texts import grams_of, without_grams
 from tasks.retrieve.train.split import Rows
+
+GRAM = 5
+
+"""A run of so many words of a query, or the whole of a shorter one, stands in no text of its skill."""
 
 _READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
 _MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SIGNS = re.compile(r"[*_`]+")
 _WORD = re.compile(r"[^\W\d_]+")
-_NAMED = re.compile(r"[^\W_]+")
+_WORDS = re.compile(r"[^\W_]+")
 _CODE = re.compile(r"https?://|[{}<>|=\\$]|\w/\w|--\w|\w\.\w+\(|\(\)")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return [word.casefold() for word in _WORDS.findall(text)]
+
+
+def grams_of(text: str) -> frozenset[tuple[str, ...]]:
+    """Return the runs of `GRAM` words of a text in lower case, or the whole of a shorter one."""
+    words = words_of(text)
+    n = min(GRAM, len(words))
+    return frozenset(tuple(words[i : i + n]) for i in range(len(words) - n + 1)) if words else frozenset()
+
+
+def without_grams(text: str, grams: frozenset[tuple[str, ...]]) -> str:
+    """Return a text without the words of these runs, wherever they stand; words keep their surroundings."""
+    while covered := _covered(text, grams):
+        kept, at = [], 0
+        for start, end in covered:
+            kept.append(text[at:start])
+            at = end
+        text = "".join([*kept, text[at:]])
+    return text
+
+
+def _covered(text: str, grams: frozenset[tuple[str, ...]]) -> list[tuple[int, int]]:
+    words = list(_WORDS.finditer(text))
+    lowered = [word[0].casefold() for word in words]
+    sizes = {len(gram) for gram in grams}
+    found = sorted(
+        (i, i + n) for n in sizes for i in range(len(words) - n + 1) if tuple(lowered[i : i + n]) in grams
+    )
+    merged: list[tuple[int, int]] = []
+    for first, last in found:
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return [(words[first].start(), words[last - 1].end()) for first, last in merged]
 
 
 class Sentence(NamedTuple):
@@ -117,7 +159,7 @@ def make_queries(
 def _prose(body: str) -> Iterator[Sentence]:
     for fragment in segment(body[:_READ]).fragments:
         if fragment.block in ("prose", "list_item"):
-            text = _SIGNS.sub("", _LINK.sub(r"\1", _MARK.sub("", fragment.text)))
+            text = _SIGNS.sub("", LINK.sub(r"\1", _MARK.sub("", fragment.text)))
             piece = " ".join(text.split())
             if piece and not _CODE.search(piece) and not piece.endswith(":"):
                 yield Sentence(piece, fragment.text)
@@ -126,4 +168,4 @@ def _prose(body: str) -> Iterator[Sentence]:
 def _names(piece: str, skill: Skill) -> bool:
     """Tell whether a sentence holds the name of its skill, word for word."""
     name = plain_name(skill.name)
-    return bool(name) and f"-{name}-" in f"-{'-'.join(_NAMED.findall(piece.casefold()))}-"
+    return bool(name) and f"-{name}-" in f"-{'-'.join(_WORDS.findall(piece.casefold()))}-"

@@ -1,4 +1,4 @@
-"""Forgets a document, a repository, a trajectory or a learned skill: removed everywhere, a tombstone stays."""
+"""Forgets a document, repository, trajectory or learned skill: all of it goes, a tombstone stays."""
 
 from __future__ import annotations
 

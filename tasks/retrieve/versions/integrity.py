@@ -22,7 +22,7 @@ from storage.root import Root
 from storage.seal import first_broken, seals_of
 from storage.served import Served
 from tasks.models.token_states import require_packed
-from tasks.refine.hashes import content_hash
+from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense
 from tasks.retrieve.suggest.stored import require_records

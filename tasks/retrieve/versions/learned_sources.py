@@ -1,4 +1,4 @@
-"""The sources that learned skills come from, trajectories, libraries and answers: what `forget` removes of them."""
+"""The sources of learned skills, trajectories, libraries, answers: what `forget` removes of them."""
 
 from __future__ import annotations
 

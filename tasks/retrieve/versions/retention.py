@@ -1,4 +1,4 @@
-"""Retention: which versions, vectors, token embeddings and blobs stay, and the compaction of what is served."""
+"""Retention: which versions, vectors and blobs stay; and the compaction of the served tables."""
 
 from __future__ import annotations
 

@@ -178,8 +178,8 @@ def test_a_report_has_its_files_and_says_who_judged_what(
     assert {row["judge"] for row in found["methods"] if row["budget"] is not None} == {"evidence"}
     assert {row["queries"] for row in found["probes"]} == {3}
     rows = pl.read_parquet(out / "paging.parquet")
-    assert "context" not in rows.columns
-    assert rows.filter(pl.col("breadth") == "probe")["query_id"].n_unique() == 3
+    assert rows.columns[-2:] == ["measure", "value"]
+    assert rows.filter(pl.col("breadth") == "probe")["query"].n_unique() == 3
     assert (out / "paging.png").stat().st_size > 10_000
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tasks.retrieve.routing.skill import Skill
+import polars as pl
+
+from tasks.retrieve.routing.skill import Skill, digest_of
+from tasks.retrieve.train.paired import PAIRS
 from tests.support.roots.hand_written import skill
 
 _TRADES = """
@@ -53,3 +56,15 @@ def tools(*, occasions: int = 1) -> list[dict[str, str]]:
         }
         for n, tool in enumerate(names)
     ]  # fmt: skip
+
+
+def pairs_of(skills: list[Skill]) -> pl.DataFrame:
+    """Return pairs of these tools with their occasions as requests; three in twenty are validated on."""
+    rows = []
+    for n, tool in enumerate(skills):
+        for line in (line for line in tool.body.splitlines() if line.startswith("- ")):
+            start = tool.body.index(line) + 2
+            cut = "body", start, start + len(line) - 2
+            split = "validation" if n % 20 < 3 else "train"
+            rows.append((line[2:], tool.doc_id, digest_of(tool), f"house{n % 20}", *cut, split))
+    return pl.DataFrame(rows, PAIRS, orient="row")

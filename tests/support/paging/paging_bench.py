@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
 
 from tasks.evaluate.measures.evidence import EvidenceQuery
+from tasks.evaluate.paging.bench import PagingBench, measure, prepare_all, require_paging
+from tasks.evaluate.paging.outcomes import rows_of
+from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import FragmentInContext, Typed
+from tests.support.models.word_models import WordEncoder, WordTokenizer
 
 TENT = """\
 ---
@@ -41,3 +48,21 @@ class AllConcepts:
 
     def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
         return [Typed("concept", 0.5) for _ in fragments]
+
+
+def paged(
+    documents: Mapping[str, str],
+    queries: Sequence[EvidenceQuery],
+    methods: Sequence[str],
+    budgets: Sequence[float | None] = (None,),
+    *,
+    encoder: Encoder | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    step: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Return a row for each method and budget."""
+    models, tokenizer = encoder or WordEncoder(), WordTokenizer()
+    require_paging(documents, queries, methods)
+    ready = prepare_all(documents, queries, encoder=models, tokenizer=tokenizer, classifier=AllConcepts())
+    bench = PagingBench(ready, queries, models, tokenizer, clock)
+    return rows_of(measure(bench, list(product(methods, budgets)), step))

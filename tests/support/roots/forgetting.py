@@ -20,7 +20,7 @@ from tasks.parse.corpus import parse_partitions, plan_parse, rules_digest
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tests.support.roots.hand_written import BEES, BIKE, skill
 from tests.support.roots.skill_root import SkillRoot
 
@@ -76,7 +76,7 @@ def refined_past(root: SkillRoot) -> Root:
     replay_seen(root.root, day, past)
     for parts in plan_refine(past, limits).batches:
         refine_batch(past, parts, run_id="past", limits=limits, raw=root.root)
-    settle(past, run_id="past", now=root.now)
+    update_corpus(past, run_id="past", now=root.now)
     return past
 
 

@@ -31,7 +31,7 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tasks.retrieve.index.build import build
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
@@ -60,7 +60,7 @@ def index_night(
     """Do what follows the crawl."""
     for parts in plan_refine(root, FilterLimits()).batches:
         refine_batch(root, parts, run_id=run_id, limits=FilterLimits())
-    settle(root, run_id=run_id, now=now)
+    update_corpus(root, run_id=run_id, now=now)
     folder = root.folder / "models" / export.name
     encoder, types = load_kept_encoder(root.uri, str(folder)), classifier or LocalClassifier()
     revision = encoder.card["revision"]

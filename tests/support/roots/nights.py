@@ -23,7 +23,7 @@ from tasks.crawl.source.protocol import Source, WholeSource
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import RefinePlan, plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 
@@ -101,7 +101,7 @@ class Nights:
         """Refine what was crawled, in the same night; `raw` is where the raw parts lie, if not here."""
         for parts in self.plan(limits).batches:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits or FilterLimits(), raw=raw)
-        return settle(self.root, run_id=self.run_id, now=self.now)
+        return update_corpus(self.root, run_id=self.run_id, now=self.now)
 
     def run(self, *sources: Source) -> dict[str, int]:
         """Crawl sources and refine."""

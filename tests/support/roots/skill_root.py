@@ -33,7 +33,7 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tasks.retrieve.index.build import Built, build
 from tasks.retrieve.index.gate import Check, check_index, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
@@ -166,7 +166,7 @@ class SkillRoot:
         collect(self.source(str(self.market)), self.root, run_id=self.run_id, now=self.now)
         for parts in plan_refine(self.root, limits).batches:
             refine_batch(self.root, parts, run_id=self.run_id, limits=limits)
-        settle(self.root, run_id=self.run_id, now=self.now)
+        update_corpus(self.root, run_id=self.run_id, now=self.now)
 
     def parse(
         self, *, vectors: bool = True, classifier: Classifier | None = None, linker: Linker | None = None

@@ -21,7 +21,7 @@ from storage.state import documents_table
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tests.support.marketplace.populate import populate
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -50,7 +50,7 @@ class Crawl:
         root = Root(self.root)
         for parts in plan_refine(root, FilterLimits()).batches:
             refine_batch(root, parts, run_id="r", limits=FilterLimits())
-        settle(root, run_id="r", now=datetime.now(UTC))
+        update_corpus(root, run_id="r", now=datetime.now(UTC))
         return documents_table(root).read().drop(_OF_A_RUN).sort("doc_id")
 
     def archives(self) -> Counter[str]:

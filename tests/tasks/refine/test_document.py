@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.schemas import Document, Dropped, Finding, RawDocument
 from tasks.refine.document import refine_document
 from tasks.refine.filters import FilterLimits
-from tasks.refine.hashes import content_hash
+from tasks.refine.text.canonical import content_hash
 
 FETCHED = datetime(2026, 3, 1, tzinfo=UTC)
 FIRST_SEEN = datetime(2026, 1, 1, tzinfo=UTC)

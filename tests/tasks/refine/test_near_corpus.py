@@ -11,8 +11,8 @@ from storage.root import Root
 from storage.schemas import DOCUMENTS
 from storage.state import compared_table, signatures_table
 from tasks.refine.duplicates.near import NearLimits
-from tasks.refine.hashes import body_hash
 from tasks.refine.near_corpus import forget_texts, near_texts, nearest
+from tasks.refine.text.canonical import body_hash
 
 BASE = [f"w{n}" for n in range(100)]
 # Twin and cousin are near to the base, cousin more so to the twin; the others are near to none.

@@ -9,9 +9,9 @@ from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import DOCUMENTS
 from storage.state import documents_table, folded_table
-from tasks.refine import placement as placing
-from tasks.refine.placement import SORTED, Arrivals, place
+from tasks.refine import update as placing
 from tasks.refine.plan import STAGED
+from tasks.refine.update import SORTED, StagedDocuments, place
 
 IDS = [f"skill-{n}" for n in range(30)]
 
@@ -51,8 +51,8 @@ def test_what_a_run_that_died_had_sorted_is_not_taken_twice(
 ) -> None:
     monkeypatch.setattr(placing, "_MAX_BYTES", 1000)
     stage(root, IDS)
-    Arrivals(root)
-    arrivals = Arrivals(root)
+    StagedDocuments(root)
+    arrivals = StagedDocuments(root)
     found = pl.concat([arrivals.of(partition) for partition in range(64)])
     assert sorted(found["doc_id"]) == sorted(IDS)
 

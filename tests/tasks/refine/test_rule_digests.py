@@ -4,19 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tasks.refine import plan, rule_digests
+from tasks.refine import plan
 from tasks.refine.filters import MAX_PARTS, FilterLimits
 from tasks.refine.plan import plan_refine
-from tasks.refine.text import boilerplate
 from tasks.refine.text import rules as rules_data
 from tests.support.roots.nights import HandSource, Nights, raw
 
-DATA = Path(rule_digests.__file__).parent / "data"
+DATA = Path(plan.__file__).parent / "data"
 TEXT = b"---\nname: bread\ndescription: Bakes bread.\n---\nLet it rise.\n"
 
 
 def todo(nights: Nights) -> int:
-    rule_digests.rule_digests.cache_clear()
+    plan.rule_digests.cache_clear()
     return plan_refine(nights.root, FilterLimits()).todo
 
 
@@ -43,7 +42,7 @@ def test_editing_a_rule_s_data_refines_what_was_refined_by_the_old_one(
 def test_editing_boilerplate_refines_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nights = Nights(tmp_path / "root")
     nights.run(HandSource("dir:d", raw("o/r/bread", TEXT)))
-    monkeypatch.setattr(rule_digests, "RULES", boilerplate.RULES[:-1])
+    monkeypatch.setattr(plan, "BOILERPLATE", plan.BOILERPLATE[:-1])
     assert todo(nights) == 1
     monkeypatch.undo()
     assert todo(nights) == 0

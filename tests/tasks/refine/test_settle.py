@@ -11,7 +11,7 @@ from storage.state import aliases_table, compared_table, documents_table, signat
 from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import FilterLimits
-from tasks.refine.settle import settle
+from tasks.refine.update import update_corpus
 from tests.support.roots.nights import HandSource, Nights, raw, skill
 
 CORPUS = ("documents", "state/folded", "state/aliases", "state/refined")
@@ -136,7 +136,7 @@ def test_the_threshold_decides_what_is_near(nights: Nights) -> None:
     nights.crawl(shelf(skill("a", BREAD), skill("b", BUNS)))
     for parts in nights.plan().batches:
         refine_batch(nights.root, parts, run_id=nights.run_id, limits=FilterLimits())
-    counts = settle(nights.root, run_id=nights.run_id, now=nights.now, near=NearLimits(threshold=0.98))
+    counts = update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=NearLimits(threshold=0.98))
     assert counts == {"documents": 2}
     assert nights.refine() == {"documents": 1, "near_duplicate": 1}
     assert settle_again(nights, NearLimits(threshold=0.98)) == {"documents": 2}
@@ -145,7 +145,7 @@ def test_the_threshold_decides_what_is_near(nights: Nights) -> None:
 
 def settle_again(nights: Nights, near: NearLimits) -> dict[str, int]:
     nights.plan()
-    return settle(nights.root, run_id=nights.run_id, now=nights.now, near=near)
+    return update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=near)
 
 
 def test_a_near_duplicate_returns_when_its_survivor_retires_and_stands_for_it(nights: Nights) -> None:

@@ -16,7 +16,7 @@ from tasks.evaluate.compose.report.cells import (
     spread,
     stated,
 )
-from tasks.evaluate.paging.tables import table
+from tasks.evaluate.measures.tables import table
 
 _SHOWN_COUNTS = 40  # requests on which feedback changed the number of steps; all stand in compose.json
 NO_RERANKER = "no-reranker"

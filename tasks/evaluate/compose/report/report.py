@@ -24,7 +24,7 @@ from tasks.evaluate.compose.report.cells import (
     stated,
     with_interval,
 )
-from tasks.evaluate.paging.tables import table
+from tasks.evaluate.measures.tables import table
 
 _MEASURES = {
     "Number of steps": ("da", "da±1", "stepf1"),

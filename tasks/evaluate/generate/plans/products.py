@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+from tasks.refine.text.markdown import LINK
+
 _URL = re.compile(r"(?:https?://|www\.)\S+")
 _ASIDE = re.compile(r"\([^()]*\)|<[^<>]*>")
 _UNWANTED = re.compile(r"[^\x20-\x7e\u00c0-\u024f]")
@@ -20,7 +21,7 @@ _LEAST = 3  # letters and digits of a product's name
 
 def clean(text: str) -> str:
     """Return a text in one line without markup, addresses, asides in brackets and pictograms."""
-    text = _URL.sub("", _LINK.sub(r"\1", text))
+    text = _URL.sub("", LINK.sub(r"\1", text))
     text = _DASH.sub(", ", _ASIDE.sub(" ", text.replace("\u2019", "'")))
     text = re.sub(r"[`*_#{}\"]", "", _UNWANTED.sub(" ", text))
     return re.sub(r"\s+([,.;:])", r"\1", " ".join(text.split()))

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tasks.refine.text.words import CONTRACTION
+
 _QUOTED = re.compile(
     r"(?<!\w)'[^'\n]{1,60}'(?!\w)|\"[^\"\n]{1,80}\"|“[^”\n]{1,80}”|`[^`\n]{1,80}`|‘[^’\n]{1,60}’(?!\w)"
 )
@@ -34,7 +36,6 @@ _LEAD = re.compile(
     r"(?:(?:and|or|but|plus|then|next|also|finally|lastly|afterwards|first|second|third|please|so)\b[,\s]*)+",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 JOINS = ("start", "sentence", "semicolon", "colon", "dash", "bracket", "comma", "and", "then", "sub")
 
 
@@ -55,7 +56,7 @@ def clauses(query: str) -> list[Clause]:
     for start, end, join in _pieces(query):
         head = _LEAD.match(query, start, end)
         begin = head.end() if head else start
-        if not _WORD.search(query, begin, end):
+        if not CONTRACTION.search(query, begin, end):
             # Nothing but a lead ("and", cut off by "then"): it leads what follows.
             before = stronger(before, join)
             continue
@@ -76,7 +77,7 @@ def _pieces(query: str) -> Iterator[tuple[int, int, str]]:
             continue
         yield from _stripped(query, start, sign.start(), join)
         # Of two signs that meet, as in ", and", the first says more.
-        join = kind if _WORD.search(query, start, sign.start()) else stronger(join, kind)
+        join = kind if CONTRACTION.search(query, start, sign.start()) else stronger(join, kind)
         start = sign.end()
     yield from _stripped(query, start, len(query), join)
 

@@ -8,21 +8,16 @@ import numpy as np
 import pytest
 
 from flows.commands.routing.settings import load_training
-from flows.commands.train.data import Encoders, Material, described, gather, judged
+from flows.commands.train.data import Encoders, Material, described, gather
 from storage.errors import WrongInput
 from tasks.evaluate.routing.data import skill_of
-from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.train.paired import PairedQueries, asked_of
-from tasks.retrieve.train.pairs.make import PairSettings, PairSource, make_pairs
-from tasks.retrieve.train.queries import without_queries
 from tasks.retrieve.train.rows import training_rows
-from tests.support.models.training_material import tools
+from tests.support.models.training_material import pairs_of, tools
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 
-# Folders stand for repositories, so that some are validated on.
 SKILLS = [Skill(*skill_of(record["doc_id"], record["content"])) for record in tools(occasions=2)]
-SOURCES = [PairSource(skill, f"house{n % 20}") for n, skill in enumerate(SKILLS)]
 
 
 class _Both(WordEncoder, WordTokenizer):
@@ -34,7 +29,7 @@ class _Both(WordEncoder, WordTokenizer):
 
 @pytest.fixture(scope="module")
 def asked() -> PairedQueries:
-    return asked_of(make_pairs(SOURCES, [], {}, PairSettings(nats=1.0), 0).pairs, SKILLS)
+    return asked_of(pairs_of(SKILLS), SKILLS)
 
 
 def gathered(asked: PairedQueries, monkeypatch: pytest.MonkeyPatch, pairs: int = 10_000) -> Material:
@@ -78,28 +73,6 @@ def test_no_text_that_is_read_holds_what_is_asked_of_its_skill(
     assert not any("amber" in text or "cedar" in text for text in texts)
     for side in (material.train, material.held_out):
         assert len(side.skills) == len(set(side.rows.tolist())) == len(side.rows)
-
-
-def test_the_default_judges_skills_without_what_is_asked_of_them(
-    asked: PairedQueries, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    material, encoder = gathered(asked, monkeypatch), _Both()
-    rows = training_rows(
-        SKILLS, material.queries, material.mined.negatives, lambda skill: skill.head,
-        drawn=2, epochs=2, draw=np.random.default_rng(0),
-    )[::20]  # fmt: skip
-
-    found = judged(material, Encoders(encoder, encoder), rows)
-
-    read = without_queries(SKILLS, material.queries)
-    router = Router.from_documents([read[row] for row in material.trained.tolist()], encoder)
-    assert found.shape == (len(rows), 3)
-    for row, scores in zip(rows, found, strict=True):
-        ranked = router.rank(material.queries[row.query].text, len(material.trained), fold=False)
-        # Without the lead of the first, which says nothing of how good the others are.
-        score = {one.doc_id: one.score - one.parts["lead"] for one in ranked}
-        assert scores == pytest.approx([score[SKILLS[skill].doc_id] for skill in row.skills], abs=1e-3)
-        assert row.skills[0] == material.queries[row.query].row
 
 
 def test_requests_that_are_not_used_are_counted(

@@ -4,16 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-from flows.commands.train import routing
 from storage.jsonl import write_lines
-from tasks.models.with_torch.training import Trained
+from tasks.evaluate.routing.data import skill_of
 from tasks.retrieve.paging.terms import words_of
+from tasks.retrieve.routing.skill import Skill
 from tests.support.command import Ask, lines_of
 from tests.support.models.tiny_models import save_bi_encoder
-from tests.support.models.training_material import tools, trades
+from tests.support.models.training_material import pairs_of, tools, trades
 from tests.support.roots.hand_written import skill
 
 
@@ -93,35 +92,14 @@ def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_t
     assert (code, "holds a training with another settings" in told) == (2, True)
 
 
-def test_an_encoder_learns_from_the_default_too(
-    ask: Ask, root: str, corpus: Path, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = list[Any]()
-    train = routing.train_bi_encoder
-
-    def seen(name: str, rows: Any, how: Any, target: Path, report: Any, taught: Any) -> Trained:  # noqa: ANN401
-        told.append((rows, taught))
-        return train(name, rows, how, target, report, taught)
-
-    monkeypatch.setattr(routing, "train_bi_encoder", seen)
-    monkeypatch.setenv("SKILLERY_TRAINING_DISTILLED", "1")
-
-    command = ["train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root]
-    code, _, said = ask(*command)
-
-    assert code == 0, said
-    [(rows, taught)] = told
-    assert taught.shape == (len(rows), len(rows[0]) - 1)
-    # The query's skill has more of its words than any other.
-    assert (taught.argmax(axis=1) == 0).mean() > 0.9
-
-
 def test_an_encoder_is_trained_on_what_authors_ask(
     ask: Ask, root: str, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus, pairs = tmp_path / "tools.jsonl", tmp_path / "pairs"
     write_lines(corpus, tools(occasions=2))
-    assert ask("train", "pairs", "--corpus", str(corpus), "--out", str(pairs))[0] == 0
+    pairs.mkdir()
+    made = pairs_of([Skill(*skill_of(record["doc_id"], record["content"])) for record in lines_of(corpus)])
+    made.write_parquet(pairs / "pairs.parquet")
     monkeypatch.setenv("SKILLERY_TRAINING_DROP_FALSE", "false")  # of skills that are much alike
     command = ["train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root]
     command += ["--requests", str(pairs), "--pairs", "400", "--json"]
@@ -132,7 +110,7 @@ def test_an_encoder_is_trained_on_what_authors_ask(
     found = json.loads(printed)
     assert found["material"]["queries"] == 400 > found["material"]["train"]
     assert 0 < found["material"]["held_out_queries"] <= 300
-    asked = set(pl.read_parquet(pairs / "pairs.parquet").filter(split="train")["query"])
+    asked = set(made.filter(split="train")["query"])
     assert {pair["text"] for pair in lines_of(tmp_path / "out" / "pairs.jsonl")} < asked
 
     code, _, told = ask(*command, "--requests", str(tmp_path / "none"))

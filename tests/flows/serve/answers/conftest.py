@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.serve.answers.service import Service
-from flows.serve.answers.settings import load_serving
+from flows.serve.answers.service import Service, load_serving
 from flows.serve.answers.tool import ToolOutcome
 from flows.serve.answers.tools import TOOLS
 from flows.settings import load_settings

@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from flows.serve.answers.service import Service
-from flows.serve.answers.settings import load_serving
-from flows.serve.catalogue.body import Block
-from flows.serve.catalogue.further_pages import graph_page, revisions_page
+from flows.serve.answers.service import Service, load_serving
+from flows.serve.catalogue.routes import graph_page, revisions_page
 from flows.serve.catalogue.search_page import SearchForm, search_page
-from flows.serve.catalogue.skill_page import Taken, skill_page
+from flows.serve.catalogue.skill_page import Block, Taken, skill_page
 from flows.settings import load_settings
 from storage.errors import TransientError, Withheld
 from tasks.refine.licences.policy import LicencePolicy

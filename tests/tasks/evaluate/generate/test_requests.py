@@ -14,8 +14,8 @@ from storage.jsonl import write_lines
 from storage.root import Root
 from tasks.evaluate.generate.requests import document_line, query_line, read_requests, write_requests
 from tasks.evaluate.generate.skill_files import Growth
+from tasks.evaluate.measures.evidence import read_paging_bench
 from tasks.evaluate.paging.bench import body_of
-from tasks.evaluate.paging.input import read_paging_bench
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.llm.question import Sampling

@@ -11,6 +11,7 @@ from tasks.evaluate.measures.evidence import (
     coverage,
     fold_text,
     read_documents,
+    read_paging_bench,
     read_queries,
     sufficient,
 )
@@ -132,3 +133,44 @@ def test_bytes_that_are_no_text_are_named_by_line(tmp_path: Path) -> None:
 
     with pytest.raises(WrongInput, match=":1: not UTF-8"):
         read_documents(path)
+
+
+KILN = "---\nname: kiln\n---\n# Kiln\n\nStack the *shelves* first; then\nclose the lid."
+KILN_ASKED = {
+    "query_id": "q1", "doc_id": "market/kiln", "query": "How?",
+    "evidence": [{"any_of": ["Never said.", "shelves first"]}, {"any_of": ["then\nclose the lid"]}],
+}  # fmt: skip
+
+
+def bench_files(folder: Path, *queries: object) -> tuple[Path, Path]:
+    documents, asked = folder / "documents.jsonl", folder / "queries.jsonl"
+    documents.write_text(json.dumps({"doc_id": "market/kiln", "content": KILN}) + "\n", "utf-8")
+    asked.write_text("".join(f"{json.dumps(query)}\n" for query in queries), "utf-8")
+    return documents, asked
+
+
+def test_evidence_is_looked_for_as_it_will_be_compared_and_one_of_an_items_spans_is_enough(
+    tmp_path: Path,
+) -> None:
+    texts, [query] = read_paging_bench(*bench_files(tmp_path, KILN_ASKED))
+    assert texts == {"market/kiln": KILN}
+    assert query.evidence == (("Never said.", "shelves first"), ("then\nclose the lid",))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"doc_id": "market/klin"}, r"has no document 'market/klin'; near it are market/kiln; add it"),
+        ({"doc_id": "elsewhere"}, r"has no document 'elsewhere'; add it"),
+        ({"evidence": [{"any_of": ["close the lid"]}, {"any_of": ["Open it."]}]}, r"item 2 .*'Open it.'"),
+        ({"query": ""}, "blank"),
+        ({"query_id": "q0"}, r"'q0' occurs twice, first in .*queries.jsonl:1"),
+        ({"query": None}, "`query` is missing"),
+    ],
+)
+def test_what_cannot_be_measured_is_named_by_file_and_line(
+    tmp_path: Path, changed: dict[str, object], said: str
+) -> None:
+    files = bench_files(tmp_path, {**KILN_ASKED, "query_id": "q0"}, {**KILN_ASKED, **changed})
+    with pytest.raises(WrongInput, match=f"queries.jsonl:2: .*{said}"):
+        read_paging_bench(*files)

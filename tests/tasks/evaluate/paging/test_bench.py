@@ -8,10 +8,10 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries
-from tasks.evaluate.paging.bench import Remembering, evaluate_paging
-from tasks.evaluate.paging.outcomes import Outcome, summarise
-from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, AllConcepts
+from tasks.evaluate.paging.bench import Remembering
+from tasks.evaluate.paging.outcomes import Outcome, summarise_outcomes
+from tests.support.models.word_models import WordEncoder
+from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, paged
 from tests.support.paths import SHARED
 
 BENCH = SHARED / "bench/paging"
@@ -23,15 +23,7 @@ def rows(
     queries: Sequence[EvidenceQuery] = QUERIES,
     **others: object,
 ) -> list[dict[str, object]]:
-    models = {"encoder": WordEncoder(), "tokenizer": WordTokenizer(), "classifier": AllConcepts()}
-    measured = evaluate_paging(
-        DOCUMENTS,
-        queries,
-        methods=methods,
-        budgets=budgets,
-        **{**models, **others},  # type: ignore[arg-type]
-    )
-    return list(measured["methods"])
+    return paged(DOCUMENTS, queries, methods, budgets, **others)  # type: ignore[arg-type]
 
 
 def test_the_whole_document_and_all_its_nodes_cover_what_the_text_holds() -> None:
@@ -63,12 +55,12 @@ def test_documents_are_encoded_once_and_only_those_asked_for() -> None:
     assert "Never read." not in encoder.encoded
 
 
-def test_progress_counts_pages_up_to_the_total() -> None:
-    seen: list[tuple[int, int]] = []
+def test_each_page_is_a_step() -> None:
+    seen: list[None] = []
 
-    rows(["full", "mmr"], progress=lambda done, total: seen.append((done, total)))
+    rows(["full", "mmr"], step=lambda: seen.append(None))
 
-    assert seen == [(n, 4) for n in range(1, 5)]
+    assert len(seen) == 4
 
 
 def test_times_are_of_a_query_in_milliseconds() -> None:
@@ -82,7 +74,7 @@ def test_times_are_of_a_query_in_milliseconds() -> None:
 def test_every_measure_has_an_interval_around_it() -> None:
     outcomes = [Outcome(covered, 10 * n, 100, n, 1.0) for n, covered in enumerate([1.0, 0.5, 1.0, 0.0], 1)]
 
-    row = summarise(outcomes)
+    row = summarise_outcomes(outcomes)
 
     assert row["sufficient"] == 0.5
     assert row["coverage"] == 0.625
@@ -99,7 +91,7 @@ def test_groups_are_by_breadth_and_by_the_size_of_the_document_in_their_natural_
         for size, breadth in sizes.items()
     ]
 
-    row = summarise(outcomes)
+    row = summarise_outcomes(outcomes)
 
     assert list(row["by_breadth"]) == ["narrow", "medium", "broad", "odd"]
     assert list(row["by_size"]) == [
@@ -157,14 +149,7 @@ def test_segmentation_loses_no_evidence_of_real_skills() -> None:
     if not BENCH.exists():
         pytest.skip("the shared paging bench is not on this machine")
 
-    measured = evaluate_paging(
-        read_documents(BENCH / "documents.jsonl"),
-        read_queries(BENCH / "queries.jsonl"),
-        methods=["full", "nodes"],
-        budgets=[None],
-        encoder=WordEncoder(),
-        tokenizer=WordTokenizer(),
-        classifier=AllConcepts(),
-    )
+    documents, queries = read_documents(BENCH / "documents.jsonl"), read_queries(BENCH / "queries.jsonl")
+    measured = paged(documents, queries, ["full", "nodes"])
 
-    assert [(row["queries"], row["sufficient"]) for row in measured["methods"]] == [(144, 1.0), (144, 1.0)]
+    assert [(row["queries"], row["sufficient"]) for row in measured] == [(144, 1.0), (144, 1.0)]

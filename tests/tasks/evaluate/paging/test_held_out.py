@@ -9,9 +9,8 @@ from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read
 from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, measure, prepare_all
 from tasks.evaluate.paging.fit import example, fit, folds, held_out, stored
 from tasks.evaluate.paging.held_out import SEED, digest, fitted, held_out_scorer, write_fitted
-from tasks.evaluate.paging.outcomes import summarise
-from tasks.evaluate.paging.report import report_paging
-from tasks.evaluate.paging.tables import paging_markdown
+from tasks.evaluate.paging.outcomes import summarise_outcomes
+from tasks.evaluate.paging.report import paging_markdown, report_paging
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.retrieve.paging.scorer import FILE
@@ -60,8 +59,8 @@ def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_
 
     # A bench pages each document by the scorer of its fold, and says so.
     made.scorers = {doc_id: found.scorers[fold] for doc_id, fold in drawn.items()}
-    measured = measure(made, [("facets", 0.3), ("mmr", 0.3)], lambda _done, _total: None)
-    ours, theirs = (summarise(outcomes) for outcomes in measured.values())
+    measured = measure(made, [("facets", 0.3), ("mmr", 0.3)])
+    ours, theirs = (summarise_outcomes(outcomes) for outcomes in measured.values())
     assert (ours["held_out"], theirs["held_out"]) == (18, 0)
     # Where the same sentence answers in every document, the others teach it.
     assert (ours["sufficient"], ours["token_reduction"] >= 0.7) == (1.0, True)
@@ -75,8 +74,8 @@ def test_the_held_out_scorers_go_with_the_packaged_one() -> None:
 def test_documents_that_the_packaged_scorer_never_saw_are_paged_by_it() -> None:
     made = bench(2)
     assert made.scorers == {}
-    [outcomes] = measure(made, [("facets", None)], lambda _done, _total: None).values()
-    assert summarise(outcomes)["held_out"] == 0
+    [outcomes] = measure(made, [("facets", None)]).values()
+    assert summarise_outcomes(outcomes)["held_out"] == 0
 
 
 def test_the_scorer_never_saw_the_sample_that_a_nights_evaluation_measures() -> None:
@@ -89,12 +88,12 @@ def test_of_a_few_documents_that_it_was_fitted_on_every_figure_is_held_out(minil
     made = shared_bench(minilm, 2)
     assert len(made.scorers) == 2
 
-    report = report_paging(made, lambda _done, _total: None)
+    report = report_paging(made, lambda: None)
 
     ours = [row for row in report.rows if row["method"] == "facets"]
     assert {row["held_out"] for row in ours} == {len(made.queries)}
     assert {row["held_out"] for row in report.rows if row["method"] != "facets"} == {0}
-    assert {contest.held_out for contest in report.contests} == {len(made.queries)}
+    assert {contest["held_out"] for contest in report.contests} == {len(made.queries)}
     text = paging_markdown(report)
     assert "Held out: the scorer of facets was fitted on 2 of these documents" in text
     assert "| facets |" not in text.partition("## Latency")[0]

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from tasks.evaluate.paging.bench import body_of, evaluate_paging
+from tasks.evaluate.paging.bench import body_of
 from tasks.evaluate.paging.probes import draw_paging_probes
-from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_bench import AllConcepts
+from tests.support.paging.paging_bench import paged
 from tests.support.paging.paging_workshop import workshop
 
 TEXTS = {f"owner{n}/repo/{n}": workshop(f"w{n}", 9) for n in range(6)} | {"owner9/r/short": workshop("s", 2)}
@@ -44,15 +43,6 @@ def test_a_document_without_sections_has_no_probes() -> None:
 
 def test_the_whole_document_and_all_its_nodes_hold_every_probe() -> None:
     probes = draw_paging_probes(TEXTS, **SMALL)
-    measured = evaluate_paging(
-        probes.documents,
-        probes.queries,
-        methods=["full", "nodes"],
-        budgets=[None],
-        encoder=WordEncoder(),
-        tokenizer=WordTokenizer(),
-        classifier=AllConcepts(),
-    )
-    for row in measured["methods"]:
+    for row in paged(probes.documents, probes.queries, ["full", "nodes"]):
         assert (row["sufficient"], row["queries"]) == (1.0, 8)
         assert list(row["by_breadth"]) == ["probe"]

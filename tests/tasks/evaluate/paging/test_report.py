@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, count
 from pathlib import Path
 
 import pytest
@@ -11,22 +10,26 @@ import pytest
 from tasks.evaluate.measures.evidence import spans_in
 from tasks.evaluate.measures.statistics import clustered_interval, paired_bootstrap
 from tasks.evaluate.paging.bench import PagingBench, Remembering, prepare_all
-from tasks.evaluate.paging.paper import TABLES
 from tasks.evaluate.paging.picture import draw_paging, paging_figure
-from tasks.evaluate.paging.report import PagingReport, report_paging
-from tasks.evaluate.paging.tables import paging_markdown
+from tasks.evaluate.paging.report import (
+    PagingReport,
+    paging_markdown,
+    paper_tables,
+    report_paging,
+    report_settings,
+)
 from tasks.retrieve.baselines.skillpager_settings import OpenSettings
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, AllConcepts
 
 
 @functools.cache
-def _measured() -> tuple[PagingReport, list[tuple[int, int]]]:
+def _measured() -> tuple[PagingReport, int]:
     encoder, tokenizer = Remembering(WordEncoder()), WordTokenizer()
     ready = prepare_all(DOCUMENTS, QUERIES, encoder=encoder, tokenizer=tokenizer, classifier=AllConcepts())
-    steps: list[tuple[int, int]] = []
+    steps = count()
     bench = PagingBench(ready, QUERIES, encoder, tokenizer)
-    return report_paging(bench, lambda done, total: steps.append((done, total))), steps
+    return report_paging(bench, lambda: next(steps) and None), next(steps)
 
 
 def measured() -> PagingReport:
@@ -38,15 +41,17 @@ def test_a_report_has_every_table_of_the_paper_and_a_contest_a_baseline() -> Non
     report, steps = _measured()
     text = paging_markdown(report)
 
-    assert all(f"## {title}" in text for title in TABLES)
-    assert steps[-1][0] == steps[-1][1] == len(steps)
-    assert {"skillpager", "greedy-graph", "chunks"} <= {c.method for c in report.contests}
-    assert all(c.default_tokens <= c.method_tokens for c in report.contests)
-    assert all(c.low <= c.difference <= c.high for c in report.contests)
-    assert all(c.low_clustered <= c.difference <= c.high_clustered for c in report.contests)
-    assert all(c.p <= c.p_adjusted for c in report.contests)
-    assert "context" not in report.outcomes.columns
-    assert report.outcomes.height == len(QUERIES) * len(report.rows)
+    assert all(f"## {title}" in text for title in paper_tables())
+    assert steps == len(QUERIES) * sum(len(part) for part in report_settings())
+    assert {"skillpager", "greedy-graph", "chunks"} <= {c["method"] for c in report.contests}
+    assert all(c["default_tokens"] <= c["method_tokens"] for c in report.contests)
+    assert all(c["low"] <= c["difference"] <= c["high"] for c in report.contests)
+    assert all(c["low_clustered"] <= c["difference"] <= c["high_clustered"] for c in report.contests)
+    assert all(c["p"] <= c["p_adjusted"] for c in report.contests)
+    assert not {"context", "verdict"} & set(report.run.columns)
+    assert report.run.filter(measure="sufficient").height == len(QUERIES) * len(report.rows)
+    full = report.run.filter(method="full", measure="sufficient")
+    assert full["value"].mean() == report.row("full")["sufficient"]
 
 
 def test_who_judged_what_and_what_was_fitted_is_said_in_the_report() -> None:
@@ -57,7 +62,7 @@ def test_who_judged_what_and_what_was_fitted_is_said_in_the_report() -> None:
 
     report.fitted, report.probes = 1, [report.row("facets", 0.5)]
     report.rows = [{**row, "held_out": 2 * (row["method"] == "facets")} for row in report.rows]
-    report.contests = [replace(contest, held_out=2) for contest in report.contests]
+    report.contests = [contest | {"held_out": 2} for contest in report.contests]
     text = paging_markdown(report)
     assert "Held out: the scorer of facets was fitted on 1 of these documents" in text
     assert "| Skillery, no budget † |" in text

@@ -97,7 +97,8 @@ def _pairs(folder: Path) -> Path:
     for skill in SKILLS[:16]:
         start = skill.body.index("Whoever")
         made.append({
-            "query": skill.body[start:].strip(), "doc_id": skill.doc_id, "repo": "guild", "cut_field": "body",
+            "query": skill.body[start:].strip(), "doc_id": skill.doc_id, "skill": "", "repo": "guild",
+            "cut_field": "body", "split": "train",
             "cut_start": start, "cut_end": len(skill.body),
         })  # fmt: skip
     pl.DataFrame(made).write_parquet(file)

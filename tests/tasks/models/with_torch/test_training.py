@@ -74,17 +74,6 @@ def hits(folder: str | Path) -> int:
     return int(((asked @ texts.T).argmax(axis=1) == np.arange(len(_PAIRS))).sum())
 
 
-def far(folder: Path, taught: np.ndarray) -> np.ndarray:
-    """Return how far a model's shares of a row's texts are from a teacher's, a row of `ROWS` each, 0 to 1."""
-    from sentence_transformers import SentenceTransformer
-
-    model: Any = SentenceTransformer(str(folder), device="cpu")
-    query, *texts = (model.encode(list(side), normalize_embeddings=True) for side in zip(*ROWS, strict=True))
-    cosines = np.stack([(query * text).sum(axis=1) for text in texts], axis=1)
-    shares = [np.exp(s) / np.exp(s).sum(axis=1, keepdims=True) for s in (cosines / HOW.temperature, taught)]
-    return np.asarray(np.abs(shares[0] - shares[1]).sum(axis=1) / 2)
-
-
 @pytest.mark.slow
 def test_a_few_updates_change_the_weights_lower_the_loss_and_teach_what_belongs_together(
     bi_encoder: str, tmp_path: Path
@@ -148,24 +137,6 @@ def test_a_large_batch_is_read_in_parts_and_learns_the_same(
     assert most[1] < most[0] == 8
     assert np.allclose(*losses, atol=0.02)
     assert len(losses[0]) == 4
-
-
-@pytest.mark.parametrize("at_once", [8, 2])
-def test_a_teacher_s_scores_are_learned_beside_what_belongs_together(
-    at_once: int, bi_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "_AT_ONCE", at_once)
-    # Of every second row the teacher holds the negatives to be better than the positive.
-    taught = np.tile(np.array([[0, 4, 4], [4, 0, 0]], dtype=np.float32), (len(ROWS) // 2, 1))
-    taught += np.random.default_rng(0).normal(0, 0.01, taught.shape).astype(np.float32)
-
-    train_bi_encoder(bi_encoder, ROWS, HOW, tmp_path / "alone")
-    trained = train_bi_encoder(bi_encoder, ROWS, HOW, tmp_path / "taught", taught=taught)
-
-    assert trained.steps == 4
-    alone, learned = (far(tmp_path / name, taught) for name in ("alone", "taught"))
-    assert learned[::2].mean() < 0.9 * alone[::2].mean()
-    assert learned[1::2].mean() < alone[1::2].mean() + 0.05
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.refine.duplicates.minhash import BANDS, SignatureRule, signatures
+from tasks.refine.duplicates.near import BANDS, SignatureRule, signatures
 from tasks.refine.duplicates.shingles import jaccard, shingle_sets
 
 RULE = SignatureRule.for_threshold(0.85)

@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 
 from tasks.refine.duplicates import near
-from tasks.refine.duplicates.minhash import BANDS, SignatureRule, signatures
-from tasks.refine.duplicates.near import Index, NearFolds, NearLimits, near_folds, survivors, verified
+from tasks.refine.duplicates.near import (
+    BANDS,
+    Index,
+    NearFolds,
+    NearLimits,
+    SignatureRule,
+    near_folds,
+    signatures,
+    survivors,
+    verified,
+)
 from tasks.refine.duplicates.shingles import Hashes, jaccard, shingle_sets
 
 NOTHING = np.zeros((0, 2), np.int64), np.zeros(0)

@@ -17,7 +17,7 @@ from tasks.refine.export.paths import safe_path
 from tasks.refine.export.writers import skill_text
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.refine.rule_digests import rule_digests
+from tasks.refine.plan import rule_digests
 from tasks.refine.structure import MEASURES, QUALITY, quality_frame
 from tests.support.roots.nights import HandSource, Nights, raw
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.refine.frontmatter.name import folder_of, name_of
+from tasks.refine.frontmatter.skill_text import folder_of, name_of
 from tasks.refine.text.strict_yaml import Value
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.licences.bodies import whole_texts
 from tasks.refine.licences.names import licence_tables, spdx_expression
-from tasks.refine.licences.texts import recognise
+from tasks.refine.licences.texts import recognise, whole_texts
 from tests.support.texts.licence_texts_written import APACHE_NOTICE, ISC, MIT, PHRASES, WHOLE, licence_text
 
 BODY = MIT[MIT.index("Permission") :]

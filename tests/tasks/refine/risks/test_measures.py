@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.risks.measures import excerpt, keyword_list, repeated_word
+from tasks.refine.risks.scan import excerpt, keyword_list, repeated_word
 
 
 @pytest.mark.parametrize(

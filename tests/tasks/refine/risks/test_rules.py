@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from tasks.refine.risks import rules as module
-from tasks.refine.risks.measures import MEASURES
 from tasks.refine.risks.rules import GROUPS, RiskRule, RiskRuleError, risk_rules, rules_digest, rules_from
-from tasks.refine.risks.scan import scan
+from tasks.refine.risks.scan import MEASURES, scan
 
 RULES = risk_rules().rules
 HITS = [pytest.param(rule, text, id=f"{rule.id}-{i}") for rule in RULES for i, text in enumerate(rule.hits)]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.refine.text.boilerplate import RULES, Where, strip_boilerplate
+from tasks.refine.text.canonical import BOILERPLATE, Where, strip_boilerplate
 
 TRAILER = (
     "> Source: [ann/clay](https://example.org/ann/clay) — distributed by [TomeVault](https://example.org)."
@@ -47,4 +47,4 @@ def test_what_only_resembles_boilerplate_stays(where: Where, text: str) -> None:
 
 
 def test_every_rule_has_a_text_that_it_hits() -> None:
-    assert {rule.name for rule in RULES} == {rule for rule, *_ in HITS}
+    assert {rule.name for rule in BOILERPLATE} == {rule for rule, *_ in HITS}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.text.canonical import canonical, control_share, fenced, has_open_fence, outside_fences
+from tasks.refine.text.canonical import canonical, control_share
+from tasks.refine.text.markdown import fenced, has_open_fence, outside_fences
 
 PIECES = st.sampled_from([
     "a", "e\u0301", "\u0301", " ", "  ", "   ", "\t", "\n", "\r", "\r\n", "\ufeff", "\x00", "\x85", "\ud800",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.text.decode import decode
+from tasks.refine.text.canonical import decode
 
 
 @given(st.text())

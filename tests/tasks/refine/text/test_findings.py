@@ -5,7 +5,7 @@ import re
 import pytest
 
 from storage.schemas import Finding
-from tasks.refine.text.findings import CODES, finding
+from tasks.refine.text.rules import CODES, finding
 from tests.support.paths import PROJECT
 
 REFINE = PROJECT / "tasks" / "refine"

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from tasks.refine.duplicates.shingles import SHINGLE_WORDS, shingle_sets
-from tasks.refine.filters import count_words
-from tasks.refine.text.scripts import UNSPACED_CLASS
+from tasks.refine.text.words import UNSPACED_CLASS, count_words
 from tasks.retrieve.paging.terms import words_of
 from tasks.retrieve.routing.terms import spelled_terms
 

@@ -8,8 +8,7 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.retrieve.train.paired import asked_of, read_pairs
-from tasks.retrieve.train.pairs.make import PAIRS
+from tasks.retrieve.train.paired import PAIRS, asked_of, read_pairs
 from tasks.retrieve.train.queries import without_queries
 
 TEA = Skill("house/tea", "tea", "Warms the pot first. Use to brew black tea for guests.", "Pour it slowly.")
@@ -18,23 +17,12 @@ RUST = Skill(
 )
 
 
-def pair(skill: Skill, query: str, piece: str, *, field: str = "description", split: str = "train") -> tuple:  # type: ignore[type-arg]
+def pair(skill: Skill, query: str, piece: str, *, split: str = "train") -> tuple:  # type: ignore[type-arg]
     cut_field = "body" if piece in skill.body else "description"
     text = skill.body if cut_field == "body" else skill.description
     start = text.index(piece)
     cut = cut_field, start, start + len(piece)
-    return (
-        query,
-        skill.doc_id,
-        digest_of(skill),
-        "house",
-        "body_list",
-        field,
-        "what is left",
-        *cut,
-        split,
-        "0",
-    )
+    return query, skill.doc_id, digest_of(skill), "house", *cut, split
 
 
 def frame(*pairs: tuple) -> pl.DataFrame:  # type: ignore[type-arg]
@@ -44,7 +32,7 @@ def frame(*pairs: tuple) -> pl.DataFrame:  # type: ignore[type-arg]
 BREW, OFF = "Use to brew black tea for guests.", "get the rust off a scythe"
 ASKED = (
     pair(TEA, "brew black tea for guests", BREW),
-    pair(TEA, "brew black tea for guests", BREW, field="window"),
+    pair(TEA, "brew black tea for guests", BREW),
     pair(RUST, "get rust off a scythe", OFF, split="validation"),
 )
 
@@ -108,7 +96,7 @@ def test_what_is_no_file_of_pairs_is_named(tmp_path: Path, content: bytes | None
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(WrongInput, match=r"pairs\.parquet cannot be read as pairs .*`skillery train pairs`"):
+    with pytest.raises(WrongInput, match=r"pairs\.parquet cannot be read as pairs .*the columns query,"):
         read_pairs(path)
 
 

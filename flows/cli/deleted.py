@@ -1,0 +1,40 @@
+"""Deleted commands, options and settings: whoever uses one is told what to use instead; exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from storage.errors import WrongInput
+
+# By the words of a command, such as "train pairs".
+COMMANDS: dict[str, str] = {
+    "train pairs": "`skillery train routing` makes its queries from the bodies of skills, or reads "
+    "requests that you have with --requests FOLDER (its `pairs.parquet`)",
+}
+# By the words of a command and an option of it.
+OPTIONS: dict[tuple[str, str], str] = {}
+SETTINGS: dict[str, str] = {
+    "SKILLERY_TRAINING_DISTILLED": "leave it out: `skillery train routing` trains on queries with hard "
+    "negatives; teaching the encoder the default's scores gained nothing for the default",
+}
+
+
+def refuse_deleted_command(arguments: Sequence[str]) -> None:
+    """Raise `WrongInput` if the arguments, without the program's name, use a deleted command or option."""
+    line = " ".join(arguments)
+    for command, instead in COMMANDS.items():
+        if f"{line} ".startswith(f"{command} "):
+            msg = f"the command `{command}` was deleted: {instead}"
+            raise WrongInput(msg)
+    for (command, option), instead in OPTIONS.items():
+        given = any(word == option or word.startswith(f"{option}=") for word in arguments)
+        if given and f"{line} ".startswith(f"{command} "):
+            msg = f"{option} of `{command}` was deleted: {instead}"
+            raise WrongInput(msg)
+
+
+def refuse_deleted_settings(environment: Mapping[str, str]) -> None:
+    """Raise `WrongInput` if a setting that was deleted is among the environment variables."""
+    for setting in sorted(SETTINGS.keys() & environment.keys()):
+        msg = f"{setting} was deleted: {SETTINGS[setting]}"
+        raise WrongInput(msg)

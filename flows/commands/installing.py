@@ -1,0 +1,232 @@
+"""Installing skills into the folder of an agent, and removing them again; how they are refused is set."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from flows.settings import load
+from storage.errors import WrongInput
+from storage.root import Root
+from storage.schemas import Severity
+from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.lookup import meant, suggestion
+from tasks.refine.risks.rules import GROUPS
+from tasks.retrieve.install.contents import Installable, prepare, require_rules
+from tasks.retrieve.install.lock import LOCK_FILE
+from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
+from tasks.retrieve.revisions.show import open_edition
+
+_CLASSES = (*get_args(Severity), *GROUPS)
+
+
+class InstallSettings(BaseSettings):
+    """What is refused: a JSON list, or words with commas between them."""
+
+    model_config = SettingsConfigDict(env_prefix="SKILLERY_INSTALL_", extra="ignore", frozen=True)
+
+    refuse: Annotated[list[str], NoDecode] = Field(
+        ["error"],
+        description="Severities (error, warning, info) and groups (such as remote) of risks that `install` "
+        "refuses; empty: none.",
+    )
+
+    @field_validator("refuse", mode="before")
+    @classmethod
+    def _split(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        words = json.loads(given) if given.lstrip().startswith("[") else given.split(",")
+        return [str(word).strip() for word in words if str(word).strip()]
+
+    @field_validator("refuse")
+    @classmethod
+    def _known(cls, given: list[str]) -> list[str]:
+        if unknown := [word for word in given if word not in _CLASSES]:
+            msg = f"{unknown[0]!r} is no class of risks: choose among {', '.join(_CLASSES)}"
+            raise ValueError(msg)
+        return given
+
+
+def load_installing() -> InstallSettings:
+    """Return the settings of installing; raises `WrongInput` naming the variable that cannot be used."""
+    return load(InstallSettings)
+
+
+class Agent(str, Enum):  # noqa: UP042 (a StrEnum changes how an option's default is printed)
+    """An agent that reads folders of skills."""
+
+    claude = "claude"
+    codex = "codex"
+    cursor = "cursor"
+    gemini = "gemini"
+    copilot = "copilot"
+
+
+# Of each agent, the folder in a project and the one in a user's home.
+FOLDERS = {
+    Agent.claude: (".claude/skills", ".claude/skills"),
+    Agent.codex: (".agents/skills", ".codex/skills"),
+    Agent.cursor: (".cursor/skills", ".cursor/skills"),
+    Agent.gemini: (".gemini/skills", ".gemini/skills"),
+    Agent.copilot: (".github/skills", ".copilot/skills"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project."""
+
+    to: Path | None = None
+    agent: Agent | None = None
+    user: bool = False
+
+    def folder(self, *, installed: bool = False) -> Path:
+        """Return the folder of skills.
+
+        `to` comes first, then the agent's. Without both it is the one folder of an agent that is there.
+
+        Args:
+            installed: Whether folders in which something is installed come before others then.
+
+        Raises:
+            WrongInput: There is no such folder, or several.
+        """
+        if self.to is not None:
+            return self.to.expanduser().absolute()
+        base = Path.home() if self.user else Path.cwd()
+        places = {agent: base / folders[self.user] for agent, folders in FOLDERS.items()}
+        if self.agent is not None:
+            return places[self.agent]
+        found = {agent: place for agent, place in places.items() if place.is_dir()}
+        locked = {agent: place for agent, place in found.items() if (place / LOCK_FILE).exists()}
+        found = locked if installed and locked else found
+        if len(found) != 1:
+            said = f"{_listed(found)} have one" if found else f"none of {_listed(places)} has one"
+            msg = (
+                f"which folder of skills in {base} is meant? {said}: name one by --agent, or a folder by --to"
+            )
+            raise WrongInput(msg)
+        return next(iter(found.values()))
+
+
+def _listed(agents: Iterable[Agent]) -> str:
+    return ", ".join(agent.value for agent in agents)
+
+
+SHOWN = 12  # hexadecimal digits of a revision
+
+
+def install_skills(
+    root: Root,
+    folder: Path,
+    texts: Sequence[str],
+    revision: str | None,
+    accepted: Sequence[str],
+    settings: InstallSettings,
+) -> dict[str, Any]:
+    """Install skills into a folder; all of them are checked before the first is written.
+
+    Args:
+        root: The root.
+        folder: The folder of skills; it is made if it is not there.
+        texts: What each skill is called: an id, the end of one, or a name.
+        revision: As which they were; None: as they are.
+        accepted: Rules of risks that are not refused.
+        settings: What is refused.
+
+    Raises:
+        UnknownDocument, Withheld: As `show`.
+        WrongInput: One is refused (`prepare`), or its folder is not free.
+        Locked: Another process installs there.
+        StorageError: A file of the root, or the lock, cannot be read.
+    """
+    rules = require_rules(accepted)
+    editions = (open_edition(root, text, revision)[0] for text in dict.fromkeys(texts))
+    found = {p.installed.doc_id: p for p in (prepare(e, settings.refuse, rules) for e in editions)}
+    _require_names(list(found.values()))
+    with open_skills_folder(folder, create=True) as skills:
+        for prepared in found.values():
+            skills.require_free(prepared.name, prepared.installed.doc_id)
+        told = [_put(skills, prepared) for prepared in found.values()]
+        return {**told_of(skills), "skills": told}
+
+
+def remove_skills(folder: Path, texts: Sequence[str], *, edited: bool) -> dict[str, Any]:
+    """Remove installed skills from a folder; all are checked before the first is removed.
+
+    Args:
+        folder: The folder of skills.
+        texts: Names of folders, ids or the ends of ids.
+        edited: Whether those go too that were edited by hand.
+
+    Raises:
+        WrongInput: One is not installed there, or was edited.
+        Locked, StorageError: As `install_skills`.
+    """
+    with open_skills_folder(folder) as skills:
+        names = list(dict.fromkeys(installed_name(skills, text) for text in texts))
+        edits = {name: skills.edits(name) for name in names}
+        for name in names:
+            # A folder that is gone holds nothing that could be lost.
+            if edits[name] and (folder / name).exists() and not edited:
+                msg = f"{folder / name} was edited by hand, and stays: {said(edits[name])}; --yes removes it"
+                raise WrongInput(msg)
+        told = [{"name": n, "doc_id": skills.skills[n].doc_id, "edited": as_dicts(edits[n])} for n in names]
+        for name in names:
+            skills.remove(name)
+        return {**told_of(skills), "skills": told}
+
+
+def told_of(skills: SkillsFolder) -> dict[str, Any]:
+    """Return where skills are installed, and what was mended there, as JSON takes it."""
+    return {
+        "folder": str(skills.path), "lock": str(skills.path / LOCK_FILE), "mended": skills.mended,
+    }  # fmt: skip
+
+
+def as_dicts(edits: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return dataclasses as JSON takes them."""
+    return [asdict(edit) for edit in edits]
+
+
+def installed_name(skills: SkillsFolder, text: str) -> str:
+    """Return the folder of the one installed skill that a text means; raise `WrongInput` if none is."""
+    by_id = {installed.doc_id: name for name, installed in skills.skills.items()}
+    found = meant(text, by_id)
+    named = [name for name in skills.skills if doc_key(name) == doc_key(text)] or [by_id[i] for i in found]
+    if len(named) != 1:
+        msg = f"{text!r} is not installed in {skills.path}{suggestion(text, found, by_id)}"
+        raise WrongInput(msg)
+    return named[0]
+
+
+def _require_names(found: Sequence[Installable]) -> None:
+    often = Counter(doc_key(prepared.name) for prepared in found)
+    if same := [p for p in found if often[doc_key(p.name)] > 1]:
+        ids = ", ".join(p.installed.doc_id for p in same)
+        msg = f"{ids} are all called {same[0].name}, of which a folder holds one: give each a --to"
+        raise WrongInput(msg)
+
+
+def _put(skills: SkillsFolder, prepared: Installable) -> dict[str, Any]:
+    name, installed = prepared.name, prepared.installed
+    held = skills.skills.get(name)
+    if held == installed and (skills.path / name).exists():
+        state = "unchanged"
+    else:
+        state = "installed" if held is None else "updated"
+        skills.put(name, installed, prepared.contents)
+    return {
+        "name": name, "state": state, "path": str(skills.path / name),
+        **asdict(installed), "revision": installed.revision[:SHOWN],
+        "redacted": prepared.redacted, "risks": list(prepared.risks),
+    }  # fmt: skip

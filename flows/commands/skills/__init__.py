@@ -1,1 +1,0 @@
-"""Reading one skill: what `show` and `diff` do; begin with `reading`."""

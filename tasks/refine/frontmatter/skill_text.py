@@ -1,0 +1,132 @@
+"""The text of a skill: its name, description and body, of a SKILL.md or of a registry's listing."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from storage.schemas import Finding, RawDocument
+from tasks.refine.frontmatter.description import description_of
+from tasks.refine.frontmatter.frontmatter import parse_frontmatter
+from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links
+from tasks.refine.licences.resolve import skill_folder
+from tasks.refine.text.canonical import canonical, strip_boilerplate
+from tasks.refine.text.redact import redact
+from tasks.refine.text.rules import finding
+from tasks.refine.text.strict_yaml import Value
+
+MAX_NAME_CHARS = 64
+_ASCII_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def folder_of(doc_id: str, path: str | None) -> str:
+    """Return the name of the folder that holds the skill: the last part of its path, else of its id."""
+    if folder := skill_folder(path):
+        return folder.rpartition("/")[2]
+    # Some sources join the parts of an id by double hyphens, which no valid name holds.
+    return doc_id.rstrip("/").rpartition("/")[2].split("--")[-1] or doc_id
+
+
+def _is_unicode_name(name: str) -> bool:
+    """Tell whether the specification's reference validator accepts a name: letters of any script, hyphens."""
+    normal = unicodedata.normalize("NFKC", name)
+    return normal == normal.lower() and all(part.isalnum() for part in normal.split("-"))
+
+
+def _judged(name: str, folder: str) -> tuple[Finding, ...]:
+    found = []
+    if len(name) > MAX_NAME_CHARS:
+        found.append(finding("name.too-long", f"{len(name)} characters, at most {MAX_NAME_CHARS}"))
+    if not _ASCII_NAME.fullmatch(name):
+        found.append(finding("name.not-ascii" if _is_unicode_name(name) else "name.pattern", name))
+    if unicodedata.normalize("NFKC", name) != unicodedata.normalize("NFKC", folder):
+        found.append(finding("name.folder", f"{name!r} in folder {folder!r}"))
+    return tuple(found)
+
+
+def name_of(value: Value | None, folder: str) -> tuple[str, bool, tuple[Finding, ...]]:
+    """Return a skill's name, whether it was inferred from the folder, and findings on it.
+
+    A stated name is judged by the specification's rules but kept as written, on one line; anything but text
+    counts as missing.
+    """
+    name = " ".join(canonical(value)[0].split()) if isinstance(value, str) else ""
+    if name:
+        return name, False, _judged(name, folder)
+    return " ".join(canonical(folder)[0].split()) or folder, True, (finding("name.missing"),)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillText:
+    """A file's canonical, redacted texts, the licence it declares, and findings in reading order."""
+
+    name: str  # never empty
+    description: str  # empty if neither author nor body gives one
+    body: str  # may be blank: the filters drop such a document
+    inferred: tuple[str, ...] = ()  # fields whose text its author has not written
+    declared_licence: Value | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def _declared_licence(fields: dict[str, Value]) -> Value | None:
+    """Return the licence from its key, from the key in British spelling, or from the metadata."""
+    metadata = fields.get("metadata")
+    within = metadata.get("license") if isinstance(metadata, dict) else None
+    return fields.get("license") or fields.get("licence") or within
+
+
+def _redacted(value: Value, found: list[Finding]) -> Value:
+    """Return a front matter value with secrets redacted; add a finding for each to `found`."""
+    if isinstance(value, list):
+        return [_redacted(item, found) for item in value]
+    if isinstance(value, dict):
+        return {key: _redacted(item, found) for key, item in value.items()}
+    text, secrets = redact(value)
+    found.extend(secrets)
+    return text
+
+
+def skill_text(raw: RawDocument, text: str) -> SkillText:
+    """Return the parts of a SKILL.md's text; every problem is a finding, no error is raised."""
+    text, on_text = canonical(text)
+    front = parse_frontmatter(text)
+    body, removed = strip_boilerplate(front.body, "body")
+    body, on_secrets = redact(canonical(body)[0])
+    more: list[Finding] = []
+    fields = {key: _redacted(value, more) for key, value in front.fields.items()}
+    name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw.doc_id, raw.path))
+    description, inferred, on_stated = description_of(fields.get("description"), body)
+    advice = () if inferred else on_description(description, name)
+    return SkillText(
+        name=name,
+        description=description,
+        body=body,
+        inferred=(*(("name",) if name_inferred else ()), *(("description",) if inferred else ())),
+        declared_licence=_declared_licence(fields),
+        findings=(
+            *(*on_text, *front.findings, *removed, *more, *on_secrets, *on_name, *on_stated, *advice),
+            *(*on_fields(fields), *on_body(body), *on_links(body, raw.files)),
+        ),
+    )
+
+
+def server_text(raw: RawDocument, text: str) -> SkillText | None:
+    """Return the parts of a server in a registry; None if the text is no JSON object.
+
+    The server's description, or its name if it has none, is also its body.
+    """
+    try:
+        listed = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(listed, dict):
+        return None
+    stated = {key: listed[key] for key in ("name", "description") if isinstance(listed.get(key), str)}
+    found: list[Finding] = []
+    texts = {key: str(_redacted(canonical(value)[0], found)) for key, value in stated.items()}
+    name = " ".join(texts.get("name", "").split()) or raw.doc_id
+    description = texts.get("description", "")
+    inferred = () if description else ("description",)
+    return SkillText(name, description or name, description or name, inferred, findings=tuple(found))

@@ -1,0 +1,269 @@
+"""Updates the corpus after a run: folds duplicates, retires documents, records drops."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+import polars as pl
+
+from storage.folder import threads_of_process
+from storage.parquet import read_frame, write_frame
+from storage.partitions import PartitionedTable, partition_of
+from storage.root import Root
+from storage.schemas import DOCUMENTS, DROPPED
+from storage.state import (
+    ALIASES,
+    REFINED,
+    aliases_table,
+    append_dropped,
+    documents_table,
+    folded_table,
+    refined_table,
+)
+from tasks.refine.duplicates.exact import fold, ranked, texts_of
+from tasks.refine.duplicates.near import NearLimits
+from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
+from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, read_plan
+
+SORTED = "state/staged/sorted"
+_MAX_BYTES = 200_000_000
+_AT_ONCE = 4  # partitions
+
+
+class StagedDocuments:
+    """Staged documents by partition; those that do not fit into memory lie in files sorted by partition."""
+
+    def __init__(self, root: Root) -> None:
+        self._root, self._written = root, defaultdict[int, list[str]](list)
+        root.delete(SORTED)
+        self._held = pl.DataFrame(schema=DOCUMENTS)
+        waiting, size = [self._held], 0
+        for number, file in enumerate(root.files(STAGED, ".parquet")):
+            waiting.append(read_frame(root, file, DOCUMENTS))
+            size += int(waiting[-1].estimated_size())
+            if size > _MAX_BYTES:
+                self._write(pl.concat(waiting), number)
+                waiting, size = [self._held], 0
+        self._held = pl.concat(waiting)
+        self._partition = self._partitions(self._held)
+
+    def of(self, partition: int) -> pl.DataFrame:
+        """Return the documents of a partition."""
+        files = self._written.get(partition, [])
+        held = self._held.filter(self._partition == partition)
+        return pl.concat([*(read_frame(self._root, file, DOCUMENTS) for file in files), held])
+
+    def _partitions(self, frame: pl.DataFrame) -> pl.Series:
+        return frame["doc_id"].map_elements(partition_of, return_dtype=pl.Int64)
+
+    def _write(self, frame: pl.DataFrame, number: int) -> None:
+        partitions = self._partitions(frame)
+        for partition in partitions.unique().sort():
+            file = f"{SORTED}/part-{partition:02d}/{number:06d}.parquet"
+            write_frame(self._root, file, frame.filter(partitions == partition), DOCUMENTS)
+            self._written[partition].append(file)
+
+
+def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str]) -> None:
+    """Update the tables of the corpus and of the copies beside it.
+
+    Args:
+        root: The root, with staged documents.
+        replaced: Ids that leave the tables, or whose staged document is put there.
+        moved: Ids that change tables with their document unchanged.
+        copies: Ids that are copies now.
+    """
+    documents, folded, staged = documents_table(root), folded_table(root), StagedDocuments(root)
+    replacing, moving = _by_partition(replaced), _by_partition(moved)
+
+    def place_in(partition: int) -> None:
+        rows, moves = staged.of(partition), moving.get(partition, set())
+        if moves:
+            held = pl.concat([documents.read([partition]), folded.read([partition])]).unique("doc_id")
+            rows = pl.concat([rows, held.filter(pl.col("doc_id").is_in(list(moves)))])
+        ids = replacing.get(partition, set()) | moves
+        beside = ids.intersection(copies)
+        # A document enters one table before it leaves the other, in case this run is killed in between.
+        folded.replace(beside, rows.filter(pl.col("doc_id").is_in(list(beside))))
+        documents.replace(ids, rows.filter(~pl.col("doc_id").is_in(list(beside))))
+        folded.replace(ids - beside, rows.clear())
+
+    with ThreadPoolExecutor(min(_AT_ONCE, threads_of_process())) as pool:
+        list(pool.map(place_in, sorted(replacing.keys() | moving.keys())))
+
+
+def _by_partition(doc_ids: Collection[str]) -> Mapping[int, set[str]]:
+    found = defaultdict[int, set[str]](set)
+    for doc_id in doc_ids:
+        found[partition_of(doc_id)].add(doc_id)
+    return found
+
+
+_ROW = ("doc_id", "survivor", "kind")
+
+
+def desired_aliases(
+    known: pl.DataFrame, verdict: pl.DataFrame, gone: pl.DataFrame, again: Collection[str]
+) -> pl.DataFrame:
+    """Return the aliases that should exist: columns doc_id (unique), survivor and kind.
+
+    Args:
+        known: The present aliases. Those of copies are made anew; others stay while their id has no document.
+        verdict: Columns doc_id, body_hash and survivor of every document of the corpus and every copy.
+        gone: Columns doc_id and body_hash of documents that leave the corpus now.
+        again: Documents that a source holds now, whether they are kept or dropped.
+    """
+    copies = verdict.filter(pl.col("survivor") != pl.col("doc_id"))
+    texts = verdict.select("body_hash", "survivor").unique("body_hash")
+    retired = gone.select("doc_id", "body_hash").join(texts, on="body_hash")
+    taken = {*verdict["doc_id"], *retired["doc_id"], *again}
+    carried = known.filter(pl.col("kind") != "folded", ~pl.col("doc_id").is_in(list(taken)))
+    return pl.concat([
+        copies.select("doc_id", "survivor", kind=pl.lit("folded")),
+        retired.select("doc_id", "survivor", kind=pl.lit("retired")),
+        carried.select(_ROW),
+    ])  # fmt: skip
+
+
+def write_aliases(
+    table: PartitionedTable, desired: pl.DataFrame, now: datetime, *, but: Collection[str] = ()
+) -> None:
+    """Make the table hold the desired aliases; equal ones keep their `since`, ids in `but` their row."""
+    known = table.read()
+    new = desired.join(known, on=_ROW, how="anti")
+    over = known.join(desired, on=_ROW, how="anti")
+    held_back = {*known["doc_id"]} & {*but}
+    rows = new.filter(~pl.col("doc_id").is_in(list(held_back))).with_columns(since=pl.lit(now))
+    table.replace({*new["doc_id"], *over["doc_id"]} - held_back, rows.cast(ALIASES))
+
+
+_LIGHT = (
+    "doc_id", "kind", "source", "repo", "body_hash", "content_hash", "stars", "first_seen_at", "licence"
+)  # fmt: skip
+
+
+def update_corpus(
+    root: Root, *, run_id: str, now: datetime, near: NearLimits | None = None
+) -> dict[str, int]:
+    """Put staged documents in place, fold duplicates and retire documents that no source has any more.
+
+    A copy stays beside the corpus and returns to it when its survivor goes. If this run is killed, the next
+    one repeats it with the same result: verdicts are `pending` from the first step to the last; a document
+    enters one table before it leaves the other; signatures of lost texts are deleted at the end.
+
+    Args:
+        root: The root, with a plan and staged documents.
+        run_id: The run that updates the corpus.
+        now: Its time.
+        near: What counts as a near-duplicate; None: the defaults of `NearLimits`.
+
+    Returns:
+        `documents`: the corpus' size; then for each reason how many documents are dropped for it now.
+    """
+    plan, limits = read_plan(root), near or NearLimits()
+    staged, dropped = _light(root, STAGED), read_staged(root, STAGED_DROPPED, DROPPED)
+    again = set(plan.filter(pl.col("action") == "refine")["doc_id"])
+    replaced = again | set(plan.filter(pl.col("action") == "remove")["doc_id"])
+    served, beside = _light(root, documents_table(root).folder), _light(root, folded_table(root).folder)
+    held = pl.concat([served, beside]).unique("doc_id", maintain_order=True)
+    light = ranked(pl.concat([held.filter(~pl.col("doc_id").is_in(list(replaced))), staged]))
+    texts = texts_of(light)
+    verdict = light.join(fold(texts, near_texts(root, texts, limits), light), on="doc_id")
+    folded = verdict.filter(pl.col("reason").is_not_null())
+    was_folded, now_folded = set(beside["doc_id"]), set(folded["doc_id"])
+    newly = folded.filter(~pl.col("doc_id").is_in(list(was_folded - replaced)))
+    _record_verdicts(root, plan, _pending(plan))
+    rows = pl.concat([dropped, _duplicates(newly), _departures(plan)], how="diagonal_relaxed")
+    append_dropped(root, run_id, rows.with_columns(run_id=pl.lit(run_id)).select(DROPPED.names()))
+    gone = held.join(_retired(plan), on="doc_id", how="semi")
+    aliases, like = aliases_table(root), _with_nearest_text(root, gone, texts, limits)
+    desired = desired_aliases(aliases.read(), verdict, like, again)
+    # The alias of a returning id stays until its document is in place: this run may be killed before that.
+    write_aliases(aliases, desired, now, but=again)
+    both = set(served["doc_id"]) & was_folded
+    moved = ((was_folded ^ now_folded) | both) - replaced
+    place(root, replaced=replaced, moved=moved, copies=now_folded)
+    write_aliases(aliases, desired, now)
+    _record_verdicts(root, plan, _verdicts(plan, staged, dropped))
+    forget_texts(root, texts["body_hash"])
+    for folder in (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, SORTED):
+        root.delete(folder)
+    return _counts(root, verdict)
+
+
+def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:
+    outcomes = refined_table(root).read(columns=["outcome"])
+    reasons = outcomes.filter(pl.col("outcome") != "kept").group_by("outcome").len().sort("outcome")
+    folds = verdict.drop_nulls("reason").group_by("reason").len().sort("reason")
+    kept = verdict["reason"].null_count()
+    return {"documents": kept, **dict(reasons.iter_rows()), **dict(folds.iter_rows())}
+
+
+def _light(root: Root, folder: str) -> pl.DataFrame:
+    """Return the columns that folding reads; a server's body is only its description: it has no body_hash."""
+    frame = light_documents(root, folder, _LIGHT)
+    return frame.with_columns(body_hash=pl.when(pl.col("kind") == "skill").then("body_hash"))
+
+
+def _with_nearest_text(root: Root, gone: pl.DataFrame, texts: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
+    """Return documents that are gone; one whose text is gone too gets the hash of the most similar text."""
+    lost = gone.join(texts, on="body_hash", how="anti")["body_hash"].drop_nulls()
+    if lost.is_empty():
+        return gone
+    like = nearest(root, lost, texts["body_hash"], near.threshold)
+    joined = gone.join(like, on="body_hash", how="left")
+    return joined.with_columns(body_hash=pl.coalesce("other", "body_hash"))
+
+
+def _retired(plan: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of documents that no source has any more under an id of any letter case."""
+    lost = plan.filter(pl.col("action") == "lose")
+    return plan.filter(pl.col("action") == "remove").join(lost, on=["doc_id", "source"], how="anti")
+
+
+def _duplicates(newly: pl.DataFrame) -> pl.DataFrame:
+    exact = pl.when(pl.col("reason") == "duplicate")
+    similar = pl.format("word 5-shingle Jaccard {} to its survivor", pl.col("similarity").round(3))
+    return newly.select(
+        "doc_id", "source", "content_hash", "reason", "similarity", lost_to="survivor",
+        rule=exact.then(pl.lit("refine.exact")).otherwise(pl.lit("refine.near")),
+        detail=exact.then(pl.lit("same body")).otherwise(similar),
+    )  # fmt: skip
+
+
+def _departures(plan: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each document that no source has any more, or that lost to another source's copy."""
+    removed = _retired(plan).select(
+        "doc_id", "source", reason=pl.lit("retired"), rule=pl.lit("refine.retired"),
+        detail=pl.lit("its source was read to its end without it"),
+    )  # fmt: skip
+    lost = plan.filter(pl.col("action") == "lose").select(
+        "doc_id", "source", "lost_to", reason=pl.lit("other_source"), rule=pl.lit("refine.preferred"),
+        detail=pl.concat_str(pl.lit("the copy of "), "lost_to_source", pl.lit(" counts")),
+    )  # fmt: skip
+    return pl.concat([removed, lost], how="diagonal")
+
+
+def _pending(plan: pl.DataFrame) -> pl.DataFrame:
+    """Return verdicts with no digest: if this run is killed, the next one plans these documents again."""
+    replaced = plan.filter(pl.col("action").is_in(["refine", "remove"])).select("doc_id", "source")
+    return replaced.with_columns(digest=pl.lit(""), outcome=pl.lit("pending"))
+
+
+def _verdicts(plan: pl.DataFrame, staged: pl.DataFrame, dropped: pl.DataFrame) -> pl.DataFrame:
+    kept = staged.select("doc_id", outcome=pl.lit("kept"))
+    outcomes = pl.concat([kept, dropped.select("doc_id", outcome="reason")])
+    done = plan.filter(pl.col("action") == "refine").join(outcomes, on="doc_id")
+    lost = plan.filter(pl.col("action") == "lose").with_columns(outcome=pl.lit("other_source"))
+    return pl.concat([done.select(REFINED.names()), lost.select(REFINED.names())])
+
+
+def _record_verdicts(root: Root, plan: pl.DataFrame, verdicts: pl.DataFrame) -> None:
+    """Replace the verdicts on the plan's documents; those from other sources stay."""
+    table, ids = refined_table(root), set(plan["doc_id"])
+    held = table.read({partition_of(doc_id) for doc_id in ids}).filter(pl.col("doc_id").is_in(list(ids)))
+    others = held.join(plan, on=["doc_id", "source"], how="anti")
+    table.replace(ids, pl.concat([others, verdicts]))

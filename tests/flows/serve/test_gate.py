@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.serve.gate import Callers, is_loopback, usable_token
+from tests.support.hostile import besiege
+from tests.support.roots.skill_root import SkillRoot
+from tests.support.serving import Answer, Serving, ask_http, modern_call, serving
+
+TOKEN = "a-secret-of-some-length"  # noqa: S105 (of these tests)
+
+
+def status(callers: Callers, *, free: bool = False, **headers: str | list[str]) -> int | None:
+    given = {name: [value] if isinstance(value, str) else value for name, value in headers.items()}
+    refused = callers.refuse(given, open_to_all=free)
+    return refused and refused[0]
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8765", "127.0.0.1", "[::1]:80", "192.168.1.4:1", "skills.lan:1"]
+)
+def test_this_machines_names_and_addresses_are_answered(host: str) -> None:
+    assert status(Callers(["Skills.lan"], ""), host=host) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "localhost:x",
+        "[::1",
+        "a@localhost",
+        "::1",
+    ],
+)
+def test_a_name_that_may_have_been_rebound_is_not(host: str) -> None:
+    assert status(Callers([], ""), host=host) == 421
+    assert status(Callers([], ""), host=["localhost", host]) == 421
+
+
+@given(st.text(max_size=30))
+def test_any_host_is_judged(host: str) -> None:
+    assert status(Callers([], ""), host=host) in {None, 421}
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:2", "file://", ""])
+def test_pages_of_another_origin_are_refused(origin: str) -> None:
+    assert status(Callers([], ""), host="localhost:1", origin=origin) == 403
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "found"),
+    [
+        ("cross-site", "no-cors", "image", 403), ("same-site", "cors", "empty", 403),
+        ("cross-site", "navigate", "iframe", 403), ("cross-site", "navigate", "document", None),
+        ("none", "navigate", "document", None), ("same-origin", "cors", "empty", None),
+    ],
+)  # fmt: skip
+def test_a_page_of_another_site_may_be_followed_from_and_load_nothing(
+    site: str, mode: str, dest: str, found: int | None
+) -> None:
+    named = {"sec-fetch-site": [site], "sec-fetch-mode": [mode], "sec-fetch-dest": [dest]}
+    refused = Callers([], "").refuse({"host": ["localhost"], **named}, open_to_all=False)
+    assert (refused and refused[0]) == found
+
+
+def test_pages_of_this_server_may_ask() -> None:
+    assert status(Callers([], ""), host="localhost:1", origin="http://localhost:1") is None
+    assert (
+        status(Callers([], ""), host="localhost:1", origin=["http://localhost:1", "http://localhost:1"])
+        == 403
+    )
+
+
+def test_with_a_token_only_its_holder_may_ask() -> None:
+    callers = Callers([], TOKEN)
+    assert status(callers, host="localhost") == 401
+    assert status(callers, host="localhost", free=True) is None
+    assert status(callers, host="localhost", authorization=f"Bearer {TOKEN}") is None
+    assert status(callers, host="localhost", authorization=f"bearer  {TOKEN}") is None
+    for wrong in (
+        TOKEN,
+        f"Basic {TOKEN}",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        "Bearer",
+        "Bearer \xff",
+    ):
+        assert status(callers, host="localhost", authorization=wrong) == 401
+    assert status(callers, host="localhost", authorization=[f"Bearer {TOKEN}"] * 2) == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "found"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("10.0.0.1", False),
+        ("::", False),
+        ("example.org", False),
+    ],
+)
+def test_loopback_is_known(host: str, *, found: bool) -> None:
+    assert is_loopback(host) is found
+
+
+def test_a_token_is_long_and_plain() -> None:
+    assert usable_token(TOKEN)
+    assert not any(map(usable_token, ("", "short", "a secret with spaces in it", "é" * 20, "a" * 20 + "\n")))
+
+
+@pytest.mark.parametrize(
+    ("pair", "found"),
+    [(f"me:{TOKEN}", None), (f":{TOKEN}", None), (TOKEN, 401), (f"{TOKEN}:me", 401), ("me:", 401)],
+)
+def test_a_browser_gives_the_token_as_a_password(pair: str, found: int | None) -> None:
+    callers, sent = Callers([], TOKEN), base64.b64encode(pair.encode()).decode()
+    assert status(callers, host="localhost", authorization=f"Basic {sent}") == found
+    assert status(callers, host="localhost", authorization="Basic no-base64!") == 401
+    assert status(callers, host="localhost", authorization=f"Digest {TOKEN}") == 401
+
+
+SEARCH = "/api/search?q=look+after+a+hive"
+
+
+@pytest.fixture(scope="module")
+def limited(storied: SkillRoot) -> Iterator[Serving]:
+    """A server with limits that a test reaches: of a body's bytes, a client's connections, and waiting."""
+    limits = {"BODY_BYTES": "1000", "CLIENT_CONNECTIONS": "3", "READ_SECONDS": "0.5"}
+    with serving(storied.root.uri, **{f"SKILLERY_SERVE_{name}": v for name, v in limits.items()}) as started:
+        yield started
+
+
+def raw(server: Serving, content: bytes, *, seconds: float = 10) -> bytes:
+    """Send bytes, and return what comes until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
+        connection.sendall(content)
+        found = b""
+        while part := connection.recv(65_536):
+            found += part
+        return found
+
+
+def test_every_answer_has_the_headers_that_keep_browsers_safe(server: Serving) -> None:
+    for answer in (
+        ask_http(server, "/docs"),
+        ask_http(server, "/nothing"),
+        ask_http(server, SEARCH, host="evil.example"),
+    ):
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert not {"set-cookie", "server", "access-control-allow-origin"} & answer.headers.keys()
+
+
+def test_a_rebound_name_and_a_strange_origin_are_refused(server: Serving) -> None:
+    headers, body = modern_call(1, "search_skills", {"task": "hive"})
+    for target, content in ((SEARCH, None), ("/mcp", body), ("/healthz", None)):
+        assert ask_http(server, target, content, **headers, host="evil.example").status == 421
+        assert ask_http(server, target, content, **headers, origin="http://evil.example").status == 403
+    assert ask_http(server, "/mcp", body, **headers).status == 200
+
+
+def test_a_body_that_is_too_large_is_refused_with_the_limit(limited: Serving) -> None:
+    tool = "/api/tools/search_skills"
+    assert ask_http(limited, tool, {"task": "hive"}).status == 200
+    refused = ask_http(limited, tool, {"task": "h" * 2000})
+    assert (refused.status, "1,000 bytes" in refused.json()["error"]) == (413, True)
+    chunk = b"fa0\r\n" + b"x" * 4000 + b"\r\n"
+    head = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert raw(limited, head + chunk + b"0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
+    assert raw(
+        limited, b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n\r\n"
+    ).startswith(b"HTTP/1.1 413 ")
+
+
+def test_half_a_request_is_not_waited_for(limited: Serving) -> None:
+    for half in (b"", b"GET /api", b"GET / HTTP/1.1\r\nhost: localhost\r\n"):
+        began = time.monotonic()
+        assert raw(limited, half) == b""
+        assert time.monotonic() - began < 5
+    body = raw(limited, b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+    assert body.startswith(b"HTTP/1.1 408 ")
+    assert trickle(limited, seconds=6) < 5
+    assert ask_http(limited, "/healthz").status == 200
+
+
+def trickle(server: Serving, *, seconds: float) -> float:
+    """Send a byte every tenth of a second; return after how many seconds the connection was cut."""
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow, suppress(OSError):
+        while time.monotonic() - began < seconds:
+            slow.sendall(b"G")
+            time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def many(server: Serving, count: int) -> list[Answer]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda n: ask_http(server, f"{SEARCH}+{n}"), range(count)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"), [("SKILLERY_SERVE_CLIENT_REQUESTS", 429), ("SKILLERY_SERVE_REQUESTS", 503)]
+)
+def test_more_requests_at_once_than_allowed_are_told_to_wait(
+    storied: SkillRoot, limit: str, status: int
+) -> None:
+    with serving(storied.root.uri, **{limit: "2"}) as server:
+        answers = many(server, 24)
+        statuses = Counter(answer.status for answer in answers)
+        assert set(statuses) == {200, status}
+        refused = next(answer for answer in answers if answer.status == status)
+        assert refused.headers["retry-after"] == "1"
+        assert "under way" in refused.json()["error"]
+        assert ask_http(server, SEARCH).status == 200
+
+
+def test_more_connections_than_allowed_are_turned_away(limited: Serving) -> None:
+    held = [socket.create_connection(("127.0.0.1", limited.port)) for _ in range(3)]
+    time.sleep(0.2)
+    assert raw(limited, b"").startswith(b"HTTP/1.1 429 ")
+    for connection in held:
+        connection.close()
+    time.sleep(0.2)
+    assert ask_http(limited, "/healthz").status == 200
+
+
+def test_an_answer_that_takes_too_long_is_given_up(storied: SkillRoot) -> None:
+    with serving(storied.root.uri, SKILLERY_SERVE_SECONDS="0.0001") as server:
+        answer = ask_http(server, SEARCH)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert "no answer within" in answer.json()["error"]
+
+
+def test_with_a_token_nothing_but_health_is_told_without_it(storied: SkillRoot) -> None:
+    with serving(storied.root.uri, "--host", "127.0.0.1", SKILLERY_SERVE_TOKEN=TOKEN) as server:
+        headers, body = modern_call(1, "search_skills", {"task": "hive"})
+        for target, content in ((SEARCH, None), ("/docs", None), ("/metrics", None), ("/mcp", body)):
+            refused = ask_http(server, target, content, **headers)
+            assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert ask_http(server, target, content, **headers, authorization=f"Bearer {TOKEN}").status == 200
+        to_a_browser = ask_http(server, "/", accept="text/html,*/*")
+        assert to_a_browser.headers["www-authenticate"].startswith("Basic realm=")
+        assert ask_http(server, "/healthz").status == 200
+
+
+def test_hostile_requests_break_nothing_and_delay_nobody(storied: SkillRoot) -> None:
+    canary = "canary-of-a-file-outside-the-root"
+    (storied.root.folder.parent / "outside.txt").write_text(canary, "utf-8")
+    with serving(storied.root.uri, SKILLERY_SERVE_READ_SECONDS="0.5") as server:
+        siege = asyncio.run(besiege(server, 200, seed=7, canary=canary))
+        assert ask_http(server, SEARCH).status == 200
+        assert server.process.poll() is None
+    assert siege.wrong == []
+    assert siege.statuses.total() == 200
+    assert siege.delay() < 100, (statistics.median(siege.alone), statistics.median(siege.beside))
+    assert not any("Traceback" in line for line in server.said), server.said

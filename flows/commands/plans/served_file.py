@@ -15,7 +15,6 @@ from storage.root import Root
 from tasks.crawl.collect import collect
 from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
-from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.refine.batch import refine_batch
@@ -63,7 +62,7 @@ def _publish(spec: str, root: Root, model: str, settings: Settings) -> None:
         refine_batch(root, parts, run_id=run, limits=limits)
     update_corpus(root, run_id=run, now=now)
     encoder = OnnxEncoder(root.folder / model)
-    built = build(root, encoder=KeptEncoder(encoder, root), with_nodes=False)
+    built = build(root, encoder=encoder, with_nodes=False)
     if not built.skills_rows:
         msg = f"--corpus: {spec} holds nothing that can be served ({report.state})"
         raise WrongInput(msg)

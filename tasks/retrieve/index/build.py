@@ -89,7 +89,7 @@ def update_table(
 
 
 def build(
-    root: Root, *, encoder: KeptEncoder, with_nodes: bool, anew: bool = False, corpus: Root | None = None
+    root: Root, *, encoder: IndexEncoder, with_nodes: bool, anew: bool = False, corpus: Root | None = None
 ) -> Built:
     """Write to both tables what changed since the served version, which stays as it is.
 
@@ -119,9 +119,7 @@ def build(
         nodes = TableWriter(root, NODES, schema_of(NODES, nodes_identity(encoder.card)), base)
         nodes_want = dict(wanted.select("doc_id", "wanted_nodes").iter_rows())
         nodes_have = {} if nodes.rebuilt else nodes_have
-        before = encoder.made
-        changed = _update_nodes(source, nodes, nodes_have, nodes_want, encoder)
-        made += encoder.made - before
+        changed, made = _update_nodes(source, nodes, nodes_have, nodes_want, encoder)
         nodes_have |= {doc_id: nodes_want[doc_id] for doc_id in changed}
         # The row of a skill whose nodes changed is written again too: it says which nodes belong to it.
         have |= dict.fromkeys(changed)
@@ -162,13 +160,21 @@ def _update_nodes(
     nodes: TableWriter,
     have: Mapping[str, str | None],
     want: Mapping[str, str | None],
-    encoder: KeptEncoder,
-) -> set[str]:
-    def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
-        for partitions, ids in _batches(doc_ids, _DOCUMENTS_PER_WRITE):
-            yield node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
+    encoder: IndexEncoder,
+) -> tuple[set[str], int]:
+    """Update the table of nodes; return the documents whose nodes changed, and how many vectors were made."""
+    written, kept = 0, encoder if isinstance(encoder, KeptEncoder) else None
+    before = kept.made if kept else 0
 
-    return update_table(nodes, set(nodes.frame(["doc_id"])["doc_id"]), have, want, rows)
+    def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
+        nonlocal written
+        for partitions, ids in _batches(doc_ids, _DOCUMENTS_PER_WRITE):
+            some = node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
+            written += some.num_rows
+            yield some
+
+    changed = update_table(nodes, set(nodes.frame(["doc_id"])["doc_id"]), have, want, rows)
+    return changed, kept.made - before if kept else written
 
 
 def _update_skills(
@@ -178,7 +184,7 @@ def _update_skills(
     have: Mapping[str, str | None],
     wanted: pl.DataFrame,
     nodes_digests: Mapping[str, str | None],
-    encoder: KeptEncoder,
+    encoder: IndexEncoder,
 ) -> int:
     """Update the table of skills; return the number of rows written."""
     digests = pl.Series([nodes_digests.get(d) for d in wanted["doc_id"]], dtype=pl.String)

@@ -113,7 +113,9 @@ def test_a_compacted_version_is_as_old_as_what_it_was_made_of(
     from flows.compact import compact
 
     with monkeypatch.context() as patched:
-        patched.setattr("storage.lance._index", lambda *_: None)  # which compacts what it is called for
+        patched.setattr(
+            "storage.lance.tables.make_indices", lambda *_: None
+        )  # which compacts what it is called for
         for name in ("tea", "bike"):
             shelf.write(name, SKILLS[name] + "\nWash your hands afterwards.\n")
             shelf.crawl()

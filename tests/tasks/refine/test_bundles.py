@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.blobs import blobs_named, drop_unused_blobs
-from storage.blobs import BlobStore
+from storage.blobs import BlobStore, blobs_named, drop_unused_blobs
 from storage.root import Root
 from storage.state import documents_table
 from tasks.refine.bundles import RefinedBundle, refine_bundles

@@ -24,7 +24,14 @@ def outcomes() -> list[Document | Dropped]:
     refined = []
     started = time.process_time()
     for doc_id, content, path in rows.iter_rows():
-        raw = RawDocument(doc_id, "parquet:corpus", content.encode(), len(content), "raw", path=path)
+        raw = RawDocument(
+            doc_id=doc_id,
+            source="parquet:corpus",
+            content=content.encode(),
+            size=len(content),
+            raw_hash="raw",
+            path=path,
+        )
         refined.append(refine_document(raw, fetched_at=NOW, first_seen_at=NOW))
     # Ninety seconds for 20,000 is what refining may take in all.
     assert time.process_time() - started < 2e-3 * rows.height

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from storage.lance.tables import NODES, TableWriter, connect, open_at
+from storage.lance.tables import NODES, TableWriter
 from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.state import nodes_table
 from tasks.crawl.source.directory import DirectorySource
@@ -13,6 +13,7 @@ from tasks.retrieve.index import build as index
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.tables import in_step, rows
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -143,7 +143,7 @@ def test_the_evaluations_artifact_holds_a_table_with_figures(
 def test_no_text_of_a_third_party_is_markup_or_a_control_in_an_artifact(prefect_server: str) -> None:
     from prefect import flow
 
-    from flows.artifacts import markdown_table, show_table
+    from flows.run_page import markdown_table, show_table
 
     @flow
     def shows() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows import artifacts
-from flows.artifacts import batch_progress, pace
+from flows import run_page
+from flows.run_page import batch_progress, pace
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,12 @@ def test_the_pace_says_when_the_rest_will_be_done(done: int, total: int, seconds
 
 def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, told = [0.0], list[str]()
-    monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(artifacts, "create_progress_artifact", lambda **_: None)
-    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda **_: None)
+    monkeypatch.setattr(run_page.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(run_page, "create_progress_artifact", lambda **_: None)
+    monkeypatch.setattr(run_page, "update_progress_artifact", lambda **_: None)
+    monkeypatch.setattr(run_page, "tell", told.append)
 
-    with batch_progress("parse", 8, told.append) as step:
+    with batch_progress("parse", 8) as step:
         for _ in range(8):
             clock[0] += 4
             step()
@@ -32,6 +33,7 @@ def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytes
     assert [line.split(",")[0] for line in told] == ["parse: 3 of 8 batches", "parse: 6 of 8 batches"]
 
 
-def test_a_single_batch_tells_nothing() -> None:
-    with batch_progress("parse", 1, pytest.fail) as step:
+def test_a_single_batch_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_page, "tell", pytest.fail)
+    with batch_progress("parse", 1) as step:
         step()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import lancedb
+from pathlib import Path
 
+import lancedb
+import pyarrow as pa
+
+from storage.lance.tables import TableAt
 from storage.root import Root
 
 
@@ -15,3 +19,9 @@ def open_at(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.
     table = db.open_table(name)
     table.checkout(version)
     return table
+
+
+def made_table(folder: Path, name: str, rows: pa.Table) -> TableAt:
+    """Make a table of rows below a folder, and return it."""
+    made = connect(Root(folder)).create_table(name, rows, on_bad_vectors="null")
+    return TableAt(Root(folder), name, int(made.version))

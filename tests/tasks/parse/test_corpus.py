@@ -144,7 +144,7 @@ def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> Non
 
     nodes, edges, parsed = contents(root)
     assert nodes["text"].to_list() == ["Buy a loaf."]
-    assert (edges.height, parsed["n_nodes"].to_list(), kept_vectors(root)) == (0, [1], 1)
+    assert (edges.height, parsed["n_nodes"].to_list()) == (0, [1])
 
 
 def test_without_vectors_nothing_is_encoded_and_later_all_is(skill_root: Make) -> None:
@@ -207,7 +207,7 @@ def killed_after(writes: int, root: SkillRoot, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("writes", slow_but({1, 4, 7}, range(1, 9)))
+@pytest.mark.parametrize("writes", slow_but({1, 4, 6}, range(1, 7)))
 def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
@@ -229,7 +229,7 @@ def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
     assert root.parse()["documents"] == 0
 
 
-@pytest.mark.parametrize("writes", slow_but({1, 4, 7}, range(1, 9)))
+@pytest.mark.parametrize("writes", slow_but({1, 4, 6}, range(1, 7)))
 def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
@@ -249,7 +249,7 @@ def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
         assert_frame_equal(table, was, check_row_order=False)
 
 
-@pytest.mark.parametrize("writes", slow_but({1, 4, 7}, range(1, 9)))
+@pytest.mark.parametrize("writes", slow_but({1, 4, 6}, range(1, 7)))
 def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_again(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:

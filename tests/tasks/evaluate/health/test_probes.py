@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
+from storage.lance.tables import TableAt
 from tasks.evaluate.health.probes import (
     Probe,
     draw_probes,
@@ -25,6 +25,7 @@ from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import made_table
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -45,9 +46,9 @@ def unit(*angles: float) -> Vectors:
     return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
 
 
-def vector_table(folder: Path, columns: dict[str, list[str]], vectors: Vectors) -> lancedb.table.Table:
+def vector_table(folder: Path, columns: dict[str, list[str]], vectors: Vectors) -> TableAt:
     flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 2)
-    return lancedb.connect(folder).create_table("t", pa.table({**columns, "vector": flat}))
+    return made_table(folder, "t", pa.table({**columns, "vector": flat}))
 
 
 def probe(root: SkillRoot, count: int) -> list[dict[str, Any]]:

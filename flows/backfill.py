@@ -21,6 +21,7 @@ from storage.state import corpus_counts
 from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
+from tasks.refine.filters import FilterLimits
 from tasks.refine.shells import plan_refining, update_refined
 from tasks.refine.workers import WORTH_IT
 
@@ -68,7 +69,7 @@ def backfill(
 
 
 def _rebuild(
-    root: str, day: str, run: str, limits: dict[str, Any], encoder: str, stages: Sequence[str]
+    root: str, day: str, run: str, limits: FilterLimits, encoder: str, stages: Sequence[str]
 ) -> dict[str, Any]:
     place, done = replay_raw(root, day), dict[str, int]()
     with writer_lock(Root(place)):

@@ -13,7 +13,7 @@ from flows.settings import load_settings, run_edges, run_llm
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.models.llm.budget import Carried, Ledger
-from tasks.parse.classify.options import LlmOptions, llm_report
+from tasks.parse.classify.options import TypingOptions, llm_report
 from tasks.parse.corpus import node_type_mix
 from tasks.parse.edges.linker import edges_report
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
@@ -68,7 +68,7 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
     return {**found, "llm": report}
 
 
-def _ledger(llm: LlmOptions | None, before: Carried | None) -> Ledger:
+def _ledger(llm: TypingOptions | None, before: Carried | None) -> Ledger:
     return Ledger() if llm is None else Ledger(llm.prices, llm.ceiling, before)
 
 

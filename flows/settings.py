@@ -5,25 +5,28 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import asdict, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.errors import WrongInput
 from storage.served import LicenceClass
+from tasks.crawl.http.settings import CrawlSettings
 from tasks.models.llm.budget import Ceiling, Prices
-from tasks.models.llm.client import require_openai
-from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai
 from tasks.models.llm.question import Sampling
-from tasks.models.llm.retry import LLM_RETRY
-from tasks.parse.classify.options import LlmOptions
+from tasks.parse.classify.options import TypingOptions
 from tasks.parse.edges.linker import EdgeOptions
+
+if TYPE_CHECKING:
+    from tasks.refine.duplicates.near import NearLimits
+    from tasks.refine.filters import FilterLimits
 
 Model = TypeVar("Model", bound=BaseSettings)
 
 
-class Settings(BaseSettings):
+class Settings(BaseSettings, CrawlSettings):
     """The settings of runs and queries; the variable of `root` is SKILLERY_ROOT, and so on."""
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_", extra="ignore", frozen=True)
@@ -48,13 +51,6 @@ class Settings(BaseSettings):
     debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
     quiet: bool = Field(False, description="Whether stderr shows warnings and errors alone, as with --quiet.")
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
-    max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
-    keep_files: int = Field(
-        512, ge=0, description="Files beside a SKILL.md whose bytes are kept at most; 0 keeps none."
-    )
-    keep_bytes: int = Field(
-        16 * 1024 * 1024, ge=0, description="Bytes of a skill's files kept at most; others are listed alone."
-    )
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."
     )
@@ -105,26 +101,6 @@ class Settings(BaseSettings):
     )
     task_runner_address: str | None = Field(
         None, description="Dask's scheduler or Ray's head; none: a cluster of this machine for the run."
-    )
-    git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
-    max_repository_paths: int = Field(500_000, ge=1, description="A git repository of more is not read.")
-    skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
-    github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
-    github_archive_url: str = Field("https://codeload.github.com", description="Archives of repositories.")
-    github_raw_url: str = Field("https://raw.githubusercontent.com", description="Single files.")
-    mcp_registry_url: str = Field(
-        "https://registry.modelcontextprotocol.io", description="The registry of MCP servers."
-    )
-    request_delay: float = Field(1.0, ge=0, description="Least seconds between two requests to one host.")
-    request_timeout: float = Field(120.0, gt=0, description="Seconds that one request may take in all.")
-    request_concurrency: int = Field(4, ge=1, le=100, description="Requests under way to one host at most.")
-    retry_wait_max: float = Field(10.0, ge=0, description="Longest wait of a retry, seconds.")
-    archive_bytes: int = Field(50_000_000, ge=1, description="A larger archive of a repository is not read.")
-    recheck_days: float = Field(
-        7.0, gt=0, description="A repository not looked at for so many days is looked at again."
-    )
-    sweep_keywords: int = Field(
-        3, ge=0, description="Keywords asked for a night where a marketplace does not list all it has."
     )
     classifier: Literal["local", "llm", "hybrid"] | None = Field(
         None, description="What types nodes in a run; none: hybrid where an LLM is set up, else local."
@@ -186,15 +162,18 @@ class Settings(BaseSettings):
     )
     evaluation_compared: int = Field(7, ge=1, description="Other versions that drift is told from.")
 
-    def limits(self) -> dict[str, Any]:
+    def limits(self) -> FilterLimits:
         """Return the thresholds of refine's filters."""
-        names = (
-            "max_control_share", "min_words", "max_parts", "min_language_confidence", "drop_templates",
-            "drop_licences", "drop_risks",
+        from tasks.refine.filters import FilterLimits  # noqa: PLC0415 (its libraries: queries do without)
+        from tasks.refine.licences.policy import LicencePolicy  # noqa: PLC0415
+
+        limits = FilterLimits(
+            self.max_control_share, self.min_words, self.max_parts, self.min_language_confidence,
+            self.drop_templates, tuple(self.drop_licences), self.drop_risks,
         )  # fmt: skip
         # Without classes to drop, a change of the policy must not refine anything again.
-        policy = {"policy": self.licence_policies()["serve"]} if self.drop_licences else {}
-        return {**{n: getattr(self, n) for n in names}, **policy}
+        served = LicencePolicy(**self.licence_policies()["serve"]) if self.drop_licences else limits.policy
+        return replace(limits, policy=served)
 
     def licence_policies(self) -> dict[str, dict[str, Any]]:
         """Return the fields of a `LicencePolicy` for `serve` and for `export`.
@@ -211,9 +190,11 @@ class Settings(BaseSettings):
         )
         return {"serve": asdict(serve), "export": asdict(export)}
 
-    def near(self) -> dict[str, Any]:
+    def near(self) -> NearLimits:
         """Return the thresholds of near-duplicates."""
-        return {"threshold": self.near_threshold, "max_cluster": self.near_max_cluster}
+        from tasks.refine.duplicates.near import NearLimits  # noqa: PLC0415 (its libraries: queries do without)
+
+        return NearLimits(threshold=self.near_threshold, max_cluster=self.near_max_cluster)
 
     def gate(self) -> dict[str, Any]:
         """Return how many rows a new version may lose."""
@@ -227,20 +208,6 @@ class Settings(BaseSettings):
         """Return the thresholds of an evaluation."""
         names = ("min_found", "max_fall", "max_ms", "max_slowdown", "compared")
         return {name: getattr(self, f"evaluation_{name}") for name in names}
-
-    def reading(self) -> dict[str, Any]:
-        """Return the options with which the tasks of crawl read sources."""
-        names = ("max_document_bytes", "git_timeout", "max_repository_paths", "keep_files", "keep_bytes")
-        return {**{n: getattr(self, n) for n in names}, "network": self.network()}
-
-    def network(self) -> dict[str, Any]:
-        """Return the options of the network for crawls, without credentials."""
-        names = (
-            "skillsmp_url", "github_api_url", "github_archive_url", "github_raw_url", "mcp_registry_url",
-            "request_delay", "request_timeout", "retry_wait_max", "archive_bytes", "recheck_days",
-            "sweep_keywords",
-        )  # fmt: skip
-        return {**{n: getattr(self, n) for n in names}, "concurrency": self.request_concurrency}
 
 
 def load_settings() -> Settings:
@@ -280,7 +247,7 @@ def unknown_settings() -> dict[str, str | None]:
 Kind = Literal["local", "llm", "hybrid"]
 
 
-def run_llm(settings: Settings) -> LlmOptions | None:
+def run_llm(settings: Settings) -> TypingOptions | None:
     """Return how an LLM takes part in a run; None: it does not. Raises as `llm_options`.
 
     Without `SKILLERY_CLASSIFIER`, an LLM that is set up is asked about nodes of which the local classifier is
@@ -299,7 +266,7 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
     return EdgeOptions(settings.edges, llm)
 
 
-def llm_options(settings: Settings, kind: Kind) -> LlmOptions | None:
+def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
     """Return how an LLM takes part in a classification of this kind; None for `local`.
 
     Raises:
@@ -308,7 +275,7 @@ def llm_options(settings: Settings, kind: Kind) -> LlmOptions | None:
     """
     if kind == "local":
         return None
-    options = LlmOptions(
+    options = TypingOptions(
         _endpoint(settings),
         threshold=_threshold(settings) if kind == "hybrid" else None,
         sampling=Sampling(settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens),

@@ -17,8 +17,14 @@ from tasks.evaluate.measures.nodes import agreement, read_gold, threshold_table
 from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.attribution import Typing, document_in, typed_by
 from tasks.parse.classify.cascade import embedded_classifier
-from tasks.parse.classify.hybrid import merged
-from tasks.parse.classify.options import LlmOptions, classifier_name, everything, llm_report, open_classifier
+from tasks.parse.classify.llm import merged
+from tasks.parse.classify.options import (
+    TypingOptions,
+    classifier_name,
+    everything,
+    llm_report,
+    open_classifier,
+)
 from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed, read_fragments, write_typed
 from tasks.parse.edges.linker import EdgeOptions, edges_report, open_asked
 
@@ -34,7 +40,7 @@ def require_kind(classifier: str) -> Kind:
 
 def local_classifier() -> Classifier:
     """Return the classifier that needs no endpoint."""
-    return embedded_classifier(careful=True)
+    return embedded_classifier(cascade=True)
 
 
 def classify_file(
@@ -69,7 +75,7 @@ def classify_file(
 
 def type_fragments(
     root: Root,
-    llm: LlmOptions | None,
+    llm: TypingOptions | None,
     fragments: Sequence[FragmentInContext],
     documents: Sequence[str | None],
     report: Report | None = None,

@@ -27,12 +27,12 @@ from tasks.evaluate.paging.judged import (
     judged_rows,
 )
 from tasks.evaluate.paging.outcomes import Setting
-from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.answer_cache import open_cache
 from tasks.models.llm.budget import Ledger
-from tasks.parse.classify.options import LlmOptions
+from tasks.parse.classify.options import TypingOptions
 
 
-def require_speaker(name: str, settings: Settings) -> tuple[Speaker, LlmOptions | None]:
+def require_speaker(name: str, settings: Settings) -> tuple[Speaker, TypingOptions | None]:
     """Return who judges, and how the LLM is asked if it judges; raise `WrongInput` if that cannot be."""
     speakers: dict[str, Speaker] = {"evidence": "evidence", "llm": "llm", "both": "both"}
     if name not in speakers:
@@ -73,13 +73,13 @@ class Judging:
     """
 
     speaker: Speaker
-    llm: LlmOptions | None
+    llm: TypingOptions | None
     labels: Sequence[Label]
     form: Path | None = None
     sampled: Sequence[Setting] = ()
 
 
-def require_form(form: Path | None, llm: LlmOptions | None) -> None:
+def require_form(form: Path | None, llm: TypingOptions | None) -> None:
     """Raise `WrongInput` if a form for people's labels cannot be drawn or written."""
     if form is None:
         return
@@ -146,10 +146,10 @@ def _options(sampled: Sequence[Setting]) -> str:
 
 
 @contextmanager
-def _judge(root: Root, llm: LlmOptions) -> Iterator[tuple[LlmJudge, Ledger]]:
+def _judge(root: Root, llm: TypingOptions) -> Iterator[tuple[LlmJudge, Ledger]]:
     ledger = Ledger(llm.prices, llm.ceiling)
     with Answers(root) as answers:
-        yield LlmJudge(open_book(llm.endpoint, answers, ledger), llm.sampling), ledger
+        yield LlmJudge(open_cache(llm.endpoint, answers, ledger), llm.sampling), ledger
 
 
 def _agreement(found: Mapping[str, Any]) -> dict[str, Any]:

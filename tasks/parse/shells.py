@@ -14,11 +14,12 @@ from prefect.concurrency.asyncio import concurrency
 from prefect.exceptions import ObjectNotFound
 
 from storage.root import Root
+from tasks.models.llm.ask import Slot
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import export_below
 from tasks.models.retry import task_retries
-from tasks.parse.batch import ParseOptions, parse_here, plan_here
-from tasks.parse.classify.options import LlmOptions, Slot
+from tasks.parse.classify.options import TypingOptions
+from tasks.parse.corpus import ParseOptions, parse_here, plan_here
 from tasks.parse.edges.linker import EdgeOptions
 from tasks.refine.workers import run_in
 
@@ -38,7 +39,7 @@ def plan_parsing(
     encoder: str,
     *,
     with_vectors: bool,
-    llm: LlmOptions | None = None,
+    llm: TypingOptions | None = None,
     edges: EdgeOptions | None = None,
 ) -> dict[str, Any]:
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
@@ -47,7 +48,7 @@ def plan_parsing(
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
 def parse_batch(
-    root: str, partitions: list[int], encoder: str, *, with_vectors: bool, llm: LlmOptions | None = None,
+    root: str, partitions: list[int], encoder: str, *, with_vectors: bool, llm: TypingOptions | None = None,
     edges: EdgeOptions | None = None, ledger: Ledger | None = None, executor: Executor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""

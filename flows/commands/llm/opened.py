@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.root import Root
-from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.answer_cache import open_cache
 from tasks.models.llm.budget import Ledger
 from tasks.models.llm.fallbacks import FallbackLlm
 
@@ -31,7 +31,7 @@ def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[Fallbac
     options = llm_options(settings, "llm")
     assert options is not None  # noqa: S101 - None is for `local`
     with Answers(root) as answers:
-        book = open_book(options.endpoint, answers, Ledger(options.prices, options.ceiling))
+        book = open_cache(options.endpoint, answers, Ledger(options.prices, options.ceiling))
         llm = FallbackLlm(book, options.sampling)
         yield llm
     if llm.fallbacks:

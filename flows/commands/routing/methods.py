@@ -31,7 +31,7 @@ from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.hub import require_on_hub
-from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.answer_cache import open_cache
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import exported_encoder, require_model
 from tasks.models.with_torch.causal_reranker import CausalReranker
@@ -156,7 +156,7 @@ class RoutingModels:
             return None
         answers = self._held.enter_context(Answers(self.root))
         ledger = Ledger(options.prices, options.ceiling)
-        self._flow = FlowLlm(open_book(options.endpoint, answers, ledger), options.sampling)
+        self._flow = FlowLlm(open_cache(options.endpoint, answers, ledger), options.sampling)
         return self._flow
 
     @property

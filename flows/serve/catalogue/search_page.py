@@ -14,8 +14,8 @@ from flows.serve.answers.service import Service
 from flows.serve.catalogue.rendering import link_to, of_one_version, render
 from storage.errors import WrongInput
 from tasks.models.visible import visible
+from tasks.retrieve.routing.postings import function_terms, term_sequence
 from tasks.retrieve.routing.search import Filters
-from tasks.retrieve.routing.terms import function_terms, term_sequence
 from tasks.retrieve.skills.listing import FACETS, Counts, ListedPage
 
 _SIZE, _MOST = 20, 100  # results of a page, and those of a search that are ever ranked

@@ -18,7 +18,7 @@ from tasks.models.llm.errors import Rejected
 from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import list_schema, object_schema
-from tasks.retrieve.compose.llm_rerank import described
+from tasks.retrieve.compose.llm import described
 
 Row = dict[str, Any]
 SHOWN = 100  # names of which LLM-direct chooses
@@ -52,7 +52,7 @@ def direct(llm: FallbackLlm) -> PlanMethod:
     def plan(asking: Asking, request: KnownRequest) -> MadePlan:
         rows = shown_rows(asking, request)
         names = [{"number": n, "name": row["name"]} for n, row in enumerate(rows, start=1)]
-        chosen = llm.ask(
+        chosen = llm.ask_checked(
             DIRECT,
             {"request": request.query, "services": names},
             f"Which of the {len(rows)} services does the request need?",
@@ -125,7 +125,7 @@ def react(llm: FallbackLlm) -> PlanMethod:
         turns = _Turns(asking)
         for turn in range(1, TURNS + 1):
             last = turn == TURNS
-            said = llm.ask(
+            said = llm.ask_checked(
                 REACT,
                 {"request": request.query, "turns": turns.told},
                 f"Turn {turn} of {TURNS}." + (" Finish now." if last else ""),

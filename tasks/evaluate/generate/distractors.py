@@ -9,7 +9,7 @@ from typing import Any
 from storage.root import Root
 from tasks.evaluate.generate.distractors_prompt import PROMPT, Distractor, checked_distractors, question_about
 from tasks.evaluate.generate.skill_files import Failure, Growth, SkillFiles
-from tasks.models.llm.answer_cache import AnswerBook
+from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
 
@@ -37,7 +37,7 @@ def write_distractors(
     skills: Sequence[Skill],
     tasks: Mapping[str, Sequence[str]],
     folder: Root,
-    book: AnswerBook,
+    book: AnswerCache,
     *,
     sampling: Sampling,
     report: Callable[[int, int], None] = lambda _done, _total: None,

@@ -10,7 +10,7 @@ from storage.root import Root
 from tasks.evaluate.generate.requests_prompt import PROMPT, CheckedRequests, checked_requests, question_about
 from tasks.evaluate.generate.skill_files import Failure, Growth, SkillFiles
 from tasks.evaluate.measures.evidence import EvidenceQuery
-from tasks.models.llm.answer_cache import AnswerBook
+from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
 
@@ -53,7 +53,7 @@ def _yaml_scalar(text: str) -> str:
 def write_requests(
     skills: Sequence[Skill],
     folder: Root,
-    book: AnswerBook,
+    book: AnswerCache,
     *,
     sampling: Sampling,
     report: Callable[[int, int], None] = lambda _done, _total: None,

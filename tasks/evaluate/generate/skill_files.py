@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.models.llm.answer_cache import AnswerBook, run_blocking
+from tasks.models.llm.answer_cache import AnswerCache
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.asking import TRIES, ask_until_right, together
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.question import Question
@@ -50,7 +51,7 @@ class SkillFiles:
     def grow(
         self,
         skills: Sequence[Skill],
-        book: AnswerBook,
+        book: AnswerCache,
         *,
         question: Callable[[Skill, int, str | None], Question],
         check: Callable[[Skill, bool], Callable[[str], T]],

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tasks.evaluate.judge.prompt import checked_vote, judge_question
-from tasks.models.llm.answer_cache import AnswerBook, run_blocking
+from tasks.models.llm.answer_cache import AnswerCache
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.asking import ask_until_right, together
 from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.question import Sampling
@@ -62,7 +63,7 @@ class LlmJudge:
     temperature 0.
     """
 
-    def __init__(self, book: AnswerBook, sampling: Sampling) -> None:
+    def __init__(self, book: AnswerCache, sampling: Sampling) -> None:
         self.book, self._sampling = book, sampling
 
     def judge(

@@ -13,9 +13,8 @@ from storage.root import Root
 from storage.schemas import Node
 from storage.state import nodes_table
 from tasks.parse.edges.linker import Linked
-from tasks.parse.edges.prompt import KINDS
 from tasks.parse.edges.rules import Pair, text_pairs
-from tasks.parse.edges.windows import candidate_pairs
+from tasks.parse.edges.windows import KINDS, candidate_pairs
 
 Documents = Mapping[str, Sequence[Node]]
 

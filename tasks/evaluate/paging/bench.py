@@ -19,10 +19,8 @@ from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS, page
-from tasks.retrieve.paging.chunks import encode_chunks
-from tasks.retrieve.paging.prepared import make_ready
 from tasks.retrieve.paging.scorer import Scorer
-from tasks.retrieve.paging.types import PagedDocument, Reranker
+from tasks.retrieve.paging.types import PagedDocument, Reranker, encode_chunks, make_ready
 
 
 @dataclass(slots=True)

@@ -24,8 +24,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.cascade import embedded_classifier
 from tasks.retrieve.paging.facets import ask, page_by_facets, ready_for, unit_features
-from tasks.retrieve.paging.features import NAMES
-from tasks.retrieve.paging.scorer import FILE, SCORER_VERSION, Scorer, chances, leaning, scorer_of
+from tasks.retrieve.paging.scorer import FILE, NAMES, SCORER_VERSION, Scorer, chances, leaning, scorer_of
 from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument
 
@@ -193,7 +192,7 @@ def main() -> None:
     texts, queries = read_documents(given.documents), read_queries(given.queries)
     documents = {
         d: prepare(
-            d, texts[d], encoder=encoder, tokenizer=encoder, classifier=embedded_classifier(careful=True)
+            d, texts[d], encoder=encoder, tokenizer=encoder, classifier=embedded_classifier(cascade=True)
         )
         for d in dict.fromkeys(q.doc_id for q in queries)
     }

@@ -11,7 +11,7 @@ from tasks.induce.texts.safeguards import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT, is_web
 from tasks.induce.trajectories.outline import folded, outline_of
 from tasks.induce.trajectories.record import Step, Trajectory
-from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.asking import together
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt

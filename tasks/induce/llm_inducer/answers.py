@@ -9,7 +9,7 @@ from typing import Any
 
 from storage.answers import KeptAnswer
 from tasks.induce.llm_inducer.windows import PROMPT, WINDOWS_ASKED, ShownWindow
-from tasks.models.llm.answer_cache import AnswerBook
+from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.question import Sampling
@@ -56,7 +56,7 @@ class WindowAnswers:
     decided anew each time.
     """
 
-    def __init__(self, book: AnswerBook, sampling: Sampling) -> None:
+    def __init__(self, book: AnswerCache, sampling: Sampling) -> None:
         self._book, self._sampling = book, sampling
 
     def find(self, window: ShownWindow) -> Answer | None:

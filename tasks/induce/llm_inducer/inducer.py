@@ -13,7 +13,7 @@ from tasks.induce.llm_inducer.answers import Answer, WindowAnswers, aligned
 from tasks.induce.llm_inducer.checks import INDUCER, checked_skill
 from tasks.induce.llm_inducer.windows import PROMPT, WINDOWS, ShownWindow, batches, question_of, shown
 from tasks.induce.replay.verify import Replay
-from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.asking import together
 from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.fallbacks import FallbackLlm
@@ -68,7 +68,7 @@ class LlmInducer:
                 else:
                     dropped.append(_unused(found.pop(place)))
         if wrong:
-            self._llm.fell_back(PROMPT, "malformed", len(wrong))
+            self._llm.fell_back_by(PROMPT, "malformed", len(wrong))
         return merged(list(found.values()), INDUCER), dropped
 
     def _answers(self, windows: Sequence[ShownWindow]) -> dict[int, Answer]:
@@ -105,10 +105,10 @@ class LlmInducer:
                 first, second = await asyncio.gather(*halves)
                 return {**first, **second}
             else:
-                self._llm.fell_back(PROMPT, failure)
+                self._llm.fell_back_by(PROMPT, failure)
                 return {}
         except (BudgetSpent, LlmUnavailable) as failure:
-            self._llm.fell_back(PROMPT, failure, len(batch))
+            self._llm.fell_back_by(PROMPT, failure, len(batch))
             return {}
         for one, answer in zip(batch, said, strict=True):
             self._kept.keep(one, answer)

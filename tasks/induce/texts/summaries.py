@@ -54,7 +54,7 @@ class LlmSummaries:
         """
         seen = redacted({"url": url, "title": title, "outline": without_ids(observation)})
         seen["outline"] = shortened(seen["outline"], self._characters, "start")
-        said = self._llm.ask(
+        said = self._llm.ask_checked(
             PROMPT, seen, "Sum up the state.", summary_of, doc_ids=(STATES,), sampling=self._sampling
         )
         return summed_up(observation, url, title) if said is None else said

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -12,19 +11,17 @@ from weakref import WeakValueDictionary
 
 from storage.answers import Answers, KeptAnswer
 from tasks.models.llm.budget import Ledger
-from tasks.models.llm.client import LlmClient
-from tasks.models.llm.dialect import Dialect
-from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.chat_completion import Dialect, Reply
+from tasks.models.llm.client import Endpoint, LlmClient
 from tasks.models.llm.errors import CUT, FILTERED, TOO_LONG, ContextOverflow, Rejected
 from tasks.models.llm.question import Question
-from tasks.models.llm.reply import Reply
 
 T = TypeVar("T")
 _ENDS = {"length": CUT, "content_filter": FILTERED}
 _DIALECT = "dialect"
 
 
-class AnswerBook:
+class AnswerCache:
     """An LLM that is asked each question once, whatever is killed in between.
 
     An answer is kept as soon as it is there. If it passed its check, it is the answer from then on; if it
@@ -112,8 +109,8 @@ class AnswerBook:
         self.answers.keep(answer, question.doc_ids)
 
 
-def open_book(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerBook:  # noqa: ANN401
-    """Return the book of an endpoint; what it takes of the protocol is remembered beside the answers.
+def open_cache(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerCache:  # noqa: ANN401
+    """Return the cache of an endpoint; what it takes of the protocol is remembered beside the answers.
 
     The caller closes `answers`; `options` are `slot`, `clock`, `sleep` and `random` of `LlmClient`.
     """
@@ -126,14 +123,4 @@ def open_book(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: A
         learnt=lambda dialect: answers.learn(name, _DIALECT, dialect.dumps()),
         **options,
     )
-    return AnswerBook(client, answers)
-
-
-def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return a coroutine's result to code that is not asynchronous, be there a running event loop or not."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
+    return AnswerCache(client, answers)

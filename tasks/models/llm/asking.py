@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TypeVar
 
-from tasks.models.llm.answer_cache import AnswerBook
+from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Question
 
@@ -17,7 +17,7 @@ TRIES = 3
 
 
 async def ask_until_right(
-    book: AnswerBook,
+    book: AnswerCache,
     question: Callable[[int, str | None], Question],
     check: Callable[[int], Callable[[str], T]],
     *,
@@ -33,7 +33,7 @@ async def ask_until_right(
 
     Raises:
         Rejected: The last answer failed too, or asking the same again is useless.
-        BudgetSpent, LlmDenied, LlmRefused, LlmUnavailable: As `AnswerBook.ask`.
+        BudgetSpent, LlmDenied, LlmRefused, LlmUnavailable: As `AnswerCache.ask`.
     """
     complaint: str | None = None
     for attempt in range(tries):

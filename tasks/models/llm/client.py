@@ -11,23 +11,66 @@ import random as chances
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import SkilleryError, WrongInput
 from tasks.models.llm.budget import Ledger, Reservation, Usage, guessed_tokens
-from tasks.models.llm.dialect import Dialect
-from tasks.models.llm.endpoint import Endpoint
-from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable
+from tasks.models.llm.chat_completion import Dialect, Reply, read_reply
+from tasks.models.llm.errors import (
+    BudgetSpent,
+    ContextOverflow,
+    LlmRefused,
+    LlmUnavailable,
+    error_of_status,
+)
 from tasks.models.llm.question import Question
-from tasks.models.llm.reply import Reply, read_reply
-from tasks.models.llm.retry import of_status, retry_questions
+from tasks.models.retry import RetryPolicy, retrying
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 log = logging.getLogger(__name__)
+# More patient than crawling: an answer takes a model minutes, and its server queues questions.
+LLM_RETRY = RetryPolicy(tries=5, wait_min=1.0, wait_max=30.0, server_wait_max=120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is served, and how it is asked.
+
+    Raises:
+        WrongInput: URL or model is missing, the key is none that a header can carry (the message hides it),
+            or a number is out of its range.
+    """
+
+    base_url: str  # with the version: `http://127.0.0.1:8000/v1`
+    model: str  # the model's name there
+    api_key: str = field(default="", repr=False)  # never shown or logged; empty sends none
+    timeout: float = 120.0  # seconds that one request may take in all, its answer read to the end
+    concurrency: int = 4  # questions under way at once
+    retry: RetryPolicy = LLM_RETRY  # when a question without an answer is sent again
+    # Questions in a row without an answer after which the server is asked nothing more.
+    give_up_after: int = 8
+
+    def __post_init__(self) -> None:
+        if not self.base_url.startswith(("http://", "https://")) or not self.model:
+            msg = (
+                f"LLM base URL {self.base_url!r}, model {self.model!r}: "
+                "set SKILLERY_LLM_BASE_URL to http(s)://.../v1 and SKILLERY_LLM_MODEL to a model's name"
+            )
+            raise WrongInput(msg)
+        if (
+            not (self.api_key.isascii() and self.api_key.isprintable())
+            or self.api_key != self.api_key.strip()
+        ):
+            msg = "SKILLERY_LLM_API_KEY holds white space or characters beyond ASCII: set it to the bare key"
+            raise WrongInput(msg)
+        if not (self.timeout > 0 and self.concurrency >= 1 and self.give_up_after >= 1):
+            msg = f"{self}: timeout must be above 0, concurrency and give_up_after at least 1"
+            raise WrongInput(msg)
 
 
 class LlmClient:
@@ -155,11 +198,23 @@ class LlmClient:
             return reply
 
     async def _persistently(self, question: Question, dialect: Dialect) -> Reply:
-        def retried() -> None:
+        def retried(_failure: BaseException | None, _tried: int) -> None:
             self.ledger.counts["retries"] += 1
 
-        tries = retry_questions(self.endpoint.retry, sleep=self._sleep, random=self._random, before=retried)
+        tries = retrying(
+            self.endpoint.retry,
+            again=self._may_pass,
+            # What the server asks for, if that is longer than our own backoff.
+            wait=lambda failure, own: max(own, getattr(failure, "retry_after", None) or 0.0),
+            before_sleep=retried,
+            sleep=self._sleep,
+            random=self._random,
+        )
         return await tries(self._send, question, dialect)
+
+    def _may_pass(self, failure: BaseException | None) -> bool:
+        """Tell whether another try may help, after a wait that the policy accepts."""
+        return isinstance(failure, LlmUnavailable) and self.endpoint.retry.accepts(failure.retry_after)
 
     async def _send(self, question: Question, dialect: Dialect) -> Reply:
         await self._pause()
@@ -195,7 +250,7 @@ class LlmClient:
             cause = error.__cause__ or error
             return LlmUnavailable("connection", f"{type(cause).__name__} {self._hidden(str(cause))}")
         response = error.response
-        failure = of_status(
+        failure = error_of_status(
             response.status_code, response.headers, self._hidden(response.text), self._clock()
         )
         if isinstance(failure, LlmUnavailable) and failure.reason == "rate-limited" and failure.retry_after:

@@ -1,13 +1,199 @@
-"""Builds the prompt of a question: the rules, quoted data, what is asked, and what was wrong before."""
+"""The prompts of LLMs: what one asks, the form of its answer, and how an answer is read."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from tasks.models.llm.errors import Rejected
+from tasks.models.llm.parse_json import find_json, without_thoughts
+from tasks.models.llm.question import Question, Sampling
 from tasks.models.llm.quoting import data_block, quoted
+
+T = TypeVar("T")
+_MOST_NAMED = 4  # problems of an answer that the model is told
+
+
+class Answer(BaseModel):
+    """The base of models of answers: a JSON object of which other properties are not read.
+
+    The schema that is sent requires all properties and allows no others. A list in place of an object is
+    taken for its one property.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_list(cls, value: object) -> object:
+        is_bare = isinstance(value, list) and len(cls.model_fields) == 1
+        return dict.fromkeys(cls.model_fields, value) if is_bare else value
+
+
+def _without_surrogates(value: object) -> object:
+    # Halves of surrogate pairs can be written in JSON, and neither encoded nor printed.
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_without_surrogates)]
+
+
+def known_of(info: ValidationInfo) -> Any:  # noqa: ANN401
+    """Return what is known of the question to a validator, `Values.known`."""
+    return info.context["known"] if info.context else None
+
+
+def is_last(info: ValidationInfo) -> bool:
+    """Tell a validator whether the question is not asked again, so that what is good of it is taken."""
+    return not info.context or info.context["last"]
+
+
+def _within(numbers: list[int], info: ValidationInfo) -> list[int]:
+    most = known_of(info)
+    if most is not None and (wrong := [n for n in numbers if not 1 <= n <= most]):
+        reason = f"number {wrong[0]} is none of 1 to {most}"
+        raise Rejected(reason)
+    return numbers
+
+
+Numbers = Annotated[list[int], AfterValidator(_within)]
+
+"""Numbers of 1 to what is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What one question says beside its prompt."""
+
+    task: str  # what is asked
+    records: Sequence[Mapping[str, object]]  # what it is asked about: quoted as data, one a line
+    doc_ids: Sequence[str] = ()  # the documents whose text is in the records
+    known: Any = None  # what an answer is checked against: validators find it by `known_of`
+    schema: Mapping[str, Any] | None = None  # the form of the answer, where it depends on the records
+    sampling: Sampling | None = None  # how the answer is drawn; None: as all are
+    attempt: int | None = None  # which of several answers to the same question; None: that of the try
+    rules: str | None = None  # instead of the prompt's own
+
+
+class Prompt(Generic[T]):
+    """The unchanging part of questions whose answers are read as `T`.
+
+    Args:
+        name: Has a version that is raised whenever a word of what is sent changes, in the rules or a task.
+        rules: `PACKAGE/FILE` of the system message, in the package's folder `data/`.
+        answer: `T` for pydantic: a model, whose schema is sent, or a type with validators. These may raise
+            `Rejected`, and get what is known of the question by `known_of`.
+        text: Whether an answer is a text without its thoughts, and not the JSON in it.
+        hotter: Added to the temperature at each new try, in place of naming what was wrong.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rules: str,
+        answer: type[T] | Any,  # noqa: ANN401 (pydantic takes more than classes)
+        *,
+        text: bool = False,
+        hotter: float = 0.0,
+    ) -> None:
+        self.name, self._rules_at, self._answer = name, rules, answer
+        self._is_text, self._hotter = text, hotter
+
+    @functools.cached_property
+    def rules(self) -> str:
+        """The system message."""
+        package, _, name = self._rules_at.partition("/")
+        return resources.files(package).joinpath("data", name).read_text(encoding="utf-8").strip()
+
+    @functools.cached_property
+    def schema(self) -> Mapping[str, Any] | None:
+        """The JSON schema of the answer; None: of its form nothing is said but in words."""
+        answer: object = self._answer
+        return schema_of(answer) if isinstance(answer, type) and issubclass(answer, Answer) else None
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[T]:
+        return TypeAdapter(self._answer)
+
+    def question(
+        self, values: Values, sampling: Sampling, number: int = 0, complaint: str | None = None
+    ) -> Question:
+        """Return the question of a try, from 0; `complaint` is what was wrong with the answer before."""
+        parts = [data_block([quoted(record) for record in values.records]), values.task]
+        if complaint is not None and not self._hotter:
+            parts.append(
+                f"An earlier answer could not be used. What was wrong: {quoted({'error': complaint})}"
+            )
+        attempt = number
+        if self._hotter:
+            sampling = replace(sampling, temperature=sampling.temperature + number * self._hotter)
+            attempt = 0
+        return Question(
+            self.name,
+            (("system", values.rules or self.rules), ("user", "\n\n".join(parts))),
+            sampling,
+            values.schema or self.schema,
+            attempt if values.attempt is None else values.attempt,
+            tuple(values.doc_ids),
+        )
+
+    def read(self, text: str, known: Any = None, *, last: bool = True) -> T:  # noqa: ANN401
+        """Return what an answer says.
+
+        Args:
+            text: The answer.
+            known: What is known of the question.
+            last: Whether it is not asked for again, so that what is good of it is taken.
+
+        Raises:
+            Rejected: It does not have the form that it must have; the message is fit to be sent.
+        """
+        value = without_thoughts(text) if self._is_text else find_json(text)
+        try:
+            return self._adapter.validate_python(value, context={"known": known, "last": last})
+        except ValidationError as error:
+            raise Rejected(_complaint(error)) from error
+
+
+def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """Return a model's JSON schema as servers take it: without references, titles and optional properties."""
+    whole = answer.model_json_schema()
+    return _plain(whole, whole.get("$defs", {}))
+
+
+def _plain(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return _plain(known[schema["$ref"].rpartition("/")[2]], known)
+    found = {key: schema[key] for key in ("type", "enum") if key in schema}
+    if "items" in schema:
+        found["items"] = _plain(schema["items"], known)
+    if "properties" in schema:
+        found["properties"] = {name: _plain(each, known) for name, each in schema["properties"].items()}
+        found |= {"required": list(found["properties"]), "additionalProperties": False}
+    return found
+
+
+def _complaint(error: ValidationError) -> str:
+    said = []
+    for problem in error.errors(include_url=False, include_input=False)[:_MOST_NAMED]:
+        where = ".".join(str(part) for part in problem["loc"]) or "the answer"
+        said.append(f"{where}: {problem['msg']}")
+    return "; ".join(said)
+
 
 Messages = tuple[tuple[str, str], ...]
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tasks.models.llm.ask import EARLY
 from tasks.parse.classify.protocol import Classifier, FragmentInContext, Fragments, Typed
 
-# The reasons for which asking ended early: a later run asks about what they left.
-EARLY = ("budget", "unavailable")
 # Begins the keys of `Typing.counts` that count fallbacks by reason.
 FALLBACKS = "fallbacks: "
 _AT_ONCE = 512  # fragments between two reports

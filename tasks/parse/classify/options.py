@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Self
 
-from storage.answers import Answers
 from storage.root import Root
-from tasks.models.llm.answer_cache import open_book
-from tasks.models.llm.budget import Carried, Ceiling, Ledger, Prices
-from tasks.models.llm.endpoint import Endpoint
-from tasks.models.llm.question import Sampling
-from tasks.parse.classify.attribution import EARLY, FALLBACKS
-from tasks.parse.classify.hybrid import HybridClassifier, hybrid_name
-from tasks.parse.classify.llm import ACCURACY, BATCH, LlmClassifier, llm_name
+from tasks.models.llm.ask import EARLY, LlmOptions, Slot, open_llm
+from tasks.models.llm.budget import Carried, Ledger
+from tasks.parse.classify.attribution import FALLBACKS
+from tasks.parse.classify.llm import (
+    ACCURACY,
+    BATCH,
+    HybridClassifier,
+    LlmClassifier,
+    hybrid_name,
+    llm_name,
+)
 from tasks.parse.classify.protocol import Classifier
-
-Slot = Callable[[], AbstractAsyncContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class LlmOptions:
+class TypingOptions(LlmOptions):
     """How a language model takes part in typing; small, and fit to be sent to another process."""
 
-    endpoint: Endpoint  # where it is served, and how it is asked
     # Only nodes whose local confidence is under it are asked about; None: all, whatever it is.
-    threshold: float | None
-    sampling: Sampling = field(default_factory=Sampling)  # how answers are drawn
+    threshold: float | None = None
     batch: int = BATCH  # most fragments a question
     accuracy: float = ACCURACY  # the confidence of the model's labels
-    prices: Prices = field(default_factory=Prices)  # what its tokens cost
-    ceiling: Ceiling = field(default_factory=Ceiling)  # what one run may spend
 
-    def shared_by(self, batches: int) -> LlmOptions:
+    def shared_by(self, batches: int) -> Self:
         """Return the options of each of several batches that ask at once: its share of the questions."""
         share = max(1, self.endpoint.concurrency // batches)
         return replace(self, endpoint=replace(self.endpoint, concurrency=share))
@@ -47,12 +44,12 @@ class Opened(NamedTuple):
     ledger: Ledger
 
 
-def everything(llm: LlmOptions) -> LlmOptions:
+def everything(llm: TypingOptions) -> TypingOptions:
     """Return options by which the model is asked about every fragment."""
     return replace(llm, threshold=None)
 
 
-def classifier_name(local: str, llm: LlmOptions | None) -> str:
+def classifier_name(local: str, llm: TypingOptions | None) -> str:
     """Return the name of the classifier that `open_classifier` opens, given the local one's."""
     if llm is None:
         return local
@@ -60,7 +57,7 @@ def classifier_name(local: str, llm: LlmOptions | None) -> str:
     return model if llm.threshold is None else hybrid_name(local, llm.threshold, model)
 
 
-def typing_identity(local: str, llm: LlmOptions | None) -> str:
+def typing_identity(local: str, llm: TypingOptions | None) -> str:
     """Return all that types depend on beside the text: names, prompt version, and what shapes an answer.
 
     Neither the address, the timeouts and retries nor the ceiling are part of it.
@@ -75,7 +72,7 @@ def typing_identity(local: str, llm: LlmOptions | None) -> str:
 def open_classifier(
     root: Root,
     local: Classifier,
-    llm: LlmOptions | None,
+    llm: TypingOptions | None,
     *,
     ledger: Ledger | None = None,
     slot: Slot = nullcontext,
@@ -97,16 +94,15 @@ def open_classifier(
         yield Opened(local, ledger or Ledger())
         return
     ledger = ledger or Ledger(llm.prices, llm.ceiling)
-    with Answers(root) as answers:
-        book = open_book(llm.endpoint, answers, ledger, slot=slot)
-        model = LlmClassifier(book, local, sampling=llm.sampling, batch=llm.batch, accuracy=llm.accuracy)
+    with open_llm(root, llm, ledger=ledger, slot=slot) as asked:
+        model = LlmClassifier(asked, local, batch=llm.batch, accuracy=llm.accuracy)
         yield Opened(
             model if llm.threshold is None else HybridClassifier(local, model, llm.threshold), ledger
         )
 
 
 def llm_report(
-    name: str, llm: LlmOptions | None, typed: Mapping[str, int], account: Carried | None
+    name: str, llm: TypingOptions | None, typed: Mapping[str, int], account: Carried | None
 ) -> dict[str, Any] | None:
     """Return what a run asked of the model and what that cost; None where no model takes part.
 

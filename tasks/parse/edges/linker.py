@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from storage.answers import Answers
 from storage.root import Root
 from storage.schemas import Node
-from tasks.models.llm.answer_cache import AnswerBook, open_book, run_blocking
-from tasks.models.llm.asking import ask_until_right, together
+from tasks.models.llm.ask import EARLY, Fallback, Llm, Slot, open_llm
 from tasks.models.llm.budget import Ledger
-from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
-from tasks.models.llm.question import Question, Sampling
-from tasks.parse.classify.attribution import EARLY
-from tasks.parse.classify.options import LlmOptions, Slot, open_classifier
+from tasks.parse.classify.options import TypingOptions, open_classifier
 from tasks.parse.classify.protocol import Classifier
-from tasks.parse.edges.prompt import PROMPT, checked_pairs, question_for
 from tasks.parse.edges.rules import BY_RULES, InferredPair, Pair, text_pairs
-from tasks.parse.edges.windows import NodeWindow, windows
+from tasks.parse.edges.windows import PROMPT, NodeWindow, values_of, windows
 
 BY_RULES_INSTEAD = f"{BY_RULES}:fallback"
 # Begin the keys of `Linked.counts`.
 ASKED, FALLBACKS = "edges asked", "edge fallbacks: "
 _TRIES = 2
+_Decided = tuple[NodeWindow, list[Pair] | Fallback]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +29,10 @@ class EdgeOptions:
     """How a language model infers edges; small, and fit to be sent to another process."""
 
     kind: Literal["llm", "hybrid"]  # whether it reads all nodes, or candidate pairs alone
-    llm: LlmOptions  # how it is asked; `threshold` and `accuracy` play no part
+    llm: TypingOptions  # how it is asked; `threshold` and `accuracy` play no part
 
     def shared_by(self, batches: int) -> EdgeOptions:
-        """Return what `LlmOptions.shared_by` does, of these options."""
+        """Return what `TypingOptions.shared_by` does, of these options."""
         return replace(self, llm=self.llm.shared_by(batches))
 
 
@@ -66,20 +60,18 @@ class Linker:
     name `rules:fallback`.
 
     Args:
-        book: Asks, and keeps the answers.
+        llm: Is asked.
         candidates_only: As for `windows`.
-        sampling: How answers are drawn.
         batch: Most nodes a question.
     """
 
-    def __init__(self, book: AnswerBook, *, candidates_only: bool, sampling: Sampling, batch: int) -> None:
-        self._book, self._candidates_only = book, candidates_only
-        self._sampling, self._batch = sampling, max(batch, 2)
+    def __init__(self, llm: Llm, *, candidates_only: bool, batch: int) -> None:
+        self._llm, self._candidates_only, self._batch = llm, candidates_only, max(batch, 2)
 
     @property
     def name(self) -> str:
         """The name stored with the edges that the model names: prompt version and model."""
-        return f"{PROMPT}@{self._book.model}"
+        return f"{PROMPT.name}@{self._llm.model}"
 
     def link(self, documents: Mapping[str, Sequence[Node]]) -> Linked:
         """Return the conditions and references between the nodes of each document.
@@ -87,63 +79,38 @@ class Linker:
         Raises:
             LlmDenied: The server rejects the key, or has no such model.
         """
-        return run_blocking(self._link(documents))
-
-    async def _link(self, documents: Mapping[str, Sequence[Node]]) -> Linked:
-        found: dict[str, list[tuple[NodeWindow, list[Pair] | str]]] = {doc_id: [] for doc_id in documents}
+        found: dict[str, list[_Decided]] = {doc_id: [] for doc_id in documents}
 
         async def work(doc_id: str, window: NodeWindow) -> None:
-            found[doc_id] += await self._decided(documents[doc_id], doc_id, window)
+            said: list[_Decided] = await self._llm.answer_parts(
+                PROMPT, window, lambda part: values_of(documents[doc_id], part, doc_id),
+                lambda part, _: part.halves(), tries=_TRIES,
+            )  # fmt: skip
+            found[doc_id] += said
 
         sent = {
             doc_id: windows(nodes, self._batch, candidates_only=self._candidates_only)
             for doc_id, nodes in documents.items()
         }
         todo = [(doc_id, window) for doc_id, asked in sent.items() for window in asked]
-        if todo:
-            async with self._book.opened():
-                await together(work(*each) for each in todo)
-        failed = [(d, said) for d, decided in found.items() for _, said in decided if isinstance(said, str)]
+        self._llm.gather(work(*each) for each in todo)
+        answers = [(doc_id, said) for doc_id, decided in found.items() for _, said in decided]
+        failed = [(doc_id, said) for doc_id, said in answers if isinstance(said, Fallback)]
         return Linked(
             {doc_id: self._pairs(nodes, found[doc_id], sent[doc_id]) for doc_id, nodes in documents.items()},
             len(todo),
-            Counter(reason for _, reason in failed),
-            frozenset(doc_id for doc_id, reason in failed if reason in EARLY),
+            Counter(said.reason for _, said in failed),
+            frozenset(doc_id for doc_id, said in failed if said.early),
         )
-
-    async def _decided(
-        self, nodes: Sequence[Node], doc_id: str, window: NodeWindow
-    ) -> list[tuple[NodeWindow, list[Pair] | str]]:
-        """Return the pairs of a window, or why there are none; of its parts where it had to be halved."""
-
-        def question(_: int, complaint: str | None) -> Question:
-            return question_for(nodes, window, sampling=self._sampling, complaint=complaint, doc_id=doc_id)
-
-        try:
-            check = checked_pairs(window)
-            return [(window, await ask_until_right(self._book, question, lambda _: check, tries=_TRIES))]
-        except Rejected:
-            reason = "rejected"
-        except LlmRefused:
-            reason = "refused"
-        except BudgetSpent:
-            return [(window, "budget")]
-        except LlmUnavailable:
-            return [(window, "unavailable")]
-        halves = window.halves()
-        if not halves:
-            return [(window, reason)]
-        parts = await asyncio.gather(*(self._decided(nodes, doc_id, half) for half in halves))
-        return [decided for part in parts for decided in part]
 
     def _pairs(
         self,
         nodes: Sequence[Node],
-        decided: Sequence[tuple[NodeWindow, list[Pair] | str]],
+        decided: Sequence[_Decided],
         sent: Sequence[NodeWindow],
     ) -> list[InferredPair]:
         """Return what the model named, and of the rules' pairs those on which it did not decide."""
-        answers = [(window, said) for window, said in decided if not isinstance(said, str)]
+        answers = [(window, said) for window, said in decided if not isinstance(said, Fallback)]
         found = {pair: self.name for _, said in answers for pair in said}
         for pair in text_pairs(nodes):
             if not any(window.holds(pair) for window, _ in answers):
@@ -158,7 +125,7 @@ def edges_identity(edges: EdgeOptions | None) -> str:
         return ""
     llm = edges.llm
     shaping = (sorted(asdict(llm.sampling).items()), llm.batch)
-    return f" edges {edges.kind} {PROMPT}@{llm.endpoint.model} {shaping!r}"
+    return f" edges {edges.kind} {PROMPT.name}@{llm.endpoint.model} {shaping!r}"
 
 
 def edges_report(edges: EdgeOptions, counts: Mapping[str, int]) -> dict[str, Any]:
@@ -168,7 +135,7 @@ def edges_report(edges: EdgeOptions, counts: Mapping[str, int]) -> dict[str, Any
     """
     fallbacks = {k.removeprefix(FALLBACKS): n for k, n in sorted(counts.items()) if k.startswith(FALLBACKS)}
     return {
-        "inferred_by": f"{edges.kind}:{PROMPT}@{edges.llm.endpoint.model}",
+        "inferred_by": f"{edges.kind}:{PROMPT.name}@{edges.llm.endpoint.model}",
         "asked": counts.get(ASKED, 0),
         "fallbacks": fallbacks,
         "partial": any(fallbacks.get(reason) for reason in EARLY),
@@ -179,7 +146,7 @@ def edges_report(edges: EdgeOptions, counts: Mapping[str, int]) -> dict[str, Any
 def open_asked(
     root: Root,
     local: Classifier,
-    llm: LlmOptions | None,
+    llm: TypingOptions | None,
     edges: EdgeOptions | None,
     ledger: Ledger,
     slot: Slot = nullcontext,
@@ -192,8 +159,6 @@ def open_asked(
         if edges is None:
             yield opened.classifier, None
             return
-        with Answers(root) as answers:
-            book = open_book(edges.llm.endpoint, answers, ledger, slot=slot)
-            only = edges.kind == "hybrid"
-            linker = Linker(book, candidates_only=only, sampling=edges.llm.sampling, batch=edges.llm.batch)
+        with open_llm(root, edges.llm, ledger=ledger, slot=slot) as asked:
+            linker = Linker(asked, candidates_only=edges.kind == "hybrid", batch=edges.llm.batch)
             yield opened.classifier, linker

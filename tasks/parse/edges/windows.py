@@ -1,19 +1,26 @@
-"""Windows: the nodes of one document that one question about edges shows, and the pairs that it may name."""
+"""Windows: the nodes of one document that one question about edges shows, and its prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ValidationInfo
 
 from storage.schemas import Node
-from tasks.models.llm.quoting import addresses_the_reader
-from tasks.parse.edges.references import find_references
-from tasks.parse.edges.rules import FARTHEST_STEP, Pair, text_pairs
+from tasks.models.llm.errors import Rejected
+from tasks.models.llm.prompt import Prompt, Values, known_of
+from tasks.models.llm.quoting import addresses_the_reader, quoted, shortened, shown
+from tasks.parse.edges.rules import FARTHEST_STEP, Pair, find_references, text_pairs
 
 # Nodes that two neighbouring windows share, so that what stands on either side of a cut is seen together.
 SHARED = 4
 # Steps after a precondition that it may constrain.
 _STEPS = 3
+KINDS = ("condition", "reference")
+_TEXT, _TITLE, _TITLES = 800, 100, 6  # characters; titles of the heading path
+_MOST = 8  # pairs a node begins, of one kind: what mentions more is a table of contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +102,71 @@ def _grouped(pairs: Sequence[Pair], most: int) -> Iterator[NodeWindow]:
 
 def _of_pairs(pairs: Sequence[Pair]) -> NodeWindow:
     return NodeWindow(tuple(sorted({k for pair in pairs for k in pair[:2]})), frozenset(pairs))
+
+
+def _checked_pairs(answer: object, info: ValidationInfo) -> list[Pair]:
+    """Return the pairs of an answer about a window, which is known, each once, in order.
+
+    Raises:
+        Rejected: A pair is none of two ids, joins a piece to itself or was not asked about, or one piece
+            begins more than 8 of a kind.
+    """
+    window: NodeWindow = known_of(info)
+    places = {str(k): place for k, place in enumerate(window.places, start=1)}
+    if not isinstance(answer, dict) or not set(KINDS) <= set(answer):
+        reason = "the answer is no JSON object with the keys condition and reference"
+        raise Rejected(reason)
+    found = {pair for kind in KINDS for pair in _pairs(answer[kind], kind, places)}
+    for pair in found:
+        if not window.holds(pair):
+            reason = f"a {pair[2]} was named that was not asked about"
+            raise Rejected(reason)
+    for begins in {(a, kind) for a, _, kind in found}:
+        if window.asked is None and sum((a, kind) == begins for a, _, kind in found) > _MOST:
+            reason = f"one piece begins more than {_MOST} pairs of {begins[1]}"
+            raise Rejected(reason)
+    return sorted(found)
+
+
+PROMPT: Prompt[list[Pair]] = Prompt(
+    "edges-1", "tasks.parse/edges_prompt.txt", Annotated[list[Pair], BeforeValidator(_checked_pairs)]
+)
+
+
+def values_of(nodes: Sequence[Node], window: NodeWindow, doc_id: str) -> Values:
+    """Return what is asked about a window of one document's nodes, which get the ids `1` to their number."""
+    ids = {place: str(k) for k, place in enumerate(window.places, start=1)}
+    task = f"The pieces have the ids 1 to {len(ids)}."
+    if window.asked is not None:
+        asked = {kind: [[ids[a], ids[b]] for a, b, k in sorted(window.asked) if k == kind] for kind in KINDS}
+        task += f"\n\nKeep those of these pairs that hold, and name no others: {quoted(asked)}"
+    records = [_record(ids[place], nodes[place]) for place in window.places]
+    return Values(task, records, (doc_id,), known=window, schema=_schema(list(ids.values())), attempt=0)
+
+
+def _pairs(value: object, kind: str, places: dict[str, int]) -> list[Pair]:
+    pairs = []
+    for entry in value if isinstance(value, list) else [value]:
+        ends = [str(end) for end in entry] if isinstance(entry, list) else []
+        if len(ends) != 2 or not set(ends) <= set(places) or ends[0] == ends[1]:
+            reason = f"{kind} holds {str(entry)[:40]!r}, which is no pair of two different ids"
+            raise Rejected(reason)
+        pairs.append((places[ends[0]], places[ends[1]], kind))
+    return pairs
+
+
+def _record(name: str, node: Node) -> dict[str, object]:
+    record: dict[str, object] = {"id": name, "kind": node.node_type}
+    if node.heading_path:
+        record["headings"] = [shown(title, _TITLE, "start") for title in node.heading_path[-_TITLES:]]
+    return {**record, "text": shortened(node.text, _TEXT)}
+
+
+def _schema(ids: Sequence[str]) -> dict[str, Any]:
+    pair = {"type": "array", "items": {"type": "string", "enum": list(ids)}, "minItems": 2, "maxItems": 2}
+    return {
+        "type": "object",
+        "properties": {kind: {"type": "array", "items": pair} for kind in KINDS},
+        "required": list(KINDS),
+        "additionalProperties": False,
+    }

@@ -1,4 +1,4 @@
-"""Resolves a document's licence, from its own folder outwards; every contradiction is a finding."""
+"""Resolves which licence a skill has, from its own folder outwards; every contradiction is a finding."""
 
 from __future__ import annotations
 

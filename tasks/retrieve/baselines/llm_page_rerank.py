@@ -10,7 +10,7 @@ import numpy as np
 
 from storage.errors import WrongInput
 from storage.schemas import Node
-from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.quoting import shortened
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, written_rules
 from tasks.retrieve.paging.terms import Floats

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import resources
 from typing import Any, TypeVar
 
-from tasks.models.llm.answer_cache import AnswerBook
+from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.question import Question, Sampling
@@ -24,7 +24,7 @@ HOTTER = 0.3  # added to the temperature at each try: SkillFlow, appendix A.2
 class FlowLlm:
     """An LLM whose answers are cached in `book`; `fallbacks` counts why there was no answer, by prompt."""
 
-    def __init__(self, book: AnswerBook, sampling: Sampling | None = None) -> None:
+    def __init__(self, book: AnswerCache, sampling: Sampling | None = None) -> None:
         self.book, self.sampling = book, sampling or Sampling()
         self.fallbacks: Counter[str] = Counter()
 

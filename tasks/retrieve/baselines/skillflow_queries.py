@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.ask import run_blocking
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json, without_thoughts
 from tasks.retrieve.baselines.skillflow_asking import HOTTER, FlowLlm, asked_of, written_rules

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.errors import WrongInput
-from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.ask import run_blocking
 from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbered_skills, written_rules
 from tasks.retrieve.routing.skill import Skill
 

@@ -19,10 +19,9 @@ from tasks.parse.edges.rules import infer_edges
 from tasks.parse.segment.headings import headings_between
 from tasks.retrieve.baselines.mmr import mmr_order, node_budget
 from tasks.retrieve.baselines.skillpager_settings import SKILLPAGER, OpenSettings, Setting
-from tasks.retrieve.paging.chunks import encode_chunks
 from tasks.retrieve.paging.context import Pick
 from tasks.retrieve.paging.terms import Floats
-from tasks.retrieve.paging.types import PagedDocument, Selection, node_vectors
+from tasks.retrieve.paging.types import PagedDocument, Selection, encode_chunks, node_vectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.models.llm.answer_cache import run_blocking
+from tasks.models.llm.ask import run_blocking
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.tokens import first_tokens
 from tasks.models.with_torch.cross_encoder import PairScorer

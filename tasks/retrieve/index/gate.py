@@ -19,9 +19,9 @@ from tasks.models.token_states import encoded, unpack
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
+from tasks.retrieve.routing.postings import term_counts
 from tasks.retrieve.routing.skill import TEMPLATE
 from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
-from tasks.retrieve.routing.terms import term_counts
 from tasks.retrieve.suggest.stored import RUN
 
 _UNIT = 1e-3  # the largest difference of a vector's length from 1

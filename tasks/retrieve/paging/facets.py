@@ -13,14 +13,20 @@ from storage.schemas import Node
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.retrieve.paging.context import ceiling_of
-from tasks.retrieve.paging.features import features
-from tasks.retrieve.paging.prepared import Ready, make_ready, tokens_of
 from tasks.retrieve.paging.render import Printed, print_units
 from tasks.retrieve.paging.request import Request, read_request
-from tasks.retrieve.paging.scorer import GROUPS, Scorer, chances, packaged_scorer
+from tasks.retrieve.paging.scorer import GROUPS, Scorer, chances, features, packaged_scorer
 from tasks.retrieve.paging.selection import choose
 from tasks.retrieve.paging.terms import Floats, Integers
-from tasks.retrieve.paging.types import Page, PagedDocument, Reranker, node_vectors
+from tasks.retrieve.paging.types import (
+    Page,
+    PagedDocument,
+    Ready,
+    Reranker,
+    make_ready,
+    node_vectors,
+    tokens_of,
+)
 
 # Without a budget: stop when what is taken holds this share of what is likely to be needed (see the card).
 ENOUGH = 0.88

@@ -10,10 +10,9 @@ import numpy as np
 from storage.schemas import Node
 from tasks.models.protocols import Tokenizer, Vectors
 from tasks.models.token_states import GROUP, project, unpack_all
-from tasks.retrieve.paging.outline import Prepared
+from tasks.retrieve.paging.prepared import Prepared, Units
 from tasks.retrieve.paging.similarity import standard, standard_sections
 from tasks.retrieve.paging.terms import Floats, Integers
-from tasks.retrieve.paging.units import Units
 
 STATES = (
     "state_mean", "state_mean_standard", "state_best", "state_mean_share", "state_three",

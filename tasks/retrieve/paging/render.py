@@ -11,8 +11,7 @@ import numpy as np
 
 from storage.schemas import Node
 from tasks.retrieve.paging.context import GAP_MARK
-from tasks.retrieve.paging.outline import Prepared
-from tasks.retrieve.paging.units import frame_of
+from tasks.retrieve.paging.prepared import Prepared, frame_of
 
 _BOLD = re.compile(
     r"(`+)(?:(?!\1).)+\1|(?<![\w*\\/])\*\*(?=[^\s*])([^*\n`]*(?:`[^`\n]*`[^*\n`]*)*)(?<=[^\s*])\*\*(?![\w*/])"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.retrieve.paging.outline import Prepared
+from tasks.retrieve.paging.prepared import Prepared
 from tasks.retrieve.paging.terms import Floats, Integers
 
 # A unit's value is divided by its tokens to this power: 1 would fill pages with the shortest (see the card).

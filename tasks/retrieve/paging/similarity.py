@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.models.protocols import Vectors
-from tasks.retrieve.paging.outline import Prepared
+from tasks.retrieve.paging.prepared import Prepared
 from tasks.retrieve.paging.request import Request
 from tasks.retrieve.paging.terms import Floats, Integers, bm25, rarity, term_counts
 

@@ -1,18 +1,117 @@
-"""The types that paging takes and returns."""
+"""The types that paging takes and returns: a prepared document or its chunks, a selection, a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Protocol
+
+import numpy as np
 
 from storage.schemas import Edge, Node
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.segment.headings import Heading
-from tasks.retrieve.paging.chunks import Chunks
-from tasks.retrieve.paging.context import Pick, Span
-from tasks.retrieve.paging.prepared import Ready
+from tasks.retrieve.paging.context import GAP_MARK, Pick, Span
+from tasks.retrieve.paging.late_interaction import TokenStates, states_of
+from tasks.retrieve.paging.prepared import Prepared, prepare_pages
+from tasks.retrieve.paging.render import Pieces, pieces_of
+from tasks.retrieve.paging.selection import Costs
 from tasks.retrieve.paging.terms import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The chunks of a body: ordered spans, their vectors of shape `(n, d)`, and their tokens.
+
+    `size` and `overlap` are the tokens that a chunk has, and shares with the next one.
+    """
+
+    spans: list[tuple[int, int]]
+    vectors: Vectors
+    tokens: list[int]
+    size: int = 256
+    overlap: int = 0
+
+
+def chunk_spans(
+    body: str, tokenizer: Tokenizer, *, size: int = 256, overlap: int = 0
+) -> list[tuple[int, int]]:
+    """Return the character spans of consecutive chunks of `size` tokens; the last has the rest.
+
+    Each but the first begins with the last `overlap` tokens of the one before it. `size` is 1 or more,
+    `overlap` 0 or more and less than half of `size`, so that of three chunks the outer two share nothing;
+    ValueError otherwise.
+    """
+    if size < 1 or not 0 <= 2 * overlap < size:
+        msg = f"size must be at least 1 token and overlap less than half of it, got {size} and {overlap}"
+        raise ValueError(msg)
+    offsets = tokenizer.offsets(body)
+    spans: list[tuple[int, int]] = []
+    for first in range(0, max(len(offsets) - overlap, min(len(offsets), 1)), size - overlap):
+        piece = offsets[first : first + size]
+        # A character that takes several tokens may straddle two chunks: without overlap it stays with the
+        # first.
+        start = max(piece[0][0], spans[-1][1]) if spans and not overlap else piece[0][0]
+        if piece[-1][1] > (spans[-1][1] if spans else start):
+            spans.append((start, piece[-1][1]))
+    return spans
+
+
+def encode_chunks(
+    body: str, *, encoder: Encoder, tokenizer: Tokenizer, size: int = 256, overlap: int = 0
+) -> Chunks:
+    """Cut a body into chunks and encode each; arguments and errors as `chunk_spans`."""
+    spans = chunk_spans(body, tokenizer, size=size, overlap=overlap)
+    texts = [body[start:end] for start, end in spans]
+    return Chunks(spans, encoder.encode(texts), tokenizer.count(texts), size, overlap)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A prepared document: units and sections, the nodes' vectors, printable pieces and their tokens.
+
+    `additive` tells whether a text's tokens are the sum of those of its pieces, as for tokenizers that split
+    words at white space; then a printed text need not be counted again.
+    """
+
+    prepared: Prepared
+    vectors: Vectors
+    states: TokenStates
+    pieces: Pieces
+    costs: Costs
+    additive: bool
+
+
+def make_ready(
+    body: str, nodes: Sequence[Node], vectors: Vectors, states: Sequence[bytes], tokenizer: Tokenizer
+) -> Ready:
+    """Prepare a document with at least one node for paging; every request can use the result.
+
+    Raises:
+        ValueError: A node's states are no whole number of them.
+    """
+    prepared = prepare_pages(body, nodes, vectors)
+    pieces = pieces_of(body, nodes, prepared)
+    frames = ["\n".join(frame) for frame in pieces.frames]
+    parts = [pieces.texts, pieces.titles, frames, [GAP_MARK]]
+    every = [text for part in parts for text in part]
+    # All texts as one, joined by whatever may stand between them.
+    whole = "".join(map("".join, zip(every, cycle((" ", "\n", "\n\n")), strict=False)))
+    *counted, together = tokenizer.count([*every, whole])
+    units, headings, around, mark = np.split(np.array(counted), np.cumsum([len(part) for part in parts])[:-1])
+    costs = Costs(units, headings, around, int(mark[0]))
+    of_units = states_of(nodes, prepared.units, vectors, states, tokenizer)
+    return Ready(prepared, vectors, of_units, pieces, costs, together == sum(counted))
+
+
+def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
+    """Return the tokens of units printed with their headings and frames, and of `marks` gap marks."""
+    prepared, costs = ready.prepared, ready.costs
+    units = np.array(chosen, dtype=np.int64)
+    headings = np.unique(prepared.above[:, prepared.section[units]])
+    found = costs.units[units].sum() + costs.frames[np.unique(prepared.units.owner[units])].sum()
+    return int(found + costs.headings[headings[headings < len(costs.headings)]].sum()) + marks * costs.mark
 
 
 def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:

@@ -10,8 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import StorageError
-from tasks.retrieve.routing.postings import FIELDS, Counts, Offsets, Postings, Rows
-from tasks.retrieve.routing.terms import TermHashes, function_terms, term_counts
+from tasks.retrieve.routing.postings import (
+    FIELDS,
+    Counts,
+    Offsets,
+    Postings,
+    Rows,
+    TermHashes,
+    function_terms,
+    term_counts,
+)
 
 Scores = npt.NDArray[np.float32]
 _K1, _B = 1.5, 0.75

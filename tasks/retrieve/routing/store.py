@@ -20,9 +20,8 @@ from storage.seal import Seal, first_broken, seals_of, sha256_of
 from storage.served import Served, is_anew, published_versions, read_served
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
-from tasks.retrieve.routing.postings import Postings, Sketches, joined, kept, postings_of
+from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.routing.terms import TERMS_VERSION
 
 if TYPE_CHECKING:  # its import takes longer than a query
     import pyarrow as pa

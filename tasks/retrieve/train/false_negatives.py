@@ -10,9 +10,9 @@ import numpy as np
 
 from tasks.models.protocols import Vectors
 from tasks.refine.duplicates.shingles import Hashes, jaccard
+from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.routing.terms import term_sequence
 
 Layer = Literal["name", "body", "embedding"]
 LAYERS: tuple[Layer, ...] = ("name", "body", "embedding")

@@ -11,9 +11,9 @@ import numpy as np
 
 from tasks.parse.segment.segment import segment
 from tasks.refine.text.markdown import LINK
+from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.routing.terms import term_sequence
 from tasks.retrieve.train.split import Rows
 
 GRAM = 5

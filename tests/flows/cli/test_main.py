@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tasks.parse.classify.cascade import CarefulClassifier
+from tasks.parse.classify.cascade import CascadeClassifier
 from tests.support.command import MAIN, Ask, lines_of, skillery
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import Export, SkillRoot
@@ -151,7 +151,7 @@ def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> Non
     fragments.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
     done = ask("classify", str(fragments), "--out", str(out))
     assert (done.code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"2 fragments typed by {CarefulClassifier.name} 2\nas step 1, param 1; in ")
+    assert done.stdout.startswith(f"2 fragments typed by {CascadeClassifier.name} 2\nas step 1, param 1; in ")
     typed = lines_of(out)
     assert [(t["id"], t["node_type"]) for t in typed] == [("a", "step"), ("b", "param")]
     assert all(0 < t["confidence"] <= 1 for t in typed)
@@ -201,7 +201,6 @@ def test_a_document_without_a_body_has_a_paging_too(
     assert {m["sufficient"] for m in json.loads(done.stdout)["methods"]} == {0.0}
 
 
-@pytest.mark.prefect
 def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
     prefect_server: str, root: str, skills: Path
 ) -> None:
@@ -223,7 +222,6 @@ def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
     assert contract <= record.keys()
 
 
-@pytest.mark.prefect
 def test_run_exits_1_with_the_record_when_no_source_can_be_read(
     prefect_server: str, root: str, tmp_path: Path, ask: Ask
 ) -> None:
@@ -235,7 +233,6 @@ def test_run_exits_1_with_the_record_when_no_source_can_be_read(
     assert "nowhere.parquet" in record["message"]
 
 
-@pytest.mark.prefect
 def test_ctrl_c_ends_the_command_and_its_server_in_seconds_with_one_line_and_a_later_run_picks_up(
     prefect_server: str, root: str, skills: Path, ask: Ask
 ) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from storage.answers import Answers
-from tasks.models.llm.answer_cache import AnswerBook, open_book
+from tasks.models.llm.answer_cache import AnswerCache, open_cache
+from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ledger
-from tasks.models.llm.endpoint import Endpoint
-from tasks.models.llm.retry import LLM_RETRY
+from tasks.models.llm.client import LLM_RETRY, Endpoint
+from tasks.models.llm.question import Sampling
 from tasks.parse.classify.llm import LlmClassifier
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import FragmentInContext
@@ -29,10 +30,22 @@ FAULTS = {*_MISCHIEF, *_MISHAPS} - {None}
 IMPATIENT = replace(LLM_RETRY, wait_min=0.0, wait_max=0.0)
 
 
-def book_of(url: str, answers: Answers, ledger: Ledger | None = None, **settings: Any) -> AnswerBook:  # noqa: ANN401
+def book_of(url: str, answers: Answers, ledger: Ledger | None = None, **settings: Any) -> AnswerCache:  # noqa: ANN401
     """Return a book whose retries wait for nothing but what a server asks for."""
     endpoint = Endpoint(url, "small-model", **{"timeout": 10.0, "retry": IMPATIENT, **settings})
-    return open_book(endpoint, answers, ledger or Ledger())
+    return open_cache(endpoint, answers, ledger or Ledger())
+
+
+def llm_of(
+    url: str,
+    answers: Answers,
+    ledger: Ledger | None = None,
+    *,
+    sampling: Sampling | None = None,
+    **settings: Any,  # noqa: ANN401
+) -> Llm:
+    """Return an LLM whose retries wait for nothing but what a server asks for."""
+    return Llm(book_of(url, answers, ledger, **settings), sampling)
 
 
 def classifier_of(
@@ -41,7 +54,7 @@ def classifier_of(
     ledger: Ledger | None = None,
     **settings: Any,  # noqa: ANN401
 ) -> LlmClassifier:
-    return LlmClassifier(book_of(url, answers, ledger, **settings), LocalClassifier())
+    return LlmClassifier(llm_of(url, answers, ledger, **settings), LocalClassifier())
 
 
 def mischief(asked: Asked) -> str | None:

@@ -17,7 +17,7 @@ def type_all(root: Path, url: str, documents: int, each: int) -> dict[str, Any]:
     with Answers(Root(root)) as answers:
         classifier = classifier_of(url, answers, concurrency=3)
         rows = classifier.type_all(fragments_of(documents, each)).rows
-        return {"rows": rows, "report": classifier.book.ledger.report()}
+        return {"rows": rows, "report": classifier.llm.ledger.report()}
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.retrieve.paging.prepared import Ready, make_ready
+from tasks.retrieve.paging.types import Ready, make_ready
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from tasks.retrieve.page import METHODS, page
-from tasks.retrieve.paging.chunks import encode_chunks
-from tasks.retrieve.paging.types import Page, PagedDocument
+from tasks.retrieve.paging.types import Page, PagedDocument, encode_chunks
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 
 BODY = """\

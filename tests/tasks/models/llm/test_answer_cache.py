@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage.answers import Answers
-from tasks.models.llm.answer_cache import AnswerBook, run_blocking
+from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.errors import ContextOverflow, LlmUnavailable, Rejected
 from tasks.models.llm.question import Question, Sampling
 from tests.support.llm.llm_asking import book_of
@@ -32,7 +32,7 @@ def yes_or_no(text: str) -> bool:
     return text == "yes"
 
 
-def ask_all(book: AnswerBook, *questions: Question) -> list[bool | BaseException]:
+def ask_all(book: AnswerCache, *questions: Question) -> list[bool | BaseException]:
     async def ask() -> list[bool | BaseException]:
         async with book.opened():
             return await asyncio.gather(*(book.ask(q, yes_or_no) for q in questions), return_exceptions=True)
@@ -143,14 +143,3 @@ def test_half_a_surrogate_pair_is_kept_as_a_question_mark(server: LlmServer, ans
     server.say = lambda _: json.loads('"\\ud800"')
     ask_all(book_of(server.url, answers), ASKED)
     assert answers.rejected()[0].text == "?"
-
-
-def test_a_coroutine_is_awaited_with_and_without_a_running_loop() -> None:
-    async def seven() -> int:
-        await asyncio.sleep(0)
-        return 7
-
-    async def within() -> int:
-        return run_blocking(seven())
-
-    assert run_blocking(seven()) == asyncio.run(within()) == 7

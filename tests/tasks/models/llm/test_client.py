@@ -13,12 +13,10 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.models.llm.budget import Ceiling, Ledger, Prices
-from tasks.models.llm.client import LlmClient
-from tasks.models.llm.dialect import Dialect
-from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.chat_completion import Dialect, Reply
+from tasks.models.llm.client import Endpoint, LlmClient
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmDenied, LlmRefused, LlmUnavailable
 from tasks.models.llm.question import Question, Sampling
-from tasks.models.llm.reply import Reply
 from tasks.models.retry import RetryPolicy
 from tests.support.llm.llm_server import Asked, Fault, LlmServer
 

@@ -15,11 +15,17 @@ from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.retry import RetryPolicy
 from tasks.parse.classify.attribution import Typing, document_of
-from tasks.parse.classify.hybrid import HybridClassifier, HybridPoint, hybrid_curve
-from tasks.parse.classify.llm import ACCURACY, LlmClassifier, batches
+from tasks.parse.classify.llm import (
+    ACCURACY,
+    HybridClassifier,
+    HybridPoint,
+    LlmClassifier,
+    batches,
+    hybrid_curve,
+)
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.protocol import FragmentInContext
-from tests.support.llm.llm_asking import FAULTS, book_of, classifier_of, fragments_of, mischief
+from tests.support.llm.llm_asking import FAULTS, classifier_of, fragments_of, llm_of, mischief
 from tests.support.llm.llm_server import Asked, LlmServer, label_of
 
 FALLBACK = f"{LocalClassifier.name}:fallback"
@@ -227,7 +233,7 @@ def test_settings_out_of_range_are_refused(
     server: LlmServer, answers: Answers, wrong: dict[str, float]
 ) -> None:
     with pytest.raises(WrongInput):
-        LlmClassifier(book_of(server.url, answers), LocalClassifier(), **wrong)  # type: ignore[arg-type]
+        LlmClassifier(llm_of(server.url, answers), LocalClassifier(), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rank", [0, 2, 4])

@@ -16,9 +16,10 @@ import pytest
 from storage.answers import Answers
 from storage.root import Root
 from storage.schemas import NODE_TYPES
-from tasks.models.llm.answer_cache import open_book
+from tasks.models.llm.answer_cache import open_cache
+from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ledger
-from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.client import Endpoint
 from tasks.models.llm.question import Sampling
 from tasks.parse.classify.llm import LlmClassifier
 from tasks.parse.classify.local import LocalClassifier
@@ -98,10 +99,8 @@ def test_every_fragment_ends_typed_and_the_second_run_is_free(url: str, model: P
         for _ in range(2):
             ledger = Ledger()
             endpoint = Endpoint(url, str(model), timeout=300, concurrency=1)
-            sampling = Sampling(max_tokens=40)
-            classifier = LlmClassifier(
-                open_book(endpoint, kept, ledger), LocalClassifier(), sampling=sampling, batch=2
-            )
+            llm = Llm(open_cache(endpoint, kept, ledger), Sampling(max_tokens=40))
+            classifier = LlmClassifier(llm, LocalClassifier(), batch=2)
             runs.append((classifier.type_all(fragments), ledger.report()))
         questions = len(kept.accepted()) + len(kept.rejected())
     (first, spent), (second, saved) = runs

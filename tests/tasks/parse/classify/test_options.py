@@ -10,11 +10,11 @@ import pytest
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.models.llm.budget import Carried, Ceiling, Prices
-from tasks.models.llm.endpoint import Endpoint
+from tasks.models.llm.client import Endpoint
 from tasks.models.llm.question import Sampling
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import (
-    LlmOptions,
+    TypingOptions,
     classifier_name,
     everything,
     llm_report,
@@ -24,8 +24,8 @@ from tasks.parse.classify.options import (
 
 LOCAL = LocalClassifier.name
 ENDPOINT = Endpoint("http://127.0.0.1:9/v1", "small-model", "sk-hush")
-LLM = LlmOptions(ENDPOINT, threshold=None)
-HYBRID = LlmOptions(ENDPOINT, threshold=0.6)
+LLM = TypingOptions(ENDPOINT, threshold=None)
+HYBRID = TypingOptions(ENDPOINT, threshold=0.6)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ HYBRID = LlmOptions(ENDPOINT, threshold=0.6)
     ],
 )
 def test_the_name_that_is_told_is_the_one_that_is_opened(
-    llm: LlmOptions | None, name: str, tmp_path: Path
+    llm: TypingOptions | None, name: str, tmp_path: Path
 ) -> None:
     assert classifier_name(LOCAL, llm) == name
     with open_classifier(Root(tmp_path), LocalClassifier(), llm) as opened:
@@ -69,7 +69,7 @@ def test_what_shapes_an_answer_is_part_of_the_identity(change: dict[str, Any]) -
 def test_another_prompt_or_local_classifier_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     before = typing_identity("rules-1", LLM)
     assert typing_identity("rules-2", LLM) != before
-    monkeypatch.setattr("tasks.parse.classify.llm.PROMPT", "classify-99")
+    monkeypatch.setattr("tasks.parse.classify.llm.PROMPT.name", "classify-99")
     assert typing_identity("rules-1", LLM) != before
 
 

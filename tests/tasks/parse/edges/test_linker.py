@@ -11,12 +11,11 @@ from storage.answers import Answers
 from storage.schemas import Node
 from storage.state import edges_table
 from tasks.models.llm.budget import Ceiling, Ledger
-from tasks.models.llm.question import Sampling
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.edges.linker import Linker
 from tasks.parse.edges.rules import text_pairs
 from tasks.parse.edges.windows import candidate_pairs, windows
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.roots.hand_written import SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
@@ -54,8 +53,8 @@ def server() -> Iterator[LlmServer]:
 
 
 def linker(server: LlmServer, answers: Answers, *, hybrid: bool = False, tokens: int | None = None) -> Linker:
-    book = book_of(server.url, answers, Ledger(ceiling=Ceiling(tokens)))
-    return Linker(book, candidates_only=hybrid, sampling=Sampling(), batch=20)
+    llm = llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens)))
+    return Linker(llm, candidates_only=hybrid, batch=20)
 
 
 def by(name: str, pairs: list[tuple[int, int, str]]) -> list[tuple[int, int, str, str]]:

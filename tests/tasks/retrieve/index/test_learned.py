@@ -27,7 +27,7 @@ from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
 if TYPE_CHECKING:
-    from tasks.models.llm.answer_cache import AnswerBook
+    from tasks.models.llm.answer_cache import AnswerCache
 
 Make = Callable[[dict[str, str]], SkillRoot]
 Injury = Callable[[lancedb.table.Table], object]
@@ -164,7 +164,7 @@ def test_a_library_that_a_model_left_unfinished_is_compared_again(root: SkillRoo
 
 
 def test_states_for_which_the_rule_stands_in_are_summed_up_again(root: SkillRoot) -> None:
-    llm = FallbackLlm(cast("AnswerBook", None))
+    llm = FallbackLlm(cast("AnswerCache", None))
     llm.fallbacks["summary: unavailable"] += 1
     encoder = root.root.folder / root.model
     down = StateWords("a model", summed_up, llm)

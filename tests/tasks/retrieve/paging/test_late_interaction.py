@@ -12,11 +12,10 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import encoded, packaged_projection, project, unpack
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.facets import ask, ready_for, unit_features
-from tasks.retrieve.paging.features import NAMES
 from tasks.retrieve.paging.late_interaction import STATES, TokenStates, state_rows, states_of
-from tasks.retrieve.paging.outline import Prepared
+from tasks.retrieve.paging.prepared import Prepared, cut
+from tasks.retrieve.paging.scorer import NAMES
 from tasks.retrieve.paging.types import PagedDocument
-from tasks.retrieve.paging.units import cut
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.retrieve.paging.prepared import Ready
 from tasks.retrieve.paging.render import Printed, print_units
+from tasks.retrieve.paging.types import Ready
 from tests.support.paging.paging_nodes import CODE, nodes_of
 from tests.support.paging.paging_ready import READY, ready_of
 

@@ -7,8 +7,7 @@ import pytest
 
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.fit import Example, fit, stored
-from tasks.retrieve.paging.features import NAMES
-from tasks.retrieve.paging.scorer import FILE, GROUPS, Scorer, chances, packaged_scorer, scorer_of
+from tasks.retrieve.paging.scorer import FILE, GROUPS, NAMES, Scorer, chances, packaged_scorer, scorer_of
 
 FACETS, WORDS = NAMES.index("log_facets"), NAMES.index("words")
 UNITS = 40

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.skill import Skill
-from tasks.retrieve.routing.terms import term_sequence
 from tasks.retrieve.train.queries import QuerySettings, make_queries, telling_sentences
 from tests.support.models.training_material import trades
 

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+from uuid import uuid4
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import SourceError
+from storage.parquet import write_frame
+from storage.partitions import partition_of
+from storage.root import Root
+from storage.schemas import DOCUMENTS
+from storage.state import documents_table, folded_table
+from tasks.refine import update as placing
+from tasks.refine.plan import STAGED
+from tasks.refine.update import SORTED, StagedDocuments, place
+from tests.support.roots.nights import HandSource, Nights, skill
+from tests.support.slow import slow_but
+
+# Few partitions make few writes: these three share one.
+OLD, TWIN, THIRD = [f"skill-{n}" for n in range(999) if partition_of(f"skill-{n}") == partition_of("a")][:3]
+RANKS = {"git+https://example.org/o/r": 0, "parquet:p": 2, "dir:d": 3}
+SOURCES = list(RANKS)
+
+_RECIPE = [f"step{n} takes {n} minutes" for n in range(20)]
+
+
+def recipe(**changed: str) -> str:
+    """A text of 80 words, 76 shingles."""
+    return ". ".join(changed.get(f"step{n}", step) for n, step in enumerate(_RECIPE)) + "."
+
+
+# `near` is a near-duplicate of `one` and of `far`, which are none of each other; `three` is too short.
+TEXTS = {
+    "one": recipe(),
+    "near": recipe(step0="begin", step1="here"),
+    "far": recipe(step0="begin", step1="here", step18="and", step19="end"),
+    "two": "Nothing here is like the recipe at all, not even a little.",
+    "three": "Bake it well.",
+    "": "",
+}
+
+
+def shingles(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.lower())
+    return {tuple(words[at : at + 5]) for at in range(len(words) - 4)}
+
+
+def is_near(one: str, other: str) -> bool:
+    both = shingles(one) | shingles(other)
+    return one == other or len(shingles(one) & shingles(other)) >= 0.85 * max(len(both), 1)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Night(NamedTuple):
+    """What a source holds (text by doc_id), whether it breaks off after them, at which write refine dies."""
+
+    source: str
+    held: dict[str, str]
+    breaks_off: bool = False
+    dies_at: int | None = None
+
+
+NIGHTS = st.lists(
+    st.builds(
+        Night,
+        source=st.sampled_from(SOURCES),
+        held=st.dictionaries(st.sampled_from(["a", "A", TWIN, "b"]), st.sampled_from(sorted(TEXTS))),
+        breaks_off=st.sampled_from([False, False, False, True]),
+        dies_at=st.one_of(st.none(), st.integers(0, 14)),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@contextmanager
+def dying_at(number: int | None) -> Iterator[None]:
+    """Let the write of that number, from 0, not happen, nor anything after it."""
+    write, left = Root.write, [number]
+
+    def counted(self: Root, relative: str, data: bytes) -> None:
+        if left[0] is not None:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+        write(self, relative, data)
+
+    with mock.patch.object(Root, "write", counted):
+        yield
+
+
+class World:
+    """What the sources held when they were last read, beside the root."""
+
+    def __init__(self, folder: str) -> None:
+        self.nights = Nights(Path(folder))
+        self.texts: dict[tuple[str, str], str] = {}
+
+    def crawl(self, night: Night) -> None:
+        error = [SourceError(night.source, "damaged", "it breaks off")] if night.breaks_off else []
+        found = [skill(doc_id, TEXTS[text]) for doc_id, text in night.held.items()]
+        self.nights.crawl(HandSource(night.source, *found, *error))
+        if not night.breaks_off:
+            self.texts = {k: v for k, v in self.texts.items() if k[1] != night.source}
+        self.texts |= {(doc_id, night.source): text for doc_id, text in night.held.items()}
+
+    def refine(self, dies_at: int | None = None) -> dict[str, int] | None:
+        try:
+            with dying_at(dies_at):
+                return self.nights.refine()
+        except Killed:
+            return None
+
+    def expected(self) -> tuple[dict[str, str], dict[str, str], dict[tuple[str, str], str]]:
+        """Return survivors with their text, copies with their survivor, and each document's outcome."""
+        last = self.nights.seen("last_seen_at")
+        by_id = sorted(self.texts, key=lambda k: (k[1], k[0]))
+        late_first = sorted(by_id, key=lambda k: last[k], reverse=True)
+        ranked = sorted(late_first, key=lambda k: RANKS[k[1]])
+        winners: dict[str, tuple[str, str]] = {}
+        for doc_id, source in ranked:
+            winners.setdefault(doc_id.lower(), (doc_id, source))
+        outcomes = {k: "kept" if self.texts[k] else "no_body" for k in winners.values()}
+        first = self.nights.seen("first_seen_at")
+        kept = [k for k, outcome in outcomes.items() if outcome == "kept"]
+        kept.sort(key=lambda k: (RANKS[k[1]], first[k], k[0].lower(), k[0]))
+        survivors: dict[str, str] = {}
+        copies: dict[str, str] = {}
+        for key in kept:
+            text = self.texts[key]
+            like = next((d for d, t in survivors.items() if is_near(TEXTS[text], TEXTS[t])), None)
+            if like is None:
+                survivors[key[0]] = text
+            else:
+                copies[key[0]] = like
+        return survivors, copies, {k: outcomes.get(k, "other_source") for k in self.texts}
+
+    def check(self, counts: dict[str, int]) -> None:
+        documents, copies, outcomes = self.expected()
+        nights = self.nights
+        rows = documents_table(nights.root).read()
+        bodies = {doc_id: TEXTS[text] for doc_id, text in documents.items()}
+        assert dict(rows.select("doc_id", "body").iter_rows()) == bodies
+        assert rows["body_hash"].is_unique().all()
+        assert rows.height == len(documents)
+        assert nights.folded() == sorted(copies)
+        aliases = nights.aliases()
+        assert {d: s for d, (s, kind) in aliases.items() if kind == "folded"} == copies
+        assert not {d for d, (_, kind) in aliases.items() if kind == "retired"} & {*documents, *copies}
+        assert nights.outcomes() == outcomes
+        assert sum(counts.values()) == len(self.texts)
+        assert counts["documents"] == len(documents)
+
+
+def corpus(nights: Nights) -> list[dict[str, Any]]:
+    tables = documents_table(nights.root), folded_table(nights.root)
+    return [row for t in tables for row in t.read().sort("doc_id").to_dicts()]
+
+
+@given(NIGHTS)
+@settings(max_examples=15, deadline=None)
+def test_after_any_nights_the_corpus_is_what_the_sources_hold(nights: list[Night]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(folder)
+        for night in nights:
+            world.crawl(night)
+            counts = world.refine(night.dies_at)
+            if counts is not None:
+                world.check(counts)
+        last = world.refine()
+        assert last is not None
+        world.check(last)
+        before = world.nights.times("documents", "state/folded", "state/aliases", "state/refined", "dropped")
+        assert world.refine() == last
+        assert world.nights.times(
+            "documents", "state/folded", "state/aliases", "state/refined", "dropped"
+        ) == (before)
+
+
+TWO_NIGHTS = (
+    Night(SOURCES[2], {"0": "near", "a": "one", "b": "one", TWIN: "two", THIRD: "three", OLD: "two"}),
+    Night(SOURCES[2], {"0": "three", "b": "near", TWIN: "", THIRD: "three", "new": "two", "A": "one"}),
+)
+
+
+@pytest.fixture(scope="module")
+def second_night(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int | None], tuple[Nights, bool]]:
+    """Refine a second night that dies at a write, then again; also tell whether it lived after all."""
+    folder = tmp_path_factory.mktemp("nights")
+    world = World(str(folder / "crawled"))
+    world.crawl(TWO_NIGHTS[0])
+    world.refine()
+    world.crawl(TWO_NIGHTS[1])
+
+    def refined(dies_at: int | None) -> tuple[Nights, bool]:
+        again = World(str(shutil.copytree(folder / "crawled", folder / uuid4().hex)))
+        again.nights.night = world.nights.night
+        through = again.refine(dies_at) is not None
+        again.refine()
+        return again.nights, through
+
+    return refined
+
+
+@pytest.mark.parametrize("step", slow_but({4}, [1, 4]))
+def test_a_run_killed_at_any_write_is_made_good_by_the_next(
+    second_night: Callable[[int | None], tuple[Nights, bool]], step: int
+) -> None:
+    whole, _ = second_night(None)
+    number, through, order = 0, False, ["doc_id", "reason"]
+    while not through:
+        mended, through = second_night(number)
+        assert corpus(mended) == corpus(whole)
+        assert (mended.aliases(), mended.outcomes()) == (whole.aliases(), whole.outcomes())
+        assert mended.dropped().sort(order).equals(whole.dropped().sort(order))
+        number += step
+    assert number > 12
+
+
+@pytest.mark.parametrize("dies_at", slow_but({4}, range(3, 7)))
+@pytest.mark.parametrize(
+    ("held", "then"), [({"a": "two"}, {"a": "one"}), ({"a": "one", TWIN: "two"}, {"a": "one"})]
+)
+def test_a_source_may_take_back_what_a_killed_run_had_placed(
+    tmp_path: Path, held: dict[str, str], then: dict[str, str], dies_at: int
+) -> None:
+    world = World(str(tmp_path))
+    for night in (Night(SOURCES[2], {"a": "one"}), Night(SOURCES[2], held, dies_at=dies_at)):
+        world.crawl(night)
+        world.refine(night.dies_at)
+    world.crawl(Night(SOURCES[2], then))
+    counts = world.refine()
+    assert counts is not None
+    world.check(counts)
+
+
+@pytest.mark.parametrize("dies_at", slow_but({2, 8}, range(12)))
+@pytest.mark.parametrize("text", ["one", "near", "two"])
+def test_an_id_that_returned_for_a_killed_run_alone_leads_where_it_led(
+    tmp_path: Path, text: str, dies_at: int
+) -> None:
+    world = World(str(tmp_path))
+    for held in ({"a": "one"}, {"b": "one"}):
+        world.crawl(Night(SOURCES[2], held))
+        world.refine()
+    world.crawl(Night(SOURCES[2], {"b": "one", "a": text}))
+    world.refine(dies_at)
+    returned = "a" in documents_table(world.nights.root).read()["doc_id"]
+
+    world.crawl(Night(SOURCES[2], {"b": "one"}))
+    world.refine()
+
+    # Where a document of another text was put in its place, and is gone, nothing need stand for it.
+    leads = {"a": ("b", "retired")}
+    assert world.nights.aliases() in ([leads, {}] if returned and text == "two" else [leads])
+
+
+def test_the_order_in_which_documents_come_has_no_influence(tmp_path: Path) -> None:
+    held = (("a", "one"), ("B", "one"), ("c", "far"), ("d", "two"), ("e", ""), ("f", "near"), ("g", "three"))
+    found = [skill(doc_id, TEXTS[text]) for doc_id, text in held]
+    one, other = Nights(tmp_path / "one"), Nights(tmp_path / "other")
+    one.run(HandSource("dir:d", *found), HandSource("git+x", *found[:2]))
+    other.run(HandSource("dir:d", *reversed(found)), HandSource("git+x", *reversed(found[:2])))
+    assert corpus(one) == corpus(other)
+    assert one.aliases() == other.aliases()
+
+
+IDS = [f"skill-{n}" for n in range(30)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+def stage(root: Root, doc_ids: list[str], body: str = "new") -> None:
+    for number, doc_id in enumerate(doc_ids):
+        columns = {name: [None] for name in DOCUMENTS}
+        row = pl.DataFrame({**columns, "doc_id": [doc_id], "body": [body]}, schema=DOCUMENTS)
+        write_frame(root, f"{STAGED}/{number:02d}.parquet", row, DOCUMENTS)
+
+
+def held(root: Root) -> tuple[dict[str, str], dict[str, str]]:
+    tables = documents_table(root), folded_table(root)
+    documents, folded = (dict(t.read().select("doc_id", "body").sort("doc_id").iter_rows()) for t in tables)
+    return documents, folded
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_every_staged_document_lands_where_it_belongs(
+    root: Root, monkeypatch: pytest.MonkeyPatch, fits: bool
+) -> None:
+    if not fits:
+        monkeypatch.setattr(placing, "_MAX_BYTES", 1000)
+    stage(root, IDS)
+    place(root, replaced=IDS, moved=[], copies=IDS[:7])
+    assert held(root) == (dict.fromkeys(sorted(IDS[7:]), "new"), dict.fromkeys(sorted(IDS[:7]), "new"))
+    assert bool(root.files(SORTED)) is not fits
+
+
+def test_what_a_run_that_died_had_sorted_is_not_taken_twice(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "_MAX_BYTES", 1000)
+    stage(root, IDS)
+    StagedDocuments(root)
+    arrivals = StagedDocuments(root)
+    found = pl.concat([arrivals.of(partition) for partition in range(64)])
+    assert sorted(found["doc_id"]) == sorted(IDS)
+
+
+def test_documents_become_copies_and_come_back_unchanged(root: Root) -> None:
+    stage(root, IDS[:4], "old")
+    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2])
+    root.delete(STAGED)
+    stage(root, IDS[3:5])
+    place(root, replaced=IDS[3:5], moved=[IDS[0], IDS[2]], copies=IDS[1:3])
+    assert held(root) == ({IDS[0]: "old", IDS[3]: "new", IDS[4]: "new"}, {IDS[1]: "old", IDS[2]: "old"})
+
+
+def test_what_is_replaced_by_nothing_leaves(root: Root) -> None:
+    stage(root, IDS[:4], "old")
+    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2])
+    root.delete(STAGED)
+    place(root, replaced=[IDS[0], IDS[2]], moved=[], copies=[IDS[1]])
+    assert held(root) == ({IDS[3]: "old"}, {IDS[1]: "old"})

@@ -170,8 +170,8 @@ def test_a_tenth_other_node_counts_and_an_eleventh_does_not(tmp_path: Path) -> N
     probe = Probe("p", "own", "own#0", "x")
 
     assert probe_nodes(table, [probe], unit(0))["value"] == 1.0
-    vector = pa.array(unit(5.5).tolist(), table.schema.field("vector").type)
-    table.add(pa.table({"node_id": ["crowd#10"], "doc_id": ["crowd"], "vector": vector}))
+    more = {"node_id": [*ids, "crowd#10"], "doc_id": [*docs, "crowd"]}
+    table = vector_table(tmp_path / "more", more, np.concatenate([unit(*range(12)), unit(5.5)]))
     assert probe_nodes(table, [probe], unit(0))["value"] == 0.0
 
 

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from prefect import flow
 
-from flows.artifacts import show_table
 from flows.index import index as index_tables
 from flows.refine import refine_batches
-from flows.run_page import named, tell
+from flows.run_page import named, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings

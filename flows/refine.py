@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from prefect import flow
 
-from flows.artifacts import counted, show_table
-from flows.run_page import counts, tell
+from flows.run_page import counted, counts, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings

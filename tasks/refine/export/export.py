@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import WrongInput
 from storage.partitions import PARTITIONS
 from storage.root import Root

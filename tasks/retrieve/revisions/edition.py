@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame

@@ -237,7 +237,7 @@ class ParseOptions:
 
     Args:
         encoder: The folder of the encoder's export.
-        with_vectors: Whether nodes get vectors, and types a second look at them.
+        with_vectors: Whether nodes get vectors, and what is hard to type is read by the context model.
         llm: The language model that types nodes; None: the local classifier does.
         edges: The language model that infers edges; None: rules do.
     """

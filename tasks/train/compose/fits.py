@@ -18,8 +18,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks import models
 from tasks.evaluate.measures.statistics import auroc
 from tasks.models.adapted_encoder import GRAPH

@@ -125,9 +125,9 @@ def train_routing(
 ) -> None:
     """Train the encoder on sentences of bodies, or on authors' requests, against hard negatives."""
     from flows.cli.printing.measures import print_training  # noqa: PLC0415
-    from flows.commands.train.routing import Wishes, train_routing  # noqa: PLC0415
+    from flows.commands.routing.training import TrainingWishes, train_routing  # noqa: PLC0415
 
     settings = load_settings()
-    wishes = Wishes(corpus, out, pairs, reranker, seed, requests)
+    wishes = TrainingWishes(corpus, out, pairs, reranker, seed, requests)
     found = train_routing(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else print_training(found)

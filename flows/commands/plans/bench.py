@@ -123,7 +123,7 @@ def plans_bench(
         index = open_index(root, settings)
         rows = rows_by_id(index, counted)
         with index.version() as now:
-            skipped = _unusable(now.skills.count_rows("kind = 'skill'"), requests)
+            skipped = _unusable(now.skills.count(kind=["skill"]), requests)
         if report is not None:
             folder_at(report, "--report")
             names = [*USUAL, *names]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationInfo, model_validator
 
-from storage.served import require_licences
+from storage.lance.served import require_licences
 from tasks.evaluate.compose.measures import Planned, PlannedStep
 from tasks.evaluate.compose.methods import (
     HINTS,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from storage.errors import WrongInput
-from storage.served import require_licences
+from storage.lance.served import require_licences
 from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.evaluate.compose.row_vectors import RowVectors

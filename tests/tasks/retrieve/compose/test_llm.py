@@ -14,14 +14,7 @@ from storage.root import Root
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.errors import LlmDenied, Rejected
 from tasks.retrieve.compose.compose import ComposeOptions, compose
-from tasks.retrieve.compose.llm import (
-    OWN,
-    PAPER,
-    HybridDecomposer,
-    LlmDecomposer,
-    Wording,
-    llm_reranker,
-)
+from tasks.retrieve.compose.llm import OWN, PAPER, HybridDecomposer, LlmDecomposer, Wording, llm_reranker
 from tasks.retrieve.compose.local import LocalDecomposer
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.llm.llm_asking import llm_of

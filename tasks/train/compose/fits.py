@@ -18,8 +18,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks import models
 from tasks.evaluate.measures.statistics import auroc
 from tasks.models.adapted_encoder import GRAPH
@@ -104,7 +104,7 @@ def held_out(requests: Sequence[WrittenRequest], now: OpenVersion, recipe: Recip
 def _skills(now: OpenVersion) -> list[Skill]:
     """Return what the rows of a version say, in the order of its routing index."""
     columns = ["doc_id", "name", "description", "text", "body_start"]
-    held = {row["doc_id"]: row for row in now.skills.search().select(columns).to_arrow().to_pylist()}
+    held = {row["doc_id"]: row for row in now.skills.rows(columns).to_pylist()}
     ids = now.searcher().ids(range(now.searcher().router.rows))
     return [
         Skill(d, held[d]["name"], held[d]["description"], held[d]["text"][held[d]["body_start"] :])

@@ -11,7 +11,7 @@ from tasks.parse.classify.context_model import GRAPH, WEIGHTS, ContextModel, unp
 from tasks.train import context_model as tune
 from tasks.train.fragments import Labelled
 from tasks.train.local_model import fit_model
-from tests.support.texts.clear_fragments import CLEAR
+from tests.support.texts.fragments import CLEAR
 
 
 def rows() -> list[Labelled]:

@@ -16,7 +16,7 @@ from tasks.parse.classify.protocol import FragmentInContext
 from tasks.train import local_model as train
 from tasks.train.fragments import Labelled, agreement, read_labelled
 from tasks.train.local_model import Boosting, fit_forest
-from tests.support.texts.clear_fragments import CLEAR, fragment
+from tests.support.texts.fragments import CLEAR, fragment
 
 
 def labelled_file(folder: Path) -> Path:

@@ -1,13 +1,16 @@
-"""The store of blobs: the bytes of bundled files, each once, under its SHA-256."""
+"""Blobs: the bytes of bundled files, each once, under its SHA-256."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+import polars as pl
+
 from storage.errors import Missing, StorageError
 from storage.root import Root
+from storage.seal import Seal, sha256_of
+from storage.state import documents_table, folded_table
 
 FOLDER = "blobs"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -32,7 +35,7 @@ class BlobStore:
         by_digest: dict[str, bytes] = {}
         digests = []
         for content in contents:
-            digests.append(hashlib.sha256(content).hexdigest())
+            digests.append(sha256_of(content))
             by_digest[digests[-1]] = content
         self._root.each(lambda digest: self._put(digest, by_digest[digest]), by_digest)
         return digests
@@ -49,7 +52,7 @@ class BlobStore:
             StorageError: Its bytes have another digest, or cannot be read.
         """
         content = self._root.read(blob_file(digest))
-        if hashlib.sha256(content).hexdigest() != digest:
+        if not Seal(blob_file(digest), digest).fits(content):
             place, root = self._root.at(blob_file(digest)), self._root.uri
             msg = f"{place} is damaged: run `skillery doctor --root {root}`"
             raise StorageError(msg)
@@ -95,3 +98,25 @@ def blob_file(digest: str) -> str:
         msg = f"{digest!r} is no SHA-256 in hexadecimal"
         raise StorageError(msg)
     return f"{FOLDER}/{digest[:2]}/{digest}"
+
+
+def blobs_named(root: Root) -> pl.DataFrame:
+    """Return the blobs that documents name, copies included: columns doc_id, path and sha256.
+
+    Raises:
+        StorageError: The corpus cannot be read.
+    """
+    columns = ["doc_id", "blobs"]
+    rows = pl.concat([table(root).read(columns=columns) for table in (documents_table, folded_table)])
+    rows = rows.explode("blobs").drop_nulls("blobs")
+    blob = pl.col("blobs").struct
+    return rows.select("doc_id", path=blob.field("path"), sha256=blob.field("sha256"))
+
+
+def drop_unused_blobs(root: Root) -> int:
+    """Remove the blobs that no document of the root names; return how many. One writer may call it.
+
+    Raises:
+        StorageError: The corpus cannot be read; nothing has been removed.
+    """
+    return BlobStore(root).keep_only(set(blobs_named(root)["sha256"])) if root.exists(FOLDER) else 0

@@ -1,17 +1,15 @@
-"""Forgets a trajectory or a learned skill: it is removed everywhere, a tombstone stays."""
+"""The sources of learned skills, trajectories, libraries, answers: what `forget` removes of them."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
 
 from storage.answers import forget_answers
 from storage.errors import StorageError, UnknownDocument, WrongInput
 from storage.root import Root
-from storage.served import read_served
-from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
+from storage.tombstones import Forgotten, Tombstone
 from tasks.induce.library.drafts import unnamed_digest
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
@@ -20,8 +18,6 @@ from tasks.induce.llm_inducer.windows import WINDOWS_ASKED
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.texts.summaries import STATES
 from tasks.retrieve.suggest.served import ServedSkills
-from tasks.retrieve.versions.forget import ForgetReport
-from tasks.retrieve.versions.purge import purge
 
 _RUN = "trajectory"
 SCOPES = {_RUN: "trajectory", "learned": "learned skill"}  # what stands before the colon, and in words
@@ -32,20 +28,23 @@ def is_learned(target: str) -> bool:
     return target.partition(":")[0] in SCOPES and ":" in target
 
 
-def find_learned(root: Root, target: str) -> tuple[str, str]:
-    """Return the scope and the id that a target names: one that is kept, served, or forgotten before.
+def learned_tombstone(root: Root, target: str) -> Tombstone:
+    """Return the tombstone of what a target names: one that is kept, served, or forgotten before.
 
     Raises:
         UnknownDocument: Nothing has or had this id; the nearest are named.
     """
     scope, _, name = target.partition(":")
-    known = _runs(root) if scope == _RUN else set(_skills(root))
+    skills = {} if scope == _RUN else _skills(root)
+    known = _runs(root) if scope == _RUN else set(skills)
     if name not in known and name not in Forgotten.load(root).named(scope):
         near = difflib.get_close_matches(name, known, 3)
         said = f": near {', '.join(near)}" if near else ""
         msg = f"no {SCOPES[scope]} has the id {name!r}{said}"
         raise UnknownDocument(msg)
-    return scope, name
+    # Under other names of parameters it would be the same skill.
+    digest = unnamed_digest(skills[name].body) if name in skills else None
+    return Tombstone(name, scope, target, body_hash=digest)
 
 
 def _served(root: Root) -> ServedSkills | None:
@@ -68,41 +67,14 @@ def _skills(root: Root) -> dict[str, InducedSkill]:
     return {skill.skill_id: skill for skill in [*shown, *kept]}
 
 
-def forget_learned(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
-    """Remove a trajectory, or a skill that was learned, from all files and table versions.
-
-    What is served goes on without it: skills that other trajectories did too stay, without it as a source.
-    The libraries of its domain are built anew by the next `induce`. Older versions of the tables are removed,
-    so there is no rollback to them. A call that was killed is finished by calling again.
-
-    Raises:
-        UnknownDocument: Nothing has or had this id.
-        StorageError: A file or table cannot be read; all others have been cleaned.
-    """
-    scope, name = find_learned(root, target)
-    skill = None if scope == _RUN else _skills(root).get(name)
-    # Under other names of parameters it would be the same skill.
-    digest = unnamed_digest(skill.body) if skill else None
-    forgotten = add_tombstones(root, [Tombstone(name, scope, target, body_hash=digest)], now)
-    removed, unreadable = _clean(root, scope, name, target)
-    removed += purge(root, forgotten, run_id=run_id)
-    if unreadable:
-        msg = f"nothing could be taken out of {unreadable}: delete that, then forget again"
-        raise StorageError(msg)
-    mark_purged(root, now)
-    served = read_served(root)
-    counts = dict(sorted((+removed).items()))
-    return ForgetReport(name, SCOPES[scope], (name,), (), counts, served.version if served else None)
-
-
-def _clean(root: Root, scope: str, name: str, target: str) -> tuple[Counter[str], str]:
+def clean_learned(root: Root, stone: Tombstone) -> tuple[Counter[str], str]:
     """Clean files of runs, libraries and answers; return what was removed, and what could not be read."""
-    removed: Counter[str] = Counter()
+    scope, name, removed = stone.scope, stone.doc_id, Counter[str]()
     try:
         if scope == _RUN:
             removed["trajectories"] = KeptTrajectories(root).drop({name})
             HeldVerdicts(root).forget(name)
-            of = {target, STATES, WINDOWS_ASKED}
+            of = {stone.target, STATES, WINDOWS_ASKED}
             removed["state/answers"] = forget_answers(root, of.__contains__)
         held = HeldLibraries(root)
         for domain in held.domains():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.blobs.store import BlobStore, blob_file
+from storage.blobs import BlobStore, blob_file
 from storage.errors import Missing, StorageError
 from storage.root import Root
 

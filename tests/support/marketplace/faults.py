@@ -1,14 +1,19 @@
-"""Faults on demand: a share of requests by a seed, or a script for one URL."""
+"""Faults on demand, and what they make of an answer; cuts and delays are left to the server."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
+import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from email.utils import formatdate
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from tests.support.marketplace.messages import Reply, html_page, json_reply, text_reply
 
 FaultKind: TypeAlias = Literal[
     "429-seconds",
@@ -30,6 +35,7 @@ FaultKind: TypeAlias = Literal[
 ]
 # Those that a client gets over by trying again.
 TRANSIENT: tuple[FaultKind, ...] = ("429-seconds", "429-date", "429", "500", "502", "cut")
+_ZEROS = bytes(65_536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +114,72 @@ class Faults:
             return None
         self._in_a_row[url] += 1
         return Fault(self.kinds[digest[8] % len(self.kinds)], seconds=self.seconds)
+
+
+def misbehave(reply: Reply, fault: Fault, now: float) -> Reply:
+    """Return what is answered instead; kind and repository stay, for the log.
+
+    Args:
+        reply: The right answer.
+        fault: What goes wrong.
+        now: Seconds since 1970, from which a date in Retry-After counts.
+    """
+    wrong = _wrong(reply, fault, now)
+    wrong.kind, wrong.repository = reply.kind, reply.repository
+    return wrong
+
+
+def _wrong(reply: Reply, fault: Fault, now: float) -> Reply:
+    if fault.kind in {"cut", "slow", "hang"}:
+        return reply
+    if fault.kind.startswith("429"):
+        return _too_many(fault, now)
+    if fault.kind == "secondary":
+        said = json_reply({"message": "You have exceeded a secondary rate limit."}, 403)
+        said.headers.update({"retry-after": str(int(fault.seconds))} if fault.seconds else {})
+        return said
+    if fault.kind in {"500", "502"}:
+        return text_reply("The server stumbled", int(fault.kind))
+    return _content(reply, fault)
+
+
+def _too_many(fault: Fault, now: float) -> Reply:
+    reply = json_reply({"success": False, "error": {"message": "Too many requests"}}, 429)
+    if fault.kind == "429-seconds":
+        reply.headers["retry-after"] = str(int(fault.seconds))
+    elif fault.kind == "429-date":
+        reply.headers["retry-after"] = formatdate(now + fault.seconds, usegmt=True)
+    return reply
+
+
+def _content(reply: Reply, fault: Fault) -> Reply:
+    if fault.kind == "html":
+        return html_page(fault.status)
+    if fault.kind == "redirect":
+        status = fault.status if 300 <= fault.status < 400 else 302
+        return Reply(status, headers={"location": fault.location})
+    if fault.kind == "wrong-json":
+        return Reply(200, b'{"skills": [', {"content-type": "application/json"})
+    if fault.kind == "missing-fields":
+        content = reply.body if isinstance(reply.body, bytes) else b"{}"
+        return json_reply(_without(json.loads(content), fault.fields), reply.status)
+    if fault.kind == "gzip-bomb":
+        packed = {**reply.headers, "content-encoding": "gzip"}
+        return Reply(200, _bomb(fault.size), packed)
+    return Reply(200, lambda: _zeros(fault.size), reply.headers)
+
+
+def _without(value: Any, fields: tuple[str, ...]) -> Any:  # noqa: ANN401 (any JSON)
+    if isinstance(value, dict):
+        return {key: _without(inner, fields) for key, inner in value.items() if key not in fields}
+    return [_without(inner, fields) for inner in value] if isinstance(value, list) else value
+
+
+def _zeros(size: int) -> Iterator[bytes]:
+    for start in range(0, size, len(_ZEROS)):
+        yield _ZEROS[: size - start]
+
+
+def _bomb(size: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join(packer.compress(zeros) for zeros in _zeros(size)) + packer.flush()

@@ -15,14 +15,11 @@ from typing import Self
 
 from aiohttp import web
 
-from tests.support.marketplace.archives import Shelf
-from tests.support.marketplace.faults import Fault, Faults
-from tests.support.marketplace.files import ArchiveHost, RawHost
-from tests.support.marketplace.github import GitHubApi
-from tests.support.marketplace.log import Request, RequestLog
-from tests.support.marketplace.messages import Asked, Reply, Service, json_reply
-from tests.support.marketplace.misbehave import misbehave
+from tests.support.marketplace.faults import Fault, Faults, misbehave
+from tests.support.marketplace.github import ArchiveHost, GitHubApi, RawHost
+from tests.support.marketplace.messages import Asked, Reply, Request, RequestLog, Service, json_reply
 from tests.support.marketplace.registry import Registry
+from tests.support.marketplace.repository import Shelf
 from tests.support.marketplace.skillsmp import SkillsMP
 from tests.support.marketplace.world import World
 

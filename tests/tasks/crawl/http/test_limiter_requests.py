@@ -4,7 +4,6 @@ import asyncio
 import time
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -19,11 +18,6 @@ from tests.support.crawl.loopback_host import NOON, Host, Reply, http_of, impati
 
 FINE = says("{}")
 MIDNIGHT = datetime.combine(NOON.date() + timedelta(days=1), datetime.min.time(), NOON.tzinfo)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 def gaps(arrivals: list[datetime]) -> list[float]:

@@ -69,20 +69,17 @@ async def test_a_known_etag_is_answered_with_304(root: Root) -> None:
         (300, "", {}, "refused"),
     ],
 )
-def test_refusals_that_stay_are_terminal_and_asked_once(
+@in_loop
+async def test_refusals_that_stay_are_terminal_and_asked_once(
     root: Root, status: int, body: str, headers: dict[str, str], reason: str
 ) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": says(body, status, **headers)}) as host, host.http(root) as http:
-            with pytest.raises(HttpTerminal) as caught:
-                await http.get(f"{host.url}/a")
-            assert (caught.value.reason, caught.value.status) == (reason, status)
-            assert isinstance(caught.value, TerminalError)
-            assert caught.value.body == body.encode()
-            assert http.requests == len(host.requests) == 1
-
-    asked()
+    async with Host({"/a": says(body, status, **headers)}) as host, host.http(root) as http:
+        with pytest.raises(HttpTerminal) as caught:
+            await http.get(f"{host.url}/a")
+        assert (caught.value.reason, caught.value.status) == (reason, status)
+        assert isinstance(caught.value, TerminalError)
+        assert caught.value.body == body.encode()
+        assert http.requests == len(host.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -95,20 +92,17 @@ def test_refusals_that_stay_are_terminal_and_asked_once(
         (b"\xff\xfe\x00", "application/json", "not-json"),
     ],
 )
-def test_what_is_no_json_is_told_apart_from_pages_for_people(
+@in_loop
+async def test_what_is_no_json_is_told_apart_from_pages_for_people(
     root: Root, body: str | bytes, content_type: str, reason: str
 ) -> None:
-    @in_loop
-    async def asked() -> None:
-        reply = says(body, Content_Type=content_type)
-        async with Host({"/a": reply}) as host, host.http(root) as http:
-            answer = await http.get(f"{host.url}/a")
-            with pytest.raises(HttpTerminal) as caught:
-                answer.json()
-            assert (caught.value.reason, caught.value.status) == (reason, 200)
-            assert 0 < len(caught.value.body) <= 4096
-
-    asked()
+    reply = says(body, Content_Type=content_type)
+    async with Host({"/a": reply}) as host, host.http(root) as http:
+        answer = await http.get(f"{host.url}/a")
+        with pytest.raises(HttpTerminal) as caught:
+            answer.json()
+        assert (caught.value.reason, caught.value.status) == (reason, 200)
+        assert 0 < len(caught.value.body) <= 4096
 
 
 @in_loop
@@ -144,17 +138,14 @@ async def test_a_token_is_sent_and_shown_nowhere_else(root: Root, caplog: pytest
 @pytest.mark.parametrize(
     "url", ["ftp://h.example/a", "/a", "http://", "http://h:port/a", "http://me:pw@127.0.0.1:1/a", ""]
 )
-def test_urls_that_cannot_be_asked_are_refused_without_a_request(root: Root, url: str) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with http_of(root) as http:
-            with pytest.raises(HttpTerminal) as caught:
-                await http.get(url)
-            assert caught.value.reason == "refused"
-            assert "pw" not in f"{caught.value!r}"
-            assert http.requests == 0
-
-    asked()
+@in_loop
+async def test_urls_that_cannot_be_asked_are_refused_without_a_request(root: Root, url: str) -> None:
+    async with http_of(root) as http:
+        with pytest.raises(HttpTerminal) as caught:
+            await http.get(url)
+        assert caught.value.reason == "refused"
+        assert "pw" not in f"{caught.value!r}"
+        assert http.requests == 0
 
 
 @in_loop

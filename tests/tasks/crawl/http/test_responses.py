@@ -61,15 +61,12 @@ def sends(head: str, pieces: list[bytes], *, endless: bool = False) -> Reply:
     ],
     ids=["plain", "gzip", "x-gzip", "two members", "zlib", "raw deflate"],
 )
-def test_packed_bodies_arrive_unpacked(root: Root, data: bytes, encoding: str, pack: Reply) -> None:
-    @in_loop
-    async def asked() -> None:
-        reply = says(pack(data), Content_Encoding=encoding)  # type: ignore[arg-type]
-        async with Host({"/a": reply}) as host, host.http(root) as http:
-            assert (await http.get(f"{host.url}/a")).body == data
-            assert host.requests[0].headers["Accept-Encoding"] == "gzip"
-
-    asked()
+@in_loop
+async def test_packed_bodies_arrive_unpacked(root: Root, data: bytes, encoding: str, pack: Reply) -> None:
+    reply = says(pack(data), Content_Encoding=encoding)  # type: ignore[arg-type]
+    async with Host({"/a": reply}) as host, host.http(root) as http:
+        assert (await http.get(f"{host.url}/a")).body == data
+        assert host.requests[0].headers["Accept-Encoding"] == "gzip"
 
 
 @pytest.mark.parametrize(
@@ -77,16 +74,13 @@ def test_packed_bodies_arrive_unpacked(root: Root, data: bytes, encoding: str, p
     [gzip.compress(NOISE)[:-9], gzip.compress(TEXT)[:50], gzip.compress(TEXT)[:5]],
     ids=["noise", "text", "head"],
 )
-def test_a_gzip_that_ends_early_is_a_cut_connection(root: Root, body: bytes) -> None:
-    @in_loop
-    async def asked() -> None:
-        reply = says(body, Content_Encoding="gzip")
-        async with Host({"/a": reply}) as host, host.http(root) as http:
-            with pytest.raises(HttpTransient, match="too early") as caught:
-                await http.get(f"{host.url}/a")
-            assert (caught.value.reason, len(host.requests)) == ("connection", 3)
-
-    asked()
+@in_loop
+async def test_a_gzip_that_ends_early_is_a_cut_connection(root: Root, body: bytes) -> None:
+    reply = says(body, Content_Encoding="gzip")
+    async with Host({"/a": reply}) as host, host.http(root) as http:
+        with pytest.raises(HttpTransient, match="too early") as caught:
+            await http.get(f"{host.url}/a")
+        assert (caught.value.reason, len(host.requests)) == ("connection", 3)
 
 
 @in_loop
@@ -98,27 +92,24 @@ async def test_an_encoding_that_nobody_asked_for_is_refused(root: Root) -> None:
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 @pytest.mark.parametrize("size", [1000, 1001])
-def test_the_limit_holds_to_the_byte(root: Root, tmp_path: Path, encoding: str, size: int) -> None:
-    @in_loop
-    async def asked() -> None:
-        data = b"b" * size
-        reply = says(gzip.compress(data) if encoding == "gzip" else data, Content_Encoding=encoding)
-        async with Host({"/a": reply}) as host, host.http(root) as http:
-            if size == 1000:
-                assert (await http.get(f"{host.url}/a", max_bytes=1000)).body == data
-                await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=1000)
-                assert (tmp_path / "a").read_bytes() == data
-                return
-            with pytest.raises(HttpTerminal) as caught:
-                await http.get(f"{host.url}/a", max_bytes=1000)
-            assert caught.value.reason == "too-large"
-            with pytest.raises(HttpTerminal) as caught:
-                await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=1000)
-            assert caught.value.reason == "too-large"
-            assert {f.name for f in tmp_path.iterdir()} <= {"root"}
-            assert len(host.requests) == 2
-
-    asked()
+@in_loop
+async def test_the_limit_holds_to_the_byte(root: Root, tmp_path: Path, encoding: str, size: int) -> None:
+    data = b"b" * size
+    reply = says(gzip.compress(data) if encoding == "gzip" else data, Content_Encoding=encoding)
+    async with Host({"/a": reply}) as host, host.http(root) as http:
+        if size == 1000:
+            assert (await http.get(f"{host.url}/a", max_bytes=1000)).body == data
+            await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=1000)
+            assert (tmp_path / "a").read_bytes() == data
+            return
+        with pytest.raises(HttpTerminal) as caught:
+            await http.get(f"{host.url}/a", max_bytes=1000)
+        assert caught.value.reason == "too-large"
+        with pytest.raises(HttpTerminal) as caught:
+            await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=1000)
+        assert caught.value.reason == "too-large"
+        assert {f.name for f in tmp_path.iterdir()} <= {"root"}
+        assert len(host.requests) == 2
 
 
 @in_loop
@@ -130,20 +121,17 @@ async def test_a_length_beyond_the_limit_is_refused_unread(root: Root) -> None:
 
 
 @pytest.mark.parametrize("head", ["Content-Type: text/plain", "Transfer-Encoding: chunked"])
-def test_a_body_without_end_is_cut_at_the_limit(root: Root, tmp_path: Path, head: str) -> None:
-    @in_loop
-    async def asked() -> None:
-        chunk = b"z" * 50_000
-        piece = b"c350\r\n" + chunk + b"\r\n" if "chunked" in head else chunk
-        reply = sends(head, [piece], endless=True)
-        async with Host({"/a": reply}) as host, host.http(root) as http:
-            with pytest.raises(HttpTerminal, match="goes on, beyond the 1000000 bytes"):
-                await http.get(f"{host.url}/a", max_bytes=MEGABYTE)
-            with pytest.raises(HttpTerminal, match="goes on"):
-                await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=MEGABYTE)
-            assert not list(tmp_path.glob("a*"))
-
-    asked()
+@in_loop
+async def test_a_body_without_end_is_cut_at_the_limit(root: Root, tmp_path: Path, head: str) -> None:
+    chunk = b"z" * 50_000
+    piece = b"c350\r\n" + chunk + b"\r\n" if "chunked" in head else chunk
+    reply = sends(head, [piece], endless=True)
+    async with Host({"/a": reply}) as host, host.http(root) as http:
+        with pytest.raises(HttpTerminal, match="goes on, beyond the 1000000 bytes"):
+            await http.get(f"{host.url}/a", max_bytes=MEGABYTE)
+        with pytest.raises(HttpTerminal, match="goes on"):
+            await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=MEGABYTE)
+        assert not list(tmp_path.glob("a*"))
 
 
 @in_loop
@@ -176,20 +164,17 @@ def bomb() -> bytes:
 
 
 @pytest.mark.parametrize("status", [200, 500])
-def test_a_gzip_bomb_takes_no_memory(root: Root, bomb: bytes, status: int) -> None:
+@in_loop
+async def test_a_gzip_bomb_takes_no_memory(root: Root, bomb: bytes, status: int) -> None:
 
-    @in_loop
-    async def asked() -> None:
-        reply = says(bomb, status, Content_Encoding="gzip")
-        async with Host({"/a": reply}) as host, host.http(root) as http:
-            tracemalloc.start()
-            with pytest.raises(HttpTerminal if status == 200 else HttpTransient):
-                await http.get(f"{host.url}/a", max_bytes=MEGABYTE)
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            assert peak < 4 * MEGABYTE
-
-    asked()
+    reply = says(bomb, status, Content_Encoding="gzip")
+    async with Host({"/a": reply}) as host, host.http(root) as http:
+        tracemalloc.start()
+        with pytest.raises(HttpTerminal if status == 200 else HttpTransient):
+            await http.get(f"{host.url}/a", max_bytes=MEGABYTE)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 * MEGABYTE
 
 
 def test_items_come_in_their_order_and_the_generator_is_closed() -> None:

@@ -51,15 +51,12 @@ def patient(**policy: float) -> dict[str, Any]:
         pytest.param(says(b"\x1f\x8b no gzip", Content_Encoding="gzip"), id="damaged"),
     ],
 )
-def test_passing_faults_are_tried_again(root: Root, fault: Reply) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": [fault, fault, FINE]}) as host, host.http(root) as http:
-            assert (await http.get(f"{host.url}/a")).json() == "fine"
-            assert http.requests == len(host.requests) == 3
-            assert host.time.slept == 0
-
-    asked()
+@in_loop
+async def test_passing_faults_are_tried_again(root: Root, fault: Reply) -> None:
+    async with Host({"/a": [fault, fault, FINE]}) as host, host.http(root) as http:
+        assert (await http.get(f"{host.url}/a")).json() == "fine"
+        assert http.requests == len(host.requests) == 3
+        assert host.time.slept == 0
 
 
 @pytest.mark.parametrize(
@@ -73,18 +70,15 @@ def test_passing_faults_are_tried_again(root: Root, fault: Reply) -> None:
         (hangs_up, "connection", None),
     ],
 )
-def test_when_the_tries_are_used_up_the_last_fault_is_raised(
+@in_loop
+async def test_when_the_tries_are_used_up_the_last_fault_is_raised(
     root: Root, fault: Reply, reason: str, status: int | None
 ) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": [says("", 502), fault]}) as host, host.http(root) as http:
-            with pytest.raises(HttpTransient) as caught:
-                await http.get(f"{host.url}/a")
-            assert (caught.value.reason, caught.value.status) == (reason, status)
-            assert len(host.requests) == 3
-
-    asked()
+    async with Host({"/a": [says("", 502), fault]}) as host, host.http(root) as http:
+        with pytest.raises(HttpTransient) as caught:
+            await http.get(f"{host.url}/a")
+        assert (caught.value.reason, caught.value.status) == (reason, status)
+        assert len(host.requests) == 3
 
 
 @in_loop
@@ -118,27 +112,21 @@ def test_a_policy_out_of_range_is_wrong_input(wrong: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     "told", ["7", format_datetime(NOON + timedelta(seconds=7), usegmt=True)], ids=["seconds", "date"]
 )
-def test_the_wait_that_a_server_asks_for_is_waited(root: Root, status: int, told: str) -> None:
-    @in_loop
-    async def asked() -> None:
-        replies = {"/a": [says("", status, Retry_After=told), FINE]}
-        async with Host(replies) as host, host.http(root, patient()) as http:
-            await http.get(f"{host.url}/a")
-            assert host.time.slept == 7.0
-
-    asked()
+@in_loop
+async def test_the_wait_that_a_server_asks_for_is_waited(root: Root, status: int, told: str) -> None:
+    replies = {"/a": [says("", status, Retry_After=told), FINE]}
+    async with Host(replies) as host, host.http(root, patient()) as http:
+        await http.get(f"{host.url}/a")
+        assert host.time.slept == 7.0
 
 
 @pytest.mark.parametrize("told", ["-5", "soon", "", "Sun, 99 Foo 2026"])
-def test_nonsense_for_a_wait_counts_as_silence(root: Root, told: str) -> None:
-    @in_loop
-    async def asked() -> None:
-        replies = {"/a": [says("", 429, Retry_After=told), FINE]}
-        async with Host(replies) as host, host.http(root, patient()) as http:
-            await http.get(f"{host.url}/a")
-            assert host.time.sleeps == [1.5]
-
-    asked()
+@in_loop
+async def test_nonsense_for_a_wait_counts_as_silence(root: Root, told: str) -> None:
+    replies = {"/a": [says("", 429, Retry_After=told), FINE]}
+    async with Host(replies) as host, host.http(root, patient()) as http:
+        await http.get(f"{host.url}/a")
+        assert host.time.sleeps == [1.5]
 
 
 @in_loop
@@ -210,14 +198,11 @@ async def test_a_refusal_with_a_dripping_body_keeps_its_meaning(root: Root) -> N
         assert caught.value.reason == "missing"
 
 
-def test_used_outside_of_its_block_it_says_so(root: Root) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": FINE}) as host:
-            with pytest.raises(RuntimeError, match="async with"):
-                await host.http(root).get(f"{host.url}/a")
-
-    asked()
+@in_loop
+async def test_used_outside_of_its_block_it_says_so(root: Root) -> None:
+    async with Host({"/a": FINE}) as host:
+        with pytest.raises(RuntimeError, match="async with"):
+            await host.http(root).get(f"{host.url}/a")
 
 
 def to(location: str, status: int = 302) -> Reply:
@@ -228,20 +213,17 @@ def to(location: str, status: int = 302) -> Reply:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_on_the_same_host_is_followed_with_all_that_was_asked(root: Root, status: int) -> None:
-    @in_loop
-    async def asked() -> None:
-        replies = {"/a": to("b/c?d=1", status), "/b/c": says('"moved"', ETag="e")}
-        async with Host(replies) as host, host.http(root) as http:
-            answer = await http.get(f"{host.url}/a", token=TOKEN, headers={"Accept": "x/y"}, etag='"0"')
-            assert (answer.json(), answer.url) == ("moved", f"{host.url}/b/c")
-            assert host.requests[1].query_string == "d=1"
-            for request in host.requests:
-                asked = [request.headers[n] for n in ("Authorization", "Accept", "If-None-Match")]
-                assert asked == ["Bearer t0ken-x", "x/y", '"0"']
-            assert http.requests == 2
-
-    asked()
+@in_loop
+async def test_a_redirect_on_the_same_host_is_followed_with_all_headers(root: Root, status: int) -> None:
+    replies = {"/a": to("b/c?d=1", status), "/b/c": says('"moved"', ETag="e")}
+    async with Host(replies) as host, host.http(root) as http:
+        answer = await http.get(f"{host.url}/a", token=TOKEN, headers={"Accept": "x/y"}, etag='"0"')
+        assert (answer.json(), answer.url) == ("moved", f"{host.url}/b/c")
+        assert host.requests[1].query_string == "d=1"
+        for request in host.requests:
+            asked = [request.headers[n] for n in ("Authorization", "Accept", "If-None-Match")]
+            assert asked == ["Bearer t0ken-x", "x/y", '"0"']
+        assert http.requests == 2
 
 
 @in_loop

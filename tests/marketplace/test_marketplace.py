@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import http.client
-import io
 import os
 import subprocess
 import sys
 import threading
 import time
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.marketplace import malice
 from tests.support.marketplace.asking import Got, ask
 from tests.support.marketplace.faults import TRANSIENT, Fault, FaultKind, Faults
 from tests.support.marketplace.populate import change, populate
@@ -120,42 +116,6 @@ def test_three_tries_always_suffice(most: int) -> None:
 
     runs = ["".join("x" if kind else " " for kind in row).split() for row in rows]
     assert max(len(run) for row in runs for run in row) == most
-
-
-def names(packed: bytes) -> list[str]:
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        return [info.filename for info in archive.infolist()]
-
-
-def test_malicious_archives_are_what_they_say() -> None:
-    assert "trap-main/../../../climbed.txt" in names(malice.climbing())
-    assert "/absolute.txt" in names(malice.absolute())
-    assert "C:/windows.txt" in names(malice.drive())
-    assert b"trap-main\\..\\..\\climbed.txt" in malice.backslashes()
-    assert {name.partition("/")[0] for name in names(malice.two_roots())} == {"trap-main", "other-main"}
-    assert names(malice.twice()).count("trap-main/notes.md") == 2
-    assert len(names(malice.many_files(500))) == 501
-    (leak,) = zipfile.ZipFile(io.BytesIO(malice.links_out())).infolist()[1:]
-    assert leak.external_attr >> 16 == 0o120777
-
-
-def test_damaged_archives_are_what_they_say() -> None:
-    for packed in (malice.damaged(), malice.no_archive()):
-        with pytest.raises(zipfile.BadZipFile):
-            names(packed)
-    with pytest.raises(RuntimeError, match="encrypted"):
-        zipfile.ZipFile(io.BytesIO(malice.encrypted())).testzip()
-    assert zipfile.ZipFile(io.BytesIO(malice.wrong_checksum())).testzip() == "trap-main/skills/bait/SKILL.md"
-
-
-def test_a_bomb_is_small_and_may_understate_itself() -> None:
-    size = 20_000_000
-    for packed, said in ((malice.bomb(size), size), (malice.understated(size, 400), 400)):
-        assert len(packed) < size / 500
-        info = zipfile.ZipFile(io.BytesIO(packed)).infolist()[1]
-        assert info.file_size == said
-        start = packed.find(b"SKILL.md", info.header_offset) + len(b"SKILL.md")
-        assert len(zlib.decompress(packed[start : start + info.compress_size], wbits=-15)) == size
 
 
 class Clock:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from email.utils import formatdate
 from fnmatch import fnmatchcase
@@ -22,20 +21,16 @@ FaultKind: TypeAlias = Literal[
     "500",
     "502",
     "cut",
-    "slow",
     "hang",
     "html",
     "wrong-json",
     "missing-fields",
     "secondary",
     "redirect",
-    "gzip-bomb",
-    "endless",
     "none",
 ]
 # Those that a client gets over by trying again.
 TRANSIENT: tuple[FaultKind, ...] = ("429-seconds", "429-date", "429", "500", "502", "cut")
-_ZEROS = bytes(65_536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +39,10 @@ class Fault:
 
     Args:
         kind: `none` answers as if there were no fault: a gap in a script.
-        seconds: What Retry-After says, or how long a slow body or a hang takes.
+        seconds: What Retry-After says, or how long a hang takes.
         status: Of the HTML page, or of the redirect (then 302 stands for 200).
         fields: What an answer with missing fields lacks, at whatever depth.
         location: Where a redirect leads.
-        size: How many bytes an endless body has in the end, or a bomb unpacks to.
     """
 
     kind: FaultKind
@@ -56,7 +50,6 @@ class Fault:
     status: int = 200
     fields: tuple[str, ...] = ()
     location: str = ""
-    size: int = 10_000_000_000
 
 
 class Faults:
@@ -130,7 +123,7 @@ def misbehave(reply: Reply, fault: Fault, now: float) -> Reply:
 
 
 def _wrong(reply: Reply, fault: Fault, now: float) -> Reply:
-    if fault.kind in {"cut", "slow", "hang"}:
+    if fault.kind in {"cut", "hang"}:
         return reply
     if fault.kind.startswith("429"):
         return _too_many(fault, now)
@@ -163,23 +156,10 @@ def _content(reply: Reply, fault: Fault) -> Reply:
     if fault.kind == "missing-fields":
         content = reply.body if isinstance(reply.body, bytes) else b"{}"
         return json_reply(_without(json.loads(content), fault.fields), reply.status)
-    if fault.kind == "gzip-bomb":
-        packed = {**reply.headers, "content-encoding": "gzip"}
-        return Reply(200, _bomb(fault.size), packed)
-    return Reply(200, lambda: _zeros(fault.size), reply.headers)
+    raise ValueError(fault.kind)
 
 
 def _without(value: Any, fields: tuple[str, ...]) -> Any:  # noqa: ANN401 (any JSON)
     if isinstance(value, dict):
         return {key: _without(inner, fields) for key, inner in value.items() if key not in fields}
     return [_without(inner, fields) for inner in value] if isinstance(value, list) else value
-
-
-def _zeros(size: int) -> Iterator[bytes]:
-    for start in range(0, size, len(_ZEROS)):
-        yield _ZEROS[: size - start]
-
-
-def _bomb(size: int) -> bytes:
-    packer = zlib.compressobj(9, wbits=31)
-    return b"".join(packer.compress(zeros) for zeros in _zeros(size)) + packer.flush()

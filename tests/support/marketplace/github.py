@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from tests.support.marketplace.world import World
 
 _NAMED = re.compile(r"/repos/([^/]+)/([^/]+)(?:/(.*))?")
 _NUMBERED = re.compile(r"/repositories/(\d+)(?:/(.*))?")
-_NAMES_SHA = "application/vnd.github.sha", "application/vnd.github.v3.sha"
 _ARCHIVE = re.compile(r"/([^/]+)/([^/]+)/(legacy\.)?zip/(.+)")
 _RAW = re.compile(r"/([^/]+)/([^/]+)/(.+)")
 
@@ -139,7 +137,6 @@ class GitHubApi:
             (r"git/trees/(.+)", "tree", self._tree),
             (r"git/matching-refs/(.*)", "refs", self._refs),
             (r"zipball(?:/(.+))?", "zipball", self._zipball),
-            (r"contents(?:/(.*))?", "contents", self._contents),
         ]
 
     def answer(self, asked: Asked) -> Reply:
@@ -202,7 +199,7 @@ class GitHubApi:
     def _repository(self, repository: Repository, _asked: Asked, _rest: str) -> Reply:
         return json_reply(repository_json(repository, self._hosts("api")))
 
-    def _commit(self, repository: Repository, asked: Asked, ref: str) -> Reply:
+    def _commit(self, repository: Repository, _asked: Asked, ref: str) -> Reply:
         if not self._world.github.commits_route:
             return not_found()
         if not repository.branches:
@@ -210,8 +207,6 @@ class GitHubApi:
         commit = repository.find(ref)
         if commit is None:
             return json_reply({"message": f"No commit found for SHA: {ref}", "status": "422"}, 422)
-        if asked.headers.get("accept") in _NAMES_SHA:
-            return text_reply(commit.sha, 200, "application/vnd.github.sha")
         return json_reply(commit_json(repository, commit, self._hosts("api")))
 
     def _tree(self, repository: Repository, asked: Asked, ref: str) -> Reply:
@@ -232,21 +227,6 @@ class GitHubApi:
     def _zipball(self, repository: Repository, _asked: Asked, ref: str) -> Reply:
         path = quote(f"{repository.name}/legacy.zip/{ref or repository.default_branch}")
         return Reply(302, headers={"location": f"{self._hosts('archive')}/{path}"})
-
-    def _contents(self, repository: Repository, asked: Asked, path: str) -> Reply:
-        commit = repository.find(asked.query.get("ref", "HEAD"))
-        node = commit.tree.at(path) if commit else None
-        if isinstance(node, Tree):
-            names = node.entries.items()
-            return json_reply([entry_json(f"{path}/{name}".lstrip("/"), entry) for name, entry in names])
-        if not isinstance(node, Blob) or node.kind != "blob":
-            return not_found()
-        content = b"".join(node.pieces())
-        if "raw" in asked.headers.get("accept", ""):
-            return Reply(200, content, {"content-type": "application/vnd.github.raw+json; charset=utf-8"})
-        encoded = base64.encodebytes(content).decode()
-        entry = {**entry_json(path, node), "type": "file", "encoding": "base64", "content": encoded}
-        return json_reply(entry)
 
 
 def _missing() -> Reply:
@@ -292,7 +272,7 @@ class ArchiveHost:
         body: Body | None = repository.archive_override
         if body is None:
             body = self._shelf.archive(commit, root)
-        return Reply(200, body, headers, chunked=not self._world.github.archive_lengths)
+        return Reply(200, body, headers)
 
 
 class RawHost:

@@ -40,7 +40,6 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     kind: str = "other"
     repository: str | None = None
-    chunked: bool = False
 
 
 class Service(Protocol):

@@ -70,8 +70,6 @@ class GitHubSettings:
     commits_route: bool = True
     # Whether archives and raw files under an old name lead to the new one, or are missing.
     files_follow_renames: bool = True
-    # Whether archives are sent with their length, or in chunks.
-    archive_lengths: bool = True
 
 
 @dataclass(slots=True)

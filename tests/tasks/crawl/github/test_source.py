@@ -14,16 +14,8 @@ from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
 SPEC = "github:ann/garden"
-HERBS = ("basil", "chard", "dill", "endive")
 DILL = "ann/garden/beds/dill"
-PLANTED = ("basil", "chard", "dill", "endive", "fennel")
-
-
-@pytest.fixture
-def garden(world: World) -> Repository:
-    repository = world.repository("ann/garden")
-    repository.commit({f"beds/{n}/SKILL.md": grows(n) for n in HERBS})
-    return repository
+HERBS = ("basil", "chard", "dill", "endive", "fennel")
 
 
 @pytest.mark.parametrize(
@@ -47,20 +39,20 @@ def test_another_form_is_wrong_input(name: str) -> None:
 
 def test_every_skill_of_a_repository_is_read(garden: Repository, crawler: Crawler) -> None:
     report = crawler.crawl(SPEC)
-    assert (report.state, report.new) == ("complete", 4)
+    assert (report.state, report.new) == ("complete", 5)
     assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in HERBS]
 
 
 def test_at_a_ref_what_that_ref_holds(garden: Repository, crawler: Crawler) -> None:
     garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
-    assert crawler.crawl(f"{SPEC}@feature/late").new == 5
+    assert crawler.crawl(f"{SPEC}@feature/late").new == 6
     assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
 
 
 def test_the_second_night_asks_once(garden: Repository, crawler: Crawler, market: Marketplace) -> None:
     crawler.crawl(SPEC)
     market.clear_requests()
-    assert crawler.crawl(SPEC).unchanged == 4
+    assert crawler.crawl(SPEC).unchanged == 5
     assert [(r.kind, r.status) for r in market.requests] == [("commit", 304)]
 
 
@@ -70,10 +62,10 @@ def test_what_left_the_repository_is_retired_and_what_changed_is_read(
     crawler.crawl(SPEC)
     garden.commit({"beds/dill/SKILL.md": None, "beds/basil/SKILL.md": grows("basil", "Pinch it.")})
     report = crawler.crawl(SPEC)
-    assert (report.changed, report.unchanged, report.retired) == (1, 2, 1)
+    assert (report.changed, report.unchanged, report.retired) == (1, 3, 1)
     report = crawler.crawl(SPEC)
-    assert (report.new, report.unchanged, report.retired) == (0, 3, 0)
-    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in ("basil", "chard", "endive")]
+    assert (report.new, report.unchanged, report.retired) == (0, 4, 0)
+    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in ("basil", "chard", "endive", "fennel")]
 
 
 def test_a_missing_repository_fails_the_source_and_goes_after_three_misses_over_a_week(
@@ -83,14 +75,14 @@ def test_a_missing_repository_fails_the_source_and_goes_after_three_misses_over_
     garden.delete()
     reports = [crawler.crawl(SPEC, days=4) for _ in range(2)]
     assert [(r.state, r.failed, r.retired) for r in reports] == [("failed", {"missing": 1}, 0)] * 2
-    assert len(crawler.stale()) == 4
-    assert crawler.crawl(SPEC).retired == 4
+    assert len(crawler.stale()) == 5
+    assert crawler.crawl(SPEC).retired == 5
 
 
 def test_a_withdrawn_repository_goes_at_once(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl(SPEC)
     garden.dmca()
-    assert crawler.crawl(SPEC).withdrawn == 4
+    assert crawler.crawl(SPEC).withdrawn == 5
     assert crawler.held() == {}
 
 
@@ -106,9 +98,9 @@ def test_a_refused_archive_leaves_what_was_known(garden: Repository, crawler: Cr
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Trapped.") for n in HERBS})
     garden.archive_override = malice.climbing()
     report = crawler.crawl(SPEC)
-    assert (report.failed, report.retired) == ({"archive-path": 4}, 0)
+    assert (report.failed, report.retired) == ({"archive-path": 5}, 0)
     assert crawler.held()["ann/garden/beds/dill"] == grows("dill")
-    assert len(crawler.stale()) == 4
+    assert len(crawler.stale()) == 5
 
 
 def test_links_are_named_and_not_followed(garden: Repository, crawler: Crawler) -> None:
@@ -123,7 +115,7 @@ def test_links_are_named_and_not_followed(garden: Repository, crawler: Crawler) 
 def branched(world: World, garden: Repository) -> Repository:
     """The garden, with a branch `dev` that is listed too, and whose dill is another."""
     garden.commit({"beds/dill/SKILL.md": grows("dill", "Of dev.")}, branch="dev")
-    for herb in PLANTED:
+    for herb in HERBS:
         world.list_skill(garden, f"beds/{herb}", ref="dev")
     return garden
 
@@ -162,11 +154,11 @@ def test_refs_of_one_commit_share_its_archive(
     monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     refs = ("dev", "next", "old")
-    garden.commit({f"{ref}/{herb}/SKILL.md": grows(f"{herb}-{ref}") for herb in PLANTED for ref in refs})
+    garden.commit({f"{ref}/{herb}/SKILL.md": grows(f"{herb}-{ref}") for herb in HERBS for ref in refs})
     world.rows = [row for row in world.rows if row.folder.startswith("beds/")]
     for ref in refs:
         garden.branch(ref)
-        for herb in PLANTED:
+        for herb in HERBS:
             world.list_skill(garden, f"{ref}/{herb}", ref=ref)
     report = crawler.crawl()
     assert (report.state, report.new, report.failed) == ("complete", 20, {})

@@ -13,16 +13,14 @@ from flows.commands.console import form_of, put_drawing
 from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.errors import WrongInput
-from storage.lance import SKILLS, connect, open_at
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.evaluate.corpus.compare import compare
 from tasks.evaluate.corpus.look_alikes import look_alikes
 from tasks.evaluate.corpus.read import load_corpus
 from tasks.models.protocols import Vectors
-from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.graph.graph import graph_of
-from tasks.retrieve.graph.picture import draw
+from tasks.retrieve.graph.svg import graph_file
 
 SHOWN = 20
 
@@ -39,8 +37,7 @@ def served_look_alikes(root: Root, threshold: float, out: Path | None) -> dict[s
         msg = f"--threshold is {threshold}: choose one above 0 and at most 1"
         raise WrongInput(msg)
     served = require_served(root)
-    table = open_at(connect(root), SKILLS, served.skills)
-    rows = table.search().where("kind = 'skill'").select(["doc_id", "name", "vector"]).to_arrow()
+    rows = served.skills_table(root).rows(["doc_id", "name", "vector"], kind=["skill"])
     found = look_alikes(rows["doc_id"].to_pylist(), _matrix(rows["vector"]), threshold=threshold)
     if out is not None:
         found.pairs.write_parquet(out)
@@ -78,14 +75,13 @@ def compare_corpora(a: str, b: str) -> dict[str, Any]:
 
 
 def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[str, Any]:
-    """Draw the graph of a served skill to a file, whose suffix names its form, and return what it shows.
+    """Draw the graph of a served skill to an SVG file, and return what it shows.
 
     Raises:
-        WrongInput: `out` has another suffix than `.svg`, `.png` or `.pdf`, or cannot be written.
+        WrongInput: `out` has another suffix than `.svg`, or cannot be written.
         UnknownDocument, Withheld, NotPublished: As `ServedIndex.document`.
-        TerminalError: matplotlib is not installed.
     """
-    form = form_of(out, FORMATS)
+    form_of(out, ("svg",))
     graph = graph_of(open_index(root, settings).document(doc_id))
-    put_drawing(out, draw(graph, form))
+    put_drawing(out, graph_file(graph))
     return {"out": str(out), **graph.as_dict()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -154,7 +155,7 @@ def test_a_part_holds_no_more_than_fits_into_memory(nights: Nights, monkeypatch:
 def test_what_was_forgotten_is_not_taken_again_by_id_or_by_text(nights: Nights) -> None:
     text = skill("a", "Keep this out.")
     add_tombstones(nights.root, [Tombstone("a", "document", "a", raw_hash=text.raw_hash)], nights.now)
-    same_text = RawDocument("b", SPEC, text.content, text.size, text.raw_hash)
+    same_text = replace(text, doc_id="b")
     report = nights.crawl(Marketplace(skill("a", "Other words."), same_text, skill("c"), Unchanged(("a",))))
     assert (report.new, report.failed) == (1, {"forgotten": 3})
     assert set(nights.seen()) == {("c", SPEC)}
@@ -179,7 +180,9 @@ class Given(Source):
 
 
 def document(name: str, **fields: object) -> RawDocument:
-    return RawDocument(f"ada/{name}", "given", content=b"Pick it.", size=8, raw_hash=name, **fields)  # type: ignore[arg-type]
+    return RawDocument(
+        doc_id=f"ada/{name}", source="given", content=b"Pick it.", size=8, raw_hash=name, **fields
+    )  # type: ignore[arg-type]
 
 
 def crawled(root: Root, *items: Item | Exception, run: str = "one") -> SourceReport:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.root import Root
-from storage.state import LISTED, REPOSITORIES, listed_table, repositories_table, upsert
+from storage.state import LISTED, REPOSITORIES, listed_table, repositories_table
 from tasks.crawl.github.repositories import (
     MISSED_FOR,
     MISSES,
@@ -102,8 +102,8 @@ def test_rows_put_in_place_of_others_leave_the_rest_as_they_are(
     root = Root(tmp_path)
     root.delete("state/listed")
     table = listed_table(root)
-    upsert(table, listed(*first))
-    upsert(table, listed(*second, at=NOW + timedelta(1)))
+    table.upsert(listed(*first))
+    table.upsert(listed(*second, at=NOW + timedelta(1)))
     found = {(r["repository"], r["rest"]): r["updated_at"] for r in table.read().to_dicts()}
     wanted = {**dict.fromkeys(first, NOW), **dict.fromkeys(second, NOW + timedelta(1))}
     assert found == wanted
@@ -113,8 +113,8 @@ def test_rows_put_in_place_of_others_leave_the_rest_as_they_are(
 def test_one_repository_of_two_sources_is_remembered_twice(tmp_path: Path) -> None:
     table = repositories_table(Root(tmp_path))
     rows = looked_at(listed_repositories(listed(("ann/garden", "a")), nothing()))
-    upsert(table, rows)
-    upsert(table, rows.with_columns(source=pl.lit("github:ann/garden")))
+    table.upsert(rows)
+    table.upsert(rows.with_columns(source=pl.lit("github:ann/garden")))
     assert sorted(table.read()["source"]) == ["github:ann/garden", "skillsmp"]
 
 
@@ -160,7 +160,7 @@ def test_a_document_is_unclaimed_once_all_its_rows_are_released(tmp_path: Path) 
     place = {"repository": "ann/garden", "rest": "dill", "source": "skillsmp", "outcome": "ok"}
     rows = [{**place, "ref": ref, "doc_id": "ann/garden/dill"} for ref in ("main", "dev")]
     frame = pl.DataFrame([{n: r.get(n) for n in LISTED} for r in rows], schema=LISTED)
-    upsert(listed_table(Root(tmp_path)), frame)
+    listed_table(Root(tmp_path)).upsert(frame)
     references = ReferenceCounts(Root(tmp_path), "skillsmp")
     references.release(rows[:1])
     assert references.unreferenced(rows) == references.unreferenced(rows) == []

@@ -106,7 +106,7 @@ def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> 
 
     assert (found["verified"], found["skills"]["new"], found["dropped"]) == ({"command": 3}, 3, {})
     assert (job["bicycle"], job["status"]) == ("Red Gazelle", "in work")
-    refused = ask("induce", runs, "--root", root, "--verify", verify, "--support", "2")
+    refused = ask("induce", runs, "--root", root, "--verify", verify, "--granularity", "action")
     assert refused.code == 1
     assert "does not answer POST /.skillery/reset" in refused.stderr
 

@@ -8,6 +8,8 @@ from storage.errors import WrongInput
 
 # By the words of a command, such as "train pairs".
 COMMANDS: dict[str, str] = {
+    "evaluate look-alikes": "near copies are folded by `skillery run`; `skillery search` shows them under "
+    "`folded`, and nothing acted on skills that only mean nearly the same",
     "train pairs": "`skillery train routing` makes its queries from the bodies of skills, or reads "
     "requests that you have with --requests FOLDER (its `pairs.parquet`)",
 }

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import RoutingBench, RoutingMethod, measure_method, whole
-from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.bench import RoutingMethod, measure_method, whole
+from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.summary import contest, summarise_method
 from tasks.models.with_torch.cross_encoder import PairScorer
 from tasks.retrieve.routing.router import Router

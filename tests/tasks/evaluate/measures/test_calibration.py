@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.evaluate.measures.calibration import calibration, calibration_by_count, calibration_error
+from tasks.evaluate.measures.statistics import calibration, calibration_by_count, calibration_error
 
 PAIRS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1)
 

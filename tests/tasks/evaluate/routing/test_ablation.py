@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.evaluate.routing.ablation import ABLATIONS, Ablations
+from tasks.evaluate.routing.baselines import ABLATIONS, Ablations
 from tasks.retrieve.routing.router import Router
 from tests.support.models.routing_material import SKILLS
 from tests.support.models.word_models import WordEncoder

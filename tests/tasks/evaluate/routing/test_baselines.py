@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 
 from tasks.evaluate.paging.bench import Remembering
-from tasks.evaluate.routing.ablation import as_served
-from tasks.evaluate.routing.baselines import BASELINES, Baselines, Bm25, sentences, standardised
+from tasks.evaluate.routing.baselines import BASELINES, Baselines, Bm25, as_served, sentences, standardised
 from tasks.retrieve.routing.router import Router
 from tests.support.models.routing_material import SKILLS
 from tests.support.models.word_models import WordEncoder, WordTokenizer

@@ -5,9 +5,7 @@ import pytest
 
 from storage.errors import WrongInput
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import RoutingBench
-from tasks.evaluate.routing.data import SKILLS, RoutingQuery
-from tasks.evaluate.routing.pools import parts_of
+from tasks.evaluate.routing.data import SKILLS, RoutingBench, RoutingQuery, parts_of
 
 IDS = ("Tea/Shop/brew", "tea/shop/pour", "tea/shop-two/brew", "bread/shop/bake", "other--skill")
 FRAME = pl.DataFrame([(doc_id, "name", "what", "body") for doc_id in IDS], SKILLS, orient="row")

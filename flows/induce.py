@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.artifacts import counted, flat, show_table
 from flows.commands.induction.induce import publishing, record
 from flows.commands.induction.teaching import state_summaries, teaching
-from flows.run_page import counts, named, tell
+from flows.run_page import counted, counts, flat, named, show_table, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import WrongInput

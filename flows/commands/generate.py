@@ -13,8 +13,8 @@ from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
 from tasks.evaluate.generate.distractors import read_distractors, write_distractors
 from tasks.evaluate.generate.distractors_prompt import PROMPT as DISTRACTORS_PROMPT

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import polars as pl
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import StorageError
 from storage.parquet import read_frame, write_frame
 from storage.root import Root

@@ -185,17 +185,17 @@ def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = N
 
 
 def _on_language(language: Language) -> tuple[Finding, ...]:
-    told = language.code or language.letters < MIN_LETTERS
-    return () if told else (finding("language.undetermined"),)
+    determined = language.code or language.letters < MIN_LETTERS
+    return () if determined else (finding("language.undetermined"),)
 
 
 def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verdict:
     """Return the first reason to drop a document: by its text, then its licence, then its risks."""
-    told, body = "" if "description" in document.inferred else document.description, document.body
+    stated, body = "" if "description" in document.inferred else document.description, document.body
     on_text = None
     if document.kind != "mcp-server":
         on_text = no_body(body) or too_many_parts(body, max_parts=limits.max_parts) or no_instructions(body)
-        on_text = on_text or (template(told, body) if limits.drop_templates else None)
+        on_text = on_text or (template(stated, body) if limits.drop_templates else None)
         on_text = on_text or too_short(body, min_words=limits.min_words)
         on_text = on_text or no_language(language, min_confidence=limits.min_language_confidence)
     refused = licence_refused(document.licence, limits.drop_licences, limits.policy)

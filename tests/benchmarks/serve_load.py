@@ -25,8 +25,8 @@ from mcp.client.client import Client
 from flows.commands.operate import roll_back_root
 from flows.commands.queries import open_index
 from flows.settings import load_settings
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tests.support.serving import Serving, modern_call, serving
 
 _ALTERNATED = 150
@@ -36,7 +36,7 @@ def questions(root: Root) -> list[str]:
     """Return texts to search for: the descriptions of served skills, their first words."""
     index = open_index(root, load_settings())
     with index.version() as now:
-        rows = now.skills.search().select(["description"]).limit(2000).to_arrow()
+        rows = now.skills.rows(["description"]).slice(0, 2000)
     return [" ".join(text.split()[:14]) for text in rows.column("description").to_pylist() if text.strip()]
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, Dropped, Listing, to_frame
-from storage.state import LISTED, listed_table, upsert
+from storage.state import LISTED, listed_table
 from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 from tasks.crawl.source.identity import parse_github_url
 
@@ -206,11 +206,11 @@ class ListingState:
         files, table = self._files(), listed_table(self._root)
         frames = [read_frame(self._root, f, LISTINGS) for f in files]
         rows = _listed_rows(pl.concat([pl.DataFrame(schema=LISTINGS), *frames]), self._spec)
-        # The findings of the last look at a place stay in its row.
+        # What was found at a place last stays in its row.
         known = table.read(columns=["source", *_PLACE, "doc_id", "outcome", "digest"])
         known = known.filter(source=self._spec).drop("source")
         rows = rows.join(known, on=_PLACE, how="left", maintain_order="left").select(LISTED.names())
-        upsert(table, rows)
+        table.upsert(rows)
         for file in files:
             self._root.delete(file)
         return rows.select(_PLACE).unique(maintain_order=True)
@@ -220,7 +220,7 @@ class ListingState:
 
 
 def _listed_rows(listings: pl.DataFrame, spec: str) -> pl.DataFrame:
-    """Return the listings on GitHub as rows of LISTED, without the columns that a look fills."""
+    """Return the listings on GitHub as rows of LISTED, without the columns that fetching fills."""
     rows = [
         {**row, "source": spec, "written": place[0], "ref": place[1], "rest": place[2]}
         for row in listings.to_dicts()

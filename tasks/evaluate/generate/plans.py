@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from storage.lance import SKILLS, connect, open_at
+from storage.lance.served import Served, require_licences
 from storage.root import Root
-from storage.served import Served, require_licences
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values, known_of
@@ -57,8 +56,7 @@ def served_rows(root: Root, served: Served) -> tuple[list[ServedRow], int]:
         StorageError: The table or the file of licences' classes is damaged or missing.
     """
     licences = require_licences(root)
-    table = open_at(connect(root), SKILLS, served.skills)
-    rows = table.search().select(_COLUMNS).limit(None).to_arrow().to_pylist()
+    rows = served.skills_table(root).rows(_COLUMNS).to_pylist()
     shown = [row for row in rows if licences.class_of(row["licence"]) == "allow"]
     found = [
         ServedRow(

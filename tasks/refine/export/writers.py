@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.schemas import LicenceFile
 from tasks.refine.export.paths import FreePaths, file_path, safe_path
 from tasks.refine.licences.resolve import nearest_licence_files

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from storage.errors import UnknownDocument
+from storage.lance.served import Licences, require_licences
 from storage.partitions import partition_of
 from storage.root import Root
-from storage.served import Licences, require_licences
 from tasks.crawl.source.identity import doc_key
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.types import PagedDocument
@@ -150,7 +150,7 @@ class SkillCatalogue:
         with self._lock:
             held = self._snapshot
             if held is None or held.version != now.served.version:
-                rows = now.skills.search().select(SERVED_COLUMNS).to_arrow().to_pylist()
+                rows = now.skills.rows(SERVED_COLUMNS).to_pylist()
                 held = self._snapshot = Snapshot.of(now.served.version, rows)
             return held
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.blobs.named import blobs_named, drop_unused_blobs
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore, blobs_named, drop_unused_blobs
 from storage.root import Root
 from storage.state import documents_table
 from tasks.crawl.git.source import GitSource, make_repository

@@ -1,0 +1,235 @@
+"""The limiter: buckets of a minute and a day, pauses and quotas kept over restarts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from storage.errors import StorageError
+from storage.root import Root
+from tasks.crawl.http.limiter import Limiter, Quota, TokenBucket, midnight_after
+from tasks.crawl.http.responses import RateLimits, read_limits
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+FILE = "state/quotas.json"
+
+
+def spend(bucket: TokenBucket, quota: Quota, now: datetime) -> int:
+    """Take all that the bucket gives at one time; return how much it was."""
+    taken = 0
+    while bucket.hold(quota, now) is None:
+        bucket.take(quota, now)
+        taken += 1
+    return taken
+
+
+@given(waits=st.lists(st.floats(0, 200), max_size=60), limit=st.integers(1, 5))
+def test_no_sixty_seconds_hold_more_than_the_minutes_quota(waits: list[float], limit: int) -> None:
+    bucket, quota, now, sent = TokenBucket(), Quota(per_minute=limit), NOON, list[datetime]()
+    for wait in waits:
+        now += timedelta(seconds=wait)
+        if bucket.hold(quota, now) is None:
+            bucket.take(quota, now)
+            sent.append(now)
+    for first, beyond in zip(sent, sent[limit:], strict=False):
+        assert (beyond - first).total_seconds() >= 60 - 1e-5
+
+
+@given(waits=st.lists(st.floats(0, 200), max_size=30), limit=st.integers(1, 5))
+def test_a_hold_is_just_as_long_as_it_must_be(waits: list[float], limit: int) -> None:
+    bucket, quota, now = TokenBucket(), Quota(per_minute=limit), NOON
+    for wait in waits:
+        now += timedelta(seconds=wait)
+        if (hold := bucket.hold(quota, now)) is not None:
+            assert 0 < hold.seconds <= 60
+            if hold.seconds > 0.01:
+                assert bucket.hold(quota, now + timedelta(seconds=hold.seconds - 0.01)) is not None
+            now += timedelta(seconds=hold.seconds + 1e-5)
+            assert bucket.hold(quota, now) is None
+        bucket.take(quota, now)
+
+
+@given(limit=st.integers(1, 20), hours=st.lists(st.floats(-30, 30), max_size=20))
+def test_a_clock_that_goes_back_and_forth_never_doubles_a_day(limit: int, hours: list[float]) -> None:
+    bucket, quota = TokenBucket(), Quota(per_day=limit)
+    latest, taken = NOON.date(), spend(bucket, quota, NOON)
+    for hour in hours:
+        now = NOON + timedelta(hours=hour)
+        spent = spend(bucket, quota, now)
+        if now.date() <= latest:
+            assert spent == 0
+        latest = max(latest, now.date())
+        taken += spent
+    assert taken <= limit * ((latest - NOON.date()).days + 1)
+
+
+def test_a_clock_that_was_a_month_ahead_stops_nobody_for_a_month() -> None:
+    bucket, quota = TokenBucket(), Quota(per_day=5, per_minute=9)
+    assert spend(bucket, quota, NOON + 30 * DAY) == 5
+    assert spend(bucket, quota, NOON) == 0
+    hold = bucket.hold(quota, NOON)
+    assert hold is not None
+    assert (hold.reason, hold.until) == ("quota", midnight_after(NOON))
+    bucket.take(quota, NOON)
+    assert spend(bucket, quota, NOON + DAY) == 5
+
+
+def test_a_clock_moved_back_costs_a_minute_at_most() -> None:
+    bucket, quota = TokenBucket(), Quota(per_minute=2)
+    assert spend(bucket, quota, NOON) == 2
+    back = NOON - timedelta(hours=5)
+    hold = bucket.hold(quota, back)
+    assert hold is not None
+    assert (hold.reason, hold.seconds) == ("minute", 60)
+    assert spend(bucket, quota, back + timedelta(seconds=61)) == 2
+
+
+def test_a_new_day_begins_at_midnight_utc() -> None:
+    bucket, quota = TokenBucket(), Quota(per_day=2)
+    late = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)
+    assert [spend(bucket, quota, late + timedelta(seconds=s)) for s in (0, 0.9, 1)] == [2, 0, 2]
+
+
+@given(before=st.integers(0, 10), said=st.integers(-3, 20))
+def test_the_servers_word_only_ever_lowers_what_is_left(before: int, said: int) -> None:
+    bucket, quota = TokenBucket(), Quota(per_day=10, per_minute=10)
+    for _ in range(before):
+        bucket.take(quota, NOON)
+    bucket.lower(quota, NOON, minute=said, day=max(0, said))
+    left = max(0, min(10 - before, said))
+    assert bucket.left_today(quota, NOON) == left
+    assert spend(bucket, quota, NOON) == left
+
+
+@given(days=st.dictionaries(st.dates().map(str), st.integers(0, 99)), minute=st.lists(st.floats(0, 4e9)))
+def test_a_bucket_is_read_as_it_was_written(days: dict[str, int], minute: list[float]) -> None:
+    bucket = TokenBucket(days, sorted(minute))
+    assert TokenBucket.of(asdict(bucket)) == bucket
+
+
+QUOTAS = {"quotas": {"hive.example": Quota(per_day=3)}, "token_quotas": {"hive.example": Quota(per_day=9)}}
+LIMITS = Limiter(Root("unused"), **QUOTAS)  # type: ignore[arg-type]
+NOBODY = LIMITS.client(URL("https://hive.example"), None)
+SOMEBODY = LIMITS.client(URL("https://hive.example"), "abc123")
+ELSEWHERE = LIMITS.client(URL("https://moor.example"), None)
+
+
+def test_clients_have_the_quota_of_their_host_and_kind() -> None:
+    assert [c.quota.per_day for c in (NOBODY, SOMEBODY, ELSEWHERE)] == [3, 9, None]
+
+
+def test_books_of_one_root_agree_at_any_moment(root: Root) -> None:
+    one, two = Limiter(root, delay=0), Limiter(root, delay=0)
+    admitted = [book.admit(NOBODY, NOON) is None for book in (one, two, one, two, one)]
+    assert admitted == [True, True, True, False, False]
+    assert two.admit(SOMEBODY, NOON) is None
+
+
+def test_nothing_is_written_where_there_is_nothing_to_remember(root: Root) -> None:
+    book = Limiter(root, delay=0)
+    assert book.admit(ELSEWHERE, NOON) is None
+    book.heed(ELSEWHERE, RateLimits(left=7), NOON)
+    assert not root.exists(FILE)
+
+
+def test_a_pause_of_a_host_is_everybodys_and_one_of_a_client_its_own(root: Root) -> None:
+    book = Limiter(root, delay=0)
+    book.pause(SOMEBODY.key, NOON + HOUR, NOON, "quota")
+    held = Limiter(root, delay=0).admit(SOMEBODY, NOON)
+    assert held is not None
+    assert (held.reason, held.until, held.seconds) == ("quota", NOON + HOUR, 3600)
+    assert book.admit(NOBODY, NOON) is None
+    book.pause("hive.example", NOON + 2 * HOUR, NOON, "rate-limited")
+    for client in (NOBODY, SOMEBODY):
+        held = Limiter(root, delay=0).admit(client, NOON)
+        assert held is not None
+        assert (held.reason, held.until) == ("rate-limited", NOON + 2 * HOUR)
+    assert book.admit(ELSEWHERE, NOON) is None
+    assert book.admit(NOBODY, NOON + 2 * HOUR) is None
+
+
+def test_a_shorter_pause_ends_no_longer_one(root: Root) -> None:
+    book = Limiter(root, delay=0)
+    for length in (2, 1):
+        book.pause("hive.example", NOON + length * HOUR, NOON, "rate-limited")
+    assert book.admit(NOBODY, NOON + 1.5 * HOUR) is not None
+
+
+def test_a_pause_is_as_long_as_it_was_when_the_clock_is_moved_back(root: Root) -> None:
+    book = Limiter(root, delay=0)
+    month = timedelta(days=30)
+    book.pause("hive.example", NOON + month + HOUR, NOON + month, "rate-limited")
+    held = book.admit(NOBODY, NOON)
+    assert held is not None
+    assert held.seconds == 3600
+    assert Limiter(root, delay=0).admit(NOBODY, NOON + HOUR) is None
+
+
+def test_a_clock_moved_back_delays_a_request_once(root: Root) -> None:
+    book = Limiter(root, delay=2)
+    book.admit(ELSEWHERE, NOON)
+    book.sent(ELSEWHERE.host, NOON)
+    held = book.admit(ELSEWHERE, NOON - HOUR)
+    assert held is not None
+    assert (held.reason, held.seconds) == ("spacing", 2)
+    assert book.admit(ELSEWHERE, NOON - HOUR + timedelta(seconds=2)) is None
+
+
+def test_distance_is_kept_from_when_a_request_really_left(root: Root) -> None:
+    book = Limiter(root, delay=2)
+    book.admit(ELSEWHERE, NOON)
+    book.sent(ELSEWHERE.host, NOON + timedelta(seconds=1))
+    held = book.admit(ELSEWHERE, NOON + timedelta(seconds=2))
+    assert held is not None
+    assert held.seconds == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no json",
+        b"[]",
+        b'{"buckets": [1]}',
+        b'{"sent": {"h": "x"}}',
+        b'{"pauses": {"h": {}}}',
+        b'{"buckets": {"hive.example anonymous": {"days": {"2026-03-01": null}, "minute": []}}}',
+    ],
+)
+def test_a_damaged_book_is_named(root: Root, content: bytes) -> None:
+    root.write(FILE, content)
+    with pytest.raises(StorageError, match=r"quotas\.json"):
+        Limiter(root, delay=0).admit(NOBODY, NOON)
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({}, {}),
+        ({"x-ratelimit-remaining": "57"}, {"left": 57}),
+        ({"x-ratelimit-reset": str(int(NOON.timestamp()) + 90)}, {"reset": NOON + timedelta(seconds=90)}),
+        ({"x-ratelimit-reset": "90"}, {"reset": NOON + timedelta(seconds=90)}),
+        ({"x-ratelimit-reset": "1"}, {"reset": NOON + timedelta(seconds=1)}),
+        ({"x-ratelimit-reset": "1000000000"}, {"reset": NOON}),
+        ({"x-ratelimit-reset": "9" * 40}, {"reset": NOON + timedelta(days=1)}),
+        ({"x-ratelimit-daily-remaining": " 4 "}, {"left_today": 4}),
+        ({"x-ratelimit-minute-remaining": "0"}, {"left_this_minute": 0}),
+        ({"x-ratelimit-minute-remaining": "-1", "x-ratelimit-remaining": "many"}, {}),
+        ({"x-ratelimit-remaining": "\u0663"}, {}),
+        ({"retry-after": "120"}, {"retry_after": 120.0}),
+        ({"retry-after": "Sun, 01 Mar 2026 12:00:30 GMT"}, {"retry_after": 30.0}),
+        ({"retry-after": "Sun, 01 Mar 2026 13:00:30 +0100"}, {"retry_after": 30.0}),
+        ({"retry-after": "Sun, 01 Mar 2026 11:00:00 GMT"}, {"retry_after": 0.0}),
+        ({"retry-after": "Sun, 01 Mar 2099 11:00:00 GMT"}, {"retry_after": 86400.0}),
+        ({"retry-after": "tomorrow"}, {}),
+    ],
+)
+def test_headers_are_read_and_nonsense_is_silence(headers: dict[str, str], said: dict[str, Any]) -> None:
+    assert read_limits(headers, NOON) == RateLimits(**said)

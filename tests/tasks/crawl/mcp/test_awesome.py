@@ -1,0 +1,392 @@
+"""Awesome lists: entries in Markdown, and lists that change or break."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import SourceError, SourceUnavailable, WrongInput
+from storage.root import Root
+from storage.schemas import Dropped, Listing, RawDocument
+from storage.state import seen_table
+from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.mcp.awesome import AwesomeListSource, ListEntry, entries, servers_of
+from tasks.crawl.source.base import CrawlContext
+from tests.support.marketplace.faults import Fault
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+from tests.support.paths import SHARED
+
+AWESOME_LIST = SHARED / "corpus/awesome-mcp-servers.md"
+NIGHT = datetime(2026, 5, 1, 2, tzinfo=UTC)
+LIST = """# Servers
+
+* [Kitchen](#kitchen)
+
+### 🍳 <a name="kitchen"></a>Kitchen
+
+- [ann/kettle](https://github.com/ann/kettle) 🐍 ☁️ - Boils water
+- [bob/oven](https://github.com/bob/appliances/tree/main/packages/oven) 🏎️ - Bakes bread
+- [bob/fridge](https://gitlab.example/bob/fridge.git) Keeps milk cool
+
+## Frameworks
+
+- [cat/toolkit](https://github.com/cat/toolkit) - Builds servers
+"""
+URL = "https://github.com/ann/kettle"
+
+
+def documents(text: str) -> list[RawDocument]:
+    return [row for row in servers_of(text, "awesome:list") if isinstance(row, RawDocument)]
+
+
+def dropped(text: str) -> list[tuple[str, str, str | None]]:
+    rows = servers_of(text, "awesome:list")
+    return [(row.reason, row.doc_id, row.lost_to) for row in rows if isinstance(row, Dropped)]
+
+
+def entry(url: str, name: str = "kettle") -> str:
+    return f"- [{name}]({url}) - Boils\n"
+
+
+def test_an_entry_is_a_document_with_what_the_list_says() -> None:
+    kettle = documents(LIST)[0]
+
+    assert (kettle.doc_id, kettle.kind, kettle.repo, kettle.author) == (
+        "ann/kettle",
+        "mcp-server",
+        "ann/kettle",
+        "ann",
+    )
+    assert (kettle.category, kettle.tags) == ("Kitchen", ("python", "cloud"))
+    assert json.loads(kettle.content or b"") == {
+        "name": "ann/kettle",
+        "description": "Boils water",
+        "url": "https://github.com/ann/kettle",
+        "section": "Kitchen",
+        "flags": ["🐍", "☁"],
+    }
+    assert kettle.raw_hash == hashlib.sha256(kettle.content or b"").hexdigest()
+
+
+def test_every_document_comes_after_its_listing() -> None:
+    rows = [row for row in servers_of(LIST, "awesome:list") if not isinstance(row, Dropped)]
+
+    pairs = list(zip(rows[::2], rows[1::2], strict=True))
+    assert len(pairs) == 3
+    for listing, document in pairs:
+        assert isinstance(listing, Listing)
+        assert isinstance(document, RawDocument)
+        assert (listing.source_id, listing.kind, listing.url) == (document.doc_id, "mcp-server", document.url)
+
+
+@pytest.mark.parametrize(
+    ("url", "doc_id"),
+    [
+        ("https://github.com/Ann/Kettle", "Ann/Kettle"),
+        ("https://github.com/ann/kettle.git", "ann/kettle"),
+        ("https://github.com/ann/kettle/", "ann/kettle"),
+        ("http://www.github.com/ann/kettle?tab=readme#use", "ann/kettle"),
+        ("https://github.com/ann/kettle/tree/main", "ann/kettle"),
+        ("https://github.com/ann/kettle/tree/main/src/mcp", "ann/kettle/src/mcp"),
+        ("https://github.com/ann/kettle/blob/main/docs/mcp.md", "ann/kettle/docs"),
+        ("https://github.com/ann/kettle/blob/main/README.md", "ann/kettle"),
+        ("https://github.com/ann/kettle/mcp", "github.com/ann/kettle/mcp"),
+        ("https://gitlab.example/tools/ann/kettle.git", "gitlab.example/tools/ann/kettle"),
+        ("https://kettle.example/", "kettle.example"),
+        ("https://kettle.example/../a%2Fb/./mcp", "kettle.example/a/b/mcp"),
+        ("https://user:secret@kettle.example/mcp", "kettle.example/mcp"),
+    ],
+)
+def test_the_id_follows_from_the_url(url: str, doc_id: str) -> None:
+    found = documents(entry(url))[0]
+
+    assert found.doc_id == doc_id
+    assert "secret" not in f"{found}"
+
+
+@pytest.mark.parametrize(
+    "url", ["README-th.md", "", "mailto:ann@kettle.example", "https://", "http://[::1", "ftp://a.example"]
+)
+def test_a_link_that_leads_to_no_page_is_told(url: str) -> None:
+    assert dropped(entry(url)) == [("no-url", "", None)]
+
+
+def test_repositories_are_compared_in_any_letter_case_and_folders_apart() -> None:
+    text = (
+        entry("https://github.com/ann/kettle")
+        + entry("https://github.com/Ann/Kettle.git", "again")
+        + entry("https://github.com/ann/kettle/tree/main/mcp")
+    )
+
+    assert [d.doc_id for d in documents(text)] == ["ann/kettle", "ann/kettle/mcp"]
+    assert dropped(text) == [("duplicate_id", "Ann/Kettle", "ann/kettle")]
+
+
+def test_entries_of_sections_about_other_things_are_told_apart() -> None:
+    reasons = [
+        (row.reason, row.detail) for row in servers_of(LIST, "awesome:list") if isinstance(row, Dropped)
+    ]
+
+    assert reasons == [("not-a-server", "line 13, cat/toolkit, cat/toolkit: stands under Frameworks")]
+
+
+class Nights:
+    """Collects one list into a root, a night a call."""
+
+    def __init__(self, where: str, root: Path, **settings: Any) -> None:  # noqa: ANN401
+        self.where, self.root, self.night = where, Root(root), NIGHT
+        self.settings = CrawlSettings(request_delay=0, retry_wait_max=0, **settings)
+
+    def source(self) -> AwesomeListSource:
+        return AwesomeListSource(self.where, CrawlContext(self.root, self.night, settings=self.settings))
+
+    def collect(self, limit: int | None = None) -> SourceReport:
+        self.night += timedelta(days=1)
+        return collect(self.source(), self.root, run_id=f"{self.night:%Y%m%d}", now=self.night, limit=limit)
+
+    def served(self) -> set[str]:
+        seen = seen_table(self.root).read().filter(seen_table(self.root).read()["retired_at"].is_null())
+        return set(seen["doc_id"])
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Nights:
+    (tmp_path / "list.md").write_text(LIST, "utf-8")
+    return Nights(str(tmp_path / "list.md"), tmp_path / "root")
+
+
+def test_who_leaves_the_list_is_retired_and_who_joins_it_is_new(local: Nights) -> None:
+    assert local.collect().new == 3
+    path = Path(local.where)
+    path.write_text(
+        LIST.replace("bob/appliances", "bob/machines").replace("Boils water", "Boils milk"), "utf-8"
+    )
+
+    report = local.collect()
+
+    assert (report.state, report.new, report.changed, report.unchanged, report.retired) == (
+        "complete",
+        1,
+        1,
+        1,
+        1,
+    )
+    assert local.served() == {"ann/kettle", "bob/machines/packages/oven", "gitlab.example/bob/fridge"}
+
+
+def test_a_file_as_it_was_is_not_read_again(local: Nights) -> None:
+    local.collect()
+
+    assert (local.collect().unchanged, local.collect().listed) == (3, 3)
+    assert local.source().version() == hashlib.sha256(LIST.encode()).hexdigest()
+
+
+def test_a_file_that_is_no_list_retires_nothing(local: Nights) -> None:
+    local.collect()
+    Path(local.where).write_text("Moved elsewhere.\n", "utf-8")
+
+    report = local.collect()
+
+    assert (report.state, report.failed) == ("failed", {"no-entries": 1})
+    assert len(local.served()) == 3
+
+
+def test_no_file_is_said_to_be_missing(tmp_path: Path) -> None:
+    source = Nights(str(tmp_path / "none.md"), tmp_path / "root").source()
+
+    with pytest.raises(SourceError) as caught:
+        source.version()
+    assert caught.value.reason == "missing"
+
+
+def test_only_web_addresses_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(WrongInput, match="http"):
+        Nights("ftp://kettle.example/list.md", tmp_path).source()
+
+
+@pytest.fixture
+def market() -> Iterator[Marketplace]:
+    world = World()
+    world.repository("ann/lists").commit({"README.md": LIST.encode()})
+    with Marketplace(world) as served:
+        yield served
+
+
+@pytest.fixture
+def remote(market: Marketplace, tmp_path: Path) -> Nights:
+    where = "https://raw.githubusercontent.com/ann/lists/main/README.md"
+    return Nights(where, tmp_path / "root", github_raw_url=market.url("raw"))
+
+
+def test_an_address_of_raw_files_is_asked_for_at_its_mirror(market: Marketplace, remote: Nights) -> None:
+    report = remote.collect()
+
+    assert (report.state, report.new, report.requests) == ("complete", 3, 1)
+    assert market.requests[0].path == "/ann/lists/main/README.md"
+
+
+def test_a_list_as_it_was_is_not_sent_again(market: Marketplace, remote: Nights) -> None:
+    remote.collect()
+    report = remote.collect()
+
+    assert market.requests[-1].status == 304
+    assert (report.state, report.unchanged, report.retired, report.new) == ("complete", 3, 0, 0)
+
+    market.world.repository("ann/lists").commit({"README.md": LIST.replace("Boils", "Heats").encode()})
+    assert remote.collect().changed == 1
+
+
+def test_a_list_that_was_read_in_part_is_sent_again(market: Marketplace, remote: Nights) -> None:
+    assert remote.collect(limit=1).new == 1
+
+    assert (remote.collect().new, market.requests[-1].status) == (2, 200)
+
+
+def test_a_page_for_people_is_no_list(market: Marketplace, remote: Nights) -> None:
+    remote.collect()
+    market.faults.script("raw:*", [Fault("html")])
+
+    report = remote.collect()
+
+    assert (report.state, report.failed) == ("failed", {"html": 1})
+    assert len(remote.served()) == 3
+
+
+def test_a_server_that_fails_leaves_all_as_it_was(market: Marketplace, remote: Nights) -> None:
+    remote.collect()
+    market.faults.script("raw:*", [Fault("500")] * 3)
+
+    with pytest.raises(SourceUnavailable):
+        list(remote.source().read())
+    assert len(remote.served()) == 3
+
+
+@pytest.mark.slow
+def test_every_entry_of_a_real_list_is_accounted_for() -> None:
+    if not AWESOME_LIST.exists():
+        pytest.skip(f"needs the list at {AWESOME_LIST}")
+    rows = list(servers_of(AWESOME_LIST.read_text("utf-8"), "awesome:real"))
+
+    found = [row for row in rows if isinstance(row, RawDocument)]
+    reasons = Counter(row.reason for row in rows if isinstance(row, Dropped))
+    assert len(found) + reasons["duplicate_id"] == 1_357
+    assert reasons == {"duplicate_id": 9, "not-a-server": 8}
+    assert len({row.category for row in found}) == 43
+    assert sum(row.repo is not None for row in found) == 1_334
+    assert all(json.loads(row.content or b"")["description"] for row in found)
+
+
+def only(line: str) -> ListEntry:
+    found = list(entries(line))
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("rest", "flags", "description"),
+    [
+        (" 🐍 ☁️ - Boils water", ("🐍", "☁"), "Boils water"),
+        (" 🐍☁️🏠 - Boils water", ("🐍", "☁", "🏠"), "Boils water"),
+        (" #️⃣ 🏠 – Boils water", ("#⃣", "🏠"), "Boils water"),
+        (" 🎖️ Boils water", ("🎖",), "Boils water"),
+        (" ☕ 🐧- boils water", ("☕", "🐧"), "boils water"),
+        (" 📇 ☁️/🏠 - Boils water", ("📇", "☁", "🏠"), "Boils water"),
+        (" - 🦀 🏠 - Boils water", ("🦀", "🏠"), "Boils water"),
+        (" - Boils water - and milk", (), "Boils water - and milk"),
+        (" — Boils water ☁️", (), "Boils water ☁️"),
+        (": Boils water", (), "Boils water"),
+        (" Boils water", (), "Boils water"),
+        (" 👩‍🍳 - Boils water", ("👩‍🍳",), "Boils water"),
+        (
+            " [![score](https://x.example/b.svg)](https://x.example/s) 🐍 - Boils water",
+            ("🐍",),
+            "Boils water",
+        ),
+        (" - [Kettles](https://kettle.example) boil", (), "[Kettles](https://kettle.example) boil"),
+        (" 🐍", ("🐍",), ""),
+        ("", (), ""),
+    ],
+)
+def test_flags_and_dash_are_optional(rest: str, flags: tuple[str, ...], description: str) -> None:
+    entry = only(f"- [ann/kettle]({URL}){rest}")
+
+    assert (entry.name, entry.url, entry.flags, entry.description) == ("ann/kettle", URL, flags, description)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"- **[Kettle]({URL})** - Boils water",
+        f"* [Kettle]({URL}) - Boils water",
+        f"  + [Kettle]({URL}) Boils water",
+        f"1. [Kettle]({URL}) - Boils water",
+        f'- [Kettle]({URL} "a kettle") - Boils water',
+        f'- <img height="12" src="https://x.example/i.png" alt="logo" /> **[Kettle]({URL})** - Boils water\r',
+    ],
+)
+def test_bullets_bold_links_titles_and_logos_make_no_difference(line: str) -> None:
+    entry = only(line)
+
+    assert (entry.name, entry.url, entry.description) == ("Kettle", URL, "Boils water")
+
+
+def test_brackets_in_names_and_parentheses_in_urls_belong_to_them() -> None:
+    entry = only("- [ann/kettle [beta]](https://x.example/a_(b)) - Boils")
+
+    assert (entry.name, entry.url) == ("ann/kettle [beta]", "https://x.example/a_(b)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "* [Kettles](#kettles)",
+        "* 🫖 - [Kettles](#kettles)",
+        "See [this](https://x.example) too",
+        f"- kettles, see [this]({URL})",
+        f"```\n- [Kettle]({URL})\n```",
+        "- https://x.example",
+        "",
+    ],
+)
+def test_a_table_of_contents_prose_and_code_are_no_entries(text: str) -> None:
+    assert list(entries(text)) == []
+
+
+def test_an_entry_knows_the_headings_above_it() -> None:
+    text = f"""# Lists [![badge](https://x.example/b.svg)](https://x.example)
+## Servers
+### 🔥 <a name="hot"></a>Hot & [cold](https://x.example) ##
+- [a]({URL})
+### Tea
+- [b]({URL})
+## Clients
+- [c]({URL})
+"""
+    assert [(e.name, e.line, e.sections) for e in entries(text)] == [
+        ("a", 4, ("Lists", "Servers", "Hot & cold")),
+        ("b", 6, ("Lists", "Servers", "Tea")),
+        ("c", 8, ("Lists", "Clients")),
+    ]
+
+
+def test_indented_lines_go_on_with_a_description_and_nested_items_do_not() -> None:
+    text = f"- [a]({URL}) - Boils\n  water\n\tand milk\n  - fast\n- [b]({URL})\n\n  apart\n"
+
+    assert [(e.name, e.description) for e in entries(text)] == [("a", "Boils water and milk"), ("b", "")]
+
+
+@given(st.text(st.sampled_from("-*#[]()<>!`\n \t🐍️‍⃣ab/:1."), max_size=80))
+def test_no_text_raises_and_every_entry_stands_on_its_line(text: str) -> None:
+    for entry in entries(text):
+        assert entry.url in text.split("\n")[entry.line - 1]

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import Report, form_of, progress, put_drawing
-from flows.settings import Settings, llm_options
-from storage.answers import Answers
+from flows.commands.llm.opened import opened_llm
+from flows.settings import Settings
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.protocol import Classifier
 from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.compose.compose import compose
 from tasks.retrieve.compose.decompose.draft import Decomposer
 from tasks.retrieve.compose.options import ComposeOptions
@@ -298,13 +295,5 @@ def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
 
     If the LLM gave no answer for some pages, stderr says so at the end; those pages are not reranked.
     """
-    options = llm_options(settings, "llm")
-    assert options is not None  # noqa: S101 - None is for `local`
-    made = RerankNodes(accuracy=settings.rerank_accuracy)
-    with Answers(root) as answers:
-        book = open_cache(options.endpoint, answers, Ledger(options.prices, options.ceiling))
-        llm = FlowLlm(book, options.sampling)
-        yield LlmReranker(llm, made)
-    if llm.fallbacks:
-        reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(llm.fallbacks.items()))
-        sys.stderr.write(f"the language model gave no answer ({reasons}): such pages are not reranked\n")
+    with opened_llm(root, settings, "such pages are not reranked") as llm:
+        yield LlmReranker(llm, RerankNodes(accuracy=settings.rerank_accuracy))

@@ -280,10 +280,10 @@ def _expectations(files: BenchFiles, settings: Settings) -> dict[str, tuple[str,
 
 
 def _agent(models: RoutingModels, cases: Sequence[Expected]) -> PassRates:
-    llm, steps = models.llm, count(1)
+    llm = models.llm
     assert llm is not None  # noqa: S101 (for the types: it was asked for before)
     with progress("tasks answered") as report:
-        return measured_agent(llm, cases, lambda: report(next(steps), len(cases)))
+        return measured_agent(llm, cases, report)
 
 
 def _attention(bench: RoutingBench, skills: pl.DataFrame, models: RoutingModels) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from flows.settings import load
 from storage.errors import WrongInput
 from tasks.models.with_torch.training import TrainingSettings
-from tasks.retrieve.baselines.skillflow_dense import Aggregation, Gathering
+from tasks.retrieve.baselines.skillflow import Aggregation, Gathering
 from tasks.retrieve.train.false_negatives import FalseNegativeSettings
 from tasks.retrieve.train.hard_negatives import MiningSettings
 from tasks.retrieve.train.queries import QuerySettings

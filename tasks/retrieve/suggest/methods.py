@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.induce.windows.recurrence import Situation
 from tasks.models.protocols import Vectors
-from tasks.retrieve.baselines.mmr import mmr_order
+from tasks.retrieve.baselines.skillpager import mmr_order
 from tasks.retrieve.suggest.choose import Offer, choose
 from tasks.retrieve.suggest.offered import Offered
 

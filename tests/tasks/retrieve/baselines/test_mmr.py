@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieve.baselines.mmr import Floats, mmr_order, node_budget
+from tasks.retrieve.baselines.skillpager import Floats, mmr_order, node_budget
 
 # Eighths keep every product and sum exact, so that ties are ties in any order of computation.
 EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)

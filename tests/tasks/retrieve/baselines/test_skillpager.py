@@ -8,7 +8,7 @@ import pytest
 
 from storage.errors import WrongInput
 from storage.schemas import Edge
-from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
+from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page, PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer

@@ -3,10 +3,8 @@ from __future__ import annotations
 import pytest
 
 from storage.answers import Answers
-from tasks.models.llm.question import Sampling
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.baselines.skillrouter import JudgeStage
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.models.routing_material import SKILLS
 
@@ -14,7 +12,7 @@ TASK = "Treat the colony against mites"
 
 
 def judge(server: LlmServer, answers: Answers, k: int = 3) -> JudgeStage:
-    return JudgeStage(SKILLS, FlowLlm(book_of(server.url, answers), Sampling()), k=k, characters=40)
+    return JudgeStage(SKILLS, llm_of(server.url, answers), k=k, characters=40)
 
 
 def test_the_candidate_that_is_named_comes_first_and_the_others_keep_their_order(answers: Answers) -> None:

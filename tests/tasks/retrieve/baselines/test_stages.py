@@ -10,15 +10,16 @@ from hypothesis.extra.numpy import arrays
 
 from storage.errors import WrongInput
 from tasks.models.with_torch.cross_encoder import PairScores
-from tasks.retrieve.baselines.skillflow_dense import (
+from tasks.retrieve.baselines.skillflow import (
     Aggregation,
     DenseSettings,
     DenseStage,
     Gathering,
+    RerankSettings,
+    RerankStage,
+    TaskItself,
     best_first,
 )
-from tasks.retrieve.baselines.skillflow_queries import TaskItself
-from tasks.retrieve.baselines.skillflow_rerank import RerankSettings, RerankStage
 from tasks.retrieve.baselines.stages import Stage, Staged
 from tests.support.models.routing_material import SKILLS
 from tests.support.models.word_models import WordEncoder

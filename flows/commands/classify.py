@@ -40,7 +40,7 @@ def require_kind(classifier: str) -> Kind:
 
 def local_classifier() -> Classifier:
     """Return the classifier that needs no endpoint."""
-    return embedded_classifier(careful=True)
+    return embedded_classifier(cascade=True)
 
 
 def classify_file(

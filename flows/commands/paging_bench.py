@@ -199,7 +199,7 @@ def _prepared(
             queries,
             encoder=kept,
             tokenizer=tokenizer,
-            classifier=embedded_classifier(careful=True),
+            classifier=embedded_classifier(cascade=True),
             progress=report,
             skillpager=skillpager,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,18 @@ from storage.partitions import PartitionedTable, partition_of
 from storage.root import Root
 from storage.schemas import EDGES, NODE_TYPES, NODES, Edge, Node, to_frame
 from storage.state import PARSED, documents_table, edges_table, nodes_table, parsed_table
+from tasks.models.cached_encoder import export_here, load_kept_encoder
+from tasks.models.encoder import card_of
+from tasks.models.llm.ask import Slot
+from tasks.models.llm.budget import Ledger
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded, packing
 from tasks.parse import STAGE_VERSION
+from tasks.parse.classify.cascade import CachedContextModel, embedded_classifier, embedded_name
+from tasks.parse.classify.options import TypingOptions, classifier_name, typing_identity
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_documents
-from tasks.parse.edges.linker import Linked, Linker
+from tasks.parse.edges.linker import EdgeOptions, Linked, Linker, edges_identity, open_asked
 from tasks.parse.edges.rules import infer_edges
 
 VECTORS = "state/vectors"
@@ -243,3 +249,53 @@ def node_type_mix(root: Root) -> list[dict[str, Any]]:
         }
         for t in sorted(NODE_TYPES, key=lambda t: -SKILLPAGER[t])
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class ParseOptions:
+    """How a batch is parsed.
+
+    Args:
+        encoder: The folder of the encoder's export.
+        with_vectors: Whether nodes get vectors, and types a second look at them.
+        llm: The language model that types nodes; None: the local classifier does.
+        edges: The language model that infers edges; None: rules do.
+    """
+
+    encoder: str
+    with_vectors: bool
+    llm: TypingOptions | None = None
+    edges: EdgeOptions | None = None
+
+    def rules(self) -> str:
+        """Return the digest of all but the texts on which a parse depends, as `rules_digest` does."""
+        revision = card_of(self.encoder)["revision"]
+        identity = typing_identity(embedded_name(cascade=self.with_vectors), self.llm)
+        identity += edges_identity(self.edges)
+        return rules_digest(identity, revision, revision if self.with_vectors else None)
+
+
+def plan_here(root: Root, options: ParseOptions) -> dict[str, Any]:
+    """Return the `ParsePlan` as a dict, with the name of the classifier."""
+    name = classifier_name(embedded_name(cascade=options.with_vectors), options.llm)
+    return {**asdict(plan_parse(root, options.rules())), "classifier": name}
+
+
+def parse_here(
+    root: Root, partitions: list[int], options: ParseOptions, ledger: Ledger, slot: Slot
+) -> dict[str, Any]:
+    """Segment, type, encode and link the documents of partitions; return counts and the LLM account.
+
+    `slot` is taken for each question to a language model, and `ledger` pays for it. Raises as
+    `parse_partitions`.
+    """
+    options = replace(options, encoder=export_here(root.uri, options.encoder))
+    model = load_kept_encoder(root.uri, options.encoder)
+    local = embedded_classifier(cascade=options.with_vectors, second=CachedContextModel(root))
+    with open_asked(root, local, options.llm, options.edges, ledger, slot) as (classifier, linker):
+        done = parse_partitions(
+            root, partitions, rules=options.rules(), classifier=classifier, tokenizer=model,
+            encoder=model if options.with_vectors else None, dimension=int(model.card["dimension"]),
+            linker=linker,
+        )  # fmt: skip
+    return {"done": done, "account": ledger.carried()}

@@ -18,8 +18,8 @@ from tasks.models.llm.ask import Slot
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import export_below
 from tasks.models.retry import task_retries
-from tasks.parse.batch import ParseOptions, parse_here, plan_here
 from tasks.parse.classify.options import TypingOptions
+from tasks.parse.corpus import ParseOptions, parse_here, plan_here
 from tasks.parse.edges.linker import EdgeOptions
 from tasks.refine.workers import run_in
 

@@ -33,7 +33,7 @@ from storage.state import documents_table, nodes_table
 from storage.vectors import FOLDER as VECTORS
 from storage.vectors import STATES, VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
-from tasks.parse.classify.cascade import LOOKS
+from tasks.parse.classify.cascade import CACHED_PROBABILITIES
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.workers import batch_processes
 from tasks.retrieve.index.rows import skill_texts
@@ -147,7 +147,7 @@ def measure(scratch: Path, rows: pl.DataFrame, options: argparse.Namespace) -> N
     shutil.copytree(first.folder / "models", second.folder / "models")
     for kept in (VECTORS, STATES):
         shutil.copytree(first.folder / kept, second.folder / kept)
-    shutil.copytree(first.folder / LOOKS, second.folder / LOOKS)
+    shutil.copytree(first.folder / CACHED_PROBABILITIES, second.folder / CACHED_PROBABILITIES)
     second_folder = prepare_encoder.fn(second.uri, MINILM, options.precision)
     again = timed(lambda: build(second, second_folder))
     share = known_tokens(second, vector_stores(first)[0], encoder)

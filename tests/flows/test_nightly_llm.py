@@ -15,13 +15,13 @@ import pytest
 from storage.root import Root
 from storage.state import nodes_table
 from tasks.models.llm.errors import LlmDenied
-from tasks.parse.classify.cascade import CarefulClassifier
+from tasks.parse.classify.cascade import CascadeClassifier
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
 
 pytestmark = pytest.mark.prefect
-LLM, FALLBACK = "classify-1@small-model", f"{CarefulClassifier.name}:fallback"
+LLM, FALLBACK = "classify-1@small-model", f"{CascadeClassifier.name}:fallback"
 
 
 @pytest.fixture

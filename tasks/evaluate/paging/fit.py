@@ -192,7 +192,7 @@ def main() -> None:
     texts, queries = read_documents(given.documents), read_queries(given.queries)
     documents = {
         d: prepare(
-            d, texts[d], encoder=encoder, tokenizer=encoder, classifier=embedded_classifier(careful=True)
+            d, texts[d], encoder=encoder, tokenizer=encoder, classifier=embedded_classifier(cascade=True)
         )
         for d in dict.fromkeys(q.doc_id for q in queries)
     }

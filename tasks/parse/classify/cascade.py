@@ -10,22 +10,19 @@ import numpy.typing as npt
 from storage.root import Root
 from storage.schemas import NODE_TYPES
 from storage.vectors import VectorStore, text_hash
-from tasks.parse.classify.context_model import (
-    packaged_context_model,
-    packaged_identity,
-    texts_read,
-)
-from tasks.parse.classify.local import SUREST, LocalClassifier, LocalModel, packaged_model, softmax
+from tasks.parse.classify.context_model import packaged_context_model, packaged_identity, texts_read
+from tasks.parse.classify.local import LocalClassifier, LocalModel, packaged_model, softmax, typed_by_batches
 from tasks.parse.classify.protocol import Classifier, FragmentInContext, Probabilities, Typed
 
-# Below this confidence of the first look (see the card): a quarter of all fragments, half of the errors.
+# Below this confidence of the first model (see the card): a quarter of all fragments, half of the errors.
 UNSURE = 0.6
 # By cross-validation, beside the temperature under which confidence is the share of right answers.
 SHARE, TEMPERATURE = 0.5, 0.85
 _BATCH = 4096
+CACHED_PROBABILITIES = "state/looks"
 
 
-class CarefulClassifier:
+class CascadeClassifier:
     """Types fragments as in SkillPager, section 3.1, with weights that come with the package.
 
     What the first model is less than 60 % sure of is read in its context too, and the geometric mean of both
@@ -43,12 +40,7 @@ class CarefulClassifier:
 
     def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
         """Return one answer a fragment, in order; a tie goes to the type that `NODE_TYPES` names first."""
-        answers: list[Typed] = []
-        for start in range(0, len(fragments), _BATCH):
-            given = self.probabilities(fragments[start : start + _BATCH])
-            best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), SUREST)
-            answers += [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
-        return answers
+        return typed_by_batches(fragments, self.probabilities, _BATCH)
 
     def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
         """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
@@ -68,39 +60,37 @@ def together(
     return softmax(((1 - SHARE) * np.log(first + 1e-9) + SHARE * np.log(second + 1e-9)) / temperature)
 
 
-def embedded_classifier(*, careful: bool, look: Probabilities | None = None) -> Classifier:
+def embedded_classifier(*, cascade: bool, second: Probabilities | None = None) -> Classifier:
     """Return the classifier that needs no endpoint.
 
-    If `careful`, it takes the second look, which costs about half of what encoding the fragments does;
-    without, 20,000 skills are typed in minutes. `look` takes the second look; None: the packaged model, which
-    keeps nothing.
+    Args:
+        cascade: Whether a context model reads what the first model is unsure of. That takes about half as
+            long as encoding the fragments; without it, 20,000 skills are typed in minutes.
+        second: That context model; None: the packaged one, which keeps no results.
     """
-    return CarefulClassifier(second=look) if careful else LocalClassifier()
+    return CascadeClassifier(second=second) if cascade else LocalClassifier()
 
 
-def embedded_name(*, careful: bool) -> str:
-    """Return that classifier's name without loading it: a night with nothing new types nothing."""
-    return CarefulClassifier.name if careful else LocalClassifier.name
+def embedded_name(*, cascade: bool) -> str:
+    """Return that classifier's name without loading it: if no document changed, no node is classified."""
+    return CascadeClassifier.name if cascade else LocalClassifier.name
 
 
-LOOKS = "state/looks"
+def cached_probabilities(root: Root) -> VectorStore:
+    """Return the packaged context model's results below a root: a row of six probabilities a window."""
+    return VectorStore(root, packaged_identity(), len(NODE_TYPES), CACHED_PROBABILITIES)
 
 
-def looks_of(root: Root) -> VectorStore:
-    """Return what the packaged context model found below a root: a row of six probabilities a window."""
-    return VectorStore(root, packaged_identity(), len(NODE_TYPES), LOOKS)
-
-
-class KeptLook:
+class CachedContextModel:
     """Reads fragments in their context as the context model does, and none twice in the same context.
 
     Args:
-        root: Where what it found is kept: hashes of windows, no text.
-        look: Takes the look; None takes the packaged context model, when first needed.
+        root: Where results are kept: hashes of windows, no text.
+        model: Reads them; None takes the packaged context model, when first needed.
     """
 
-    def __init__(self, root: Root, look: Probabilities | None = None) -> None:
-        self._store, self._look = looks_of(root), look
+    def __init__(self, root: Root, model: Probabilities | None = None) -> None:
+        self._store, self._model = cached_probabilities(root), model
 
     def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
         """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`.
@@ -108,11 +98,10 @@ class KeptLook:
         Raises:
             StorageError: What is kept is damaged; the message names the file, which may be deleted.
         """
-        hashes = [text_hash(repr(texts_read(fragment))) for fragment in fragments]
-        given, _ = self._store.complete(
-            hashes, lambda missing: self._taken([fragments[at] for at in missing])
-        )
-        return given.astype(np.float64)
 
-    def _taken(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
-        return (self._look or packaged_context_model()).probabilities(fragments)
+        def read(missing: Sequence[int]) -> npt.NDArray[np.float64]:
+            model = self._model or packaged_context_model()
+            return model.probabilities([fragments[at] for at in missing])
+
+        hashes = [text_hash(repr(texts_read(fragment))) for fragment in fragments]
+        return self._store.complete(hashes, read)[0].astype(np.float64)

@@ -15,9 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.schemas import NODE_TYPES
-from tasks.parse.classify.cues import cue_columns, cues_by_place
+from tasks.parse.classify.features import (
+    PlacedWords,
+    Word,
+    cue_columns,
+    cues_by_place,
+    word_columns,
+    words_around,
+    words_of_headings,
+)
 from tasks.parse.classify.protocol import FragmentInContext, Typed
-from tasks.parse.classify.words import Placed, Word, word_columns, words_around, words_of_headings
 
 Floats = npt.NDArray[np.float32]
 Columns = npt.NDArray[np.int32]
@@ -96,7 +103,7 @@ class Features:
         # Making names of what stands at a place, to look them up, took longer than finding it.
         return cue_columns(self.cues), word_columns(self.words)
 
-    def _known(self, placed: Iterable[Placed]) -> set[int]:
+    def _known(self, placed: Iterable[PlacedWords]) -> set[int]:
         _, words_at = self._by_place
         found: set[int | None] = set()
         for place, words in placed:
@@ -160,12 +167,21 @@ class LocalClassifier:
 
     def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
         """Return one answer a fragment, in order; a tie goes to the type that `NODE_TYPES` names first."""
-        answers: list[Typed] = []
-        for start in range(0, len(fragments), _BATCH):
-            given = self._model.probabilities(fragments[start : start + _BATCH])
-            best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), SUREST)
-            answers += [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
-        return answers
+        return typed_by_batches(fragments, self._model.probabilities, _BATCH)
+
+
+def typed_by_batches(
+    fragments: Sequence[FragmentInContext],
+    probabilities: Callable[[Sequence[FragmentInContext]], npt.NDArray[np.float64]],
+    batch: int,
+) -> list[Typed]:
+    """Return the likeliest type of each fragment, asking for the probabilities of `batch` at a time."""
+    answers: list[Typed] = []
+    for start in range(0, len(fragments), batch):
+        given = probabilities(fragments[start : start + batch])
+        best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), SUREST)
+        answers += [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
+    return answers
 
 
 def softmax(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

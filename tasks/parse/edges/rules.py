@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,174 @@ import numpy.typing as npt
 
 from storage.schemas import Edge, Node
 from tasks.models.protocols import Vectors
-from tasks.parse.edges.references import find_references
+from tasks.refine.text.words import COMPOUND
+
+# A node that mentions more is a table of contents.
+MOST_REFERENCES = 8
+# Words; a longer title is a sentence.
+LONGEST_NAME = 8
+# Letters.
+SHORTEST_NAME = 4
+# Too common for their mention to mean the one section or item that bears them.
+_COMMON_NAMES = """
+    about actions advanced after analysis api approach arguments architecture background bad before benefits
+    best_practice best_practices cause check checklist cli code command commands common_issues
+    common_mistakes common_patterns concept concepts config configuration constraints context core_concepts
+    core_principles correct data default dependencies description design details development do_not
+    documentation don't error error_handling errors example examples expected_output false faq features file
+    files file_structure format getting_started goal goals good guide guidelines how how_it_works how_to_use
+    implementation important input inputs installation instructions integration introduction key_concepts
+    key_features limitations links main method methods mode name never next_steps note notes null optional
+    options output output_format outputs overview parameters pattern patterns performance prerequisites
+    principles problem process project_structure purpose quality quick_reference quick_start quickstart
+    reference references related related_resources related_skills requirements required resources response
+    result results review role rule rules scope script scripts security see_also setup skill skills solution
+    source status step steps string structure summary support syntax task tasks template templates test
+    testing tests the_problem the_solution this_skill tips tools triggers troubleshooting true type types
+    usage usage_examples use use_case use_cases user user_input validation version warning what when
+    when_not_to_use when_to_use when_to_use_this_skill where why workflow workflows wrong always"""
+_COMMON = frozenset(tuple(name.split("_")) for name in _COMMON_NAMES.split())
+_Words = tuple[str, ...]
+_NUMBERED = re.compile(
+    r"\W*((?:step|phase|stage|part|section|appendix|rule|task|level|pattern|method|option)\s+(?:\d+(?:\.\d+)*|[A-Z]\b))",
+    re.IGNORECASE,
+)
+_ORDINAL = re.compile(r"^\W*(?:(?:step|phase|stage|part)\s+)?\d+(?:\.\d+)*\s*[.):：–—-]*\s*", re.IGNORECASE)
+_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+_DEFINED = re.compile(
+    r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?"
+    r"(?:\*\*(?P<bold>[^*`\n]{2,60}?)\s*:?\*\*|(?:\*\*)?`(?P<code>[^`\n]{2,60})`(?:\*\*)?)\s*(?:\([^)\n]*\)\s*)?[:：–—=→-]"
+)
+_DEFINED_WITHIN = re.compile(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?\*\*(?P<bold>[^*`\n]{2,60}?)[:：]\*\*")
+_MARKED = re.compile(
+    r"`(?P<code>[^`\n]{1,80})`|\*\*(?P<bold>[^*\n]{1,80})\*\*|[\"“](?P<quote>[^\"“”\n]{4,80})[\"”]"
+    r"|\[(?P<link>[^\]\n]{1,120})\](?:\((?:#(?P<anchor>[\w-]{1,120}))?)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The node for which a name stands, and the section (a heading path) whose nodes do not refer to it."""
+
+    position: int
+    section: tuple[str, ...] | None
+
+
+_Index = dict[_Words | str, _Target]
+
+
+def find_references(
+    nodes: Sequence[Node], *, common: frozenset[tuple[str, ...]] = _COMMON
+) -> list[tuple[int, int]]:
+    """Return `(position of the node, position of the node it mentions)`, by position, each pair once.
+
+    A node is mentioned by the title of the section that it begins (whole words in any case, without markup
+    and numbering), by that section's number (`Step 3`), or by the term that it defines: the bold or `code`
+    term that opens a list item or paragraph before a colon or dash. Names have at least 4 letters (code terms
+    2) and at most 8 words. A mention of one word counts only if it is marked (code, bold, quoted, a link).
+    Common names (`common`, in words), names of several nodes, mentions in code blocks and those of a section
+    by its own nodes do not count. A node has at most 8 references, the first in its text. Time is linear in
+    the text.
+    """
+    index = _unambiguous([*_sections(nodes, common), *_terms(nodes, common)])
+    # A run of words is looked up only if a name begins with its first word.
+    openings = frozenset(name[0] for name in index if isinstance(name, tuple))
+    pairs: list[tuple[int, int]] = []
+    for position, node in enumerate(nodes):
+        if node.block == "code":
+            continue
+        targets: dict[int, None] = {}
+        for name in _mentions(node.text, openings):
+            target = index.get(name)
+            if target is None or target.position == position:
+                continue
+            section = target.section
+            if section is None or node.heading_path[: len(section)] != section:
+                targets.setdefault(target.position)
+        pairs += [(position, target_position) for target_position in sorted([*targets][:MOST_REFERENCES])]
+    return pairs
+
+
+def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
+    """Return the names that stand for one node only."""
+    # Others are labels, such as `Cause` under each of several problems.
+    index: _Index = {}
+    several: set[_Words | str] = set()
+    for name, target in named:
+        if index.setdefault(name, target).position != target.position:
+            several.add(name)
+    return {name: target for name, target in index.items() if name not in several}
+
+
+def _sections(nodes: Sequence[Node], common: frozenset[_Words]) -> Iterator[tuple[_Words | str, _Target]]:
+    """Yield the names of each section with its first node."""
+    # A title above all nodes is that of the document.
+    whole = len({node.heading_path[:1] for node in nodes}) == 1
+    before: tuple[str, ...] = ()
+    for position, node in enumerate(nodes):
+        path = node.heading_path
+        for depth, title in enumerate(path):
+            section = path[: depth + 1]
+            if before[: depth + 1] != section and not (whole and depth == 0):
+                for name in _names_of_title(title, common):
+                    yield name, _Target(position, section)
+        before = path
+
+
+def _names_of_title(title: str, common: frozenset[_Words]) -> Iterator[_Words]:
+    plain = _LINK.sub(r"\1", title)
+    if numbered := _NUMBERED.match(plain):
+        yield _words(numbered[1])
+    name = _words(_ORDINAL.sub("", plain, count=1))
+    if _tells(name, common):
+        yield name
+
+
+def _terms(nodes: Sequence[Node], common: frozenset[_Words]) -> Iterator[tuple[_Words | str, _Target]]:
+    """Yield each defined term with the node that defines it: code as written, other terms as words."""
+    for position, node in enumerate(nodes):
+        if node.block not in ("prose", "list_item"):
+            continue
+        defined = _DEFINED_WITHIN.match(node.text) or _DEFINED.match(node.text)
+        if defined is None:
+            continue
+        code = defined.groupdict().get("code")
+        words = _words(code or defined["bold"])
+        if words in common:
+            continue
+        if code:
+            yield code.strip(), _Target(position, None)
+        elif _tells(words, common):
+            yield words, _Target(position, None)
+
+
+def _tells(name: _Words, common: frozenset[_Words]) -> bool:
+    letters = sum(len(word) for word in name)
+    return letters >= SHORTEST_NAME and len(name) <= LONGEST_NAME and name not in common
+
+
+def _words(text: str) -> _Words:
+    return tuple(COMPOUND.findall(text.lower()))
+
+
+def _mentions(text: str, openings: frozenset[str]) -> list[_Words | str]:
+    """Return the marked spans of a text and its runs of 2 to 8 words that begin as a name, by their place."""
+    found: list[tuple[int, _Words | str]] = []
+    for marked in _MARKED.finditer(text):
+        if code := marked["code"]:
+            found.append((marked.start(), code.strip()))
+        anchor = (marked["anchor"] or "").replace("-", " ")
+        spans = (marked["bold"], marked["quote"], marked["link"], anchor)
+        found += [(marked.start(), _words(span)) for span in spans if span]
+    if openings.isdisjoint(map(str.lower, COMPOUND.findall(text))):  # as in most texts: no place is needed
+        return [name for _, name in found]
+    words = [(match.start(), match[0].lower()) for match in COMPOUND.finditer(text)]
+    for first, (start, word) in enumerate(words):
+        if word in openings:
+            run = tuple(follower for _, follower in words[first : first + LONGEST_NAME])
+            found += [(start, run[:length]) for length in range(2, len(run) + 1)]
+    return [name for _, name in sorted(found, key=lambda place: place[0])]
+
 
 _Positions = npt.NDArray[np.intp]
 # Rows of the similarity matrix that are computed at a time: 512 by 5,000 nodes take 10 MB.

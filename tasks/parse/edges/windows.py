@@ -12,8 +12,7 @@ from storage.schemas import Node
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Prompt, Values, known_of
 from tasks.models.llm.quoting import addresses_the_reader, quoted, shortened, shown
-from tasks.parse.edges.references import find_references
-from tasks.parse.edges.rules import FARTHEST_STEP, Pair, text_pairs
+from tasks.parse.edges.rules import FARTHEST_STEP, Pair, find_references, text_pairs
 
 # Nodes that two neighbouring windows share, so that what stands on either side of a cut is seen together.
 SHARED = 4

@@ -22,10 +22,9 @@ import numpy.typing as npt
 from storage.schemas import NODE_TYPES
 from tasks.parse.classify.cascade import together
 from tasks.parse.classify.context_model import packaged_context_model
-from tasks.parse.classify.cues import find_cues
+from tasks.parse.classify.features import find_cues, find_words
 from tasks.parse.classify.local import WEIGHTS, Features, Floats, Forest, LocalModel, save_model, softmax
 from tasks.parse.classify.protocol import FragmentInContext, Probabilities
-from tasks.parse.classify.words import find_words
 from tasks.parse.train.fit import Boosting, fit_forest, fit_linear
 from tasks.parse.train.labelled import Agreement, Labelled, agreement, read_labelled
 from tasks.parse.train.unlabelled import draw_by_type, draw_unlabelled

@@ -21,7 +21,7 @@ from storage.root import Root
 from storage.served import Served, keep_published, read_served, write_served
 from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids
-from tasks.parse.classify.cascade import LOOKS
+from tasks.parse.classify.cascade import CACHED_PROBABILITIES
 from tasks.retrieve.index.build import INDEXED, nodes_base
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
 from tasks.retrieve.suggest.remainder import Remainder
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # its import takes longer than a query
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")
 # Archives hold other files of a repository too, the sample is unpacked again, second looks are recomputed.
-_CACHES = ("state/crawl/archives", "state/sample", LOOKS)
+_CACHES = ("state/crawl/archives", "state/sample", CACHED_PROBABILITIES)
 
 
 def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:

@@ -16,7 +16,7 @@ from storage.state import documents_table, nodes_table, parsed_table
 from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
 from tasks.crawl.backfill import rebuilt_days
 from tasks.models.cached_encoder import kept_states, vectors_of
-from tasks.parse.classify.cascade import LOOKS, looks_of
+from tasks.parse.classify.cascade import CACHED_PROBABILITIES, cached_probabilities
 from tasks.retrieve.index.rows import skill_texts
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ def bound_looks(root: Root) -> None:
     """Drop the second looks of other context models, and all if there are more than the corpus has nodes."""
     # Which looks are in use is not known, because their context is stored nowhere. A quarter of the nodes has
     # one; what is dropped is computed again for documents that change.
-    store = looks_of(root)
-    for file in root.files(LOOKS):
+    store = cached_probabilities(root)
+    for file in root.files(CACHED_PROBABILITIES):
         if not file.startswith(f"{store.folder}/"):
             root.delete(file)
     if len(store) > int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum()):

@@ -40,7 +40,7 @@ def shared_bench(encoder: OnnxEncoder, documents: int) -> PagingBench:
     texts, queries = read_documents(BENCH / "documents.jsonl"), read_queries(BENCH / "queries.jsonl")
     some = set(sorted({q.doc_id for q in queries})[:documents])
     asked = [query for query in queries if query.doc_id in some]
-    classifier = embedded_classifier(careful=True)
+    classifier = embedded_classifier(cascade=True)
     ready = prepare_all(texts, asked, encoder=encoder, tokenizer=encoder, classifier=classifier)
     return PagingBench(ready, asked, Remembering(encoder), encoder)
 

@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from storage.root import Root
 from storage.schemas import NODE_TYPES
 from tasks.models.onnx_export import resolve
 from tasks.parse.classify import context_model
 from tasks.parse.classify.cascade import (
     UNSURE,
-    CarefulClassifier,
+    CachedContextModel,
+    CascadeClassifier,
+    cached_probabilities,
     embedded_classifier,
     embedded_name,
     together,
@@ -25,6 +28,7 @@ from tasks.parse.classify.context_model import (
     GRAPH,
     WEIGHTS,
     packaged_context_model,
+    packaged_identity,
     packed,
     unpacked,
     windows,
@@ -54,7 +58,7 @@ class Says:
 
 @pytest.mark.parametrize(("node_type", "given"), CLEAR, ids=lambda part: getattr(part, "text", part))
 def test_clear_cases_are_typed_as_the_guide_says(node_type: str, given: FragmentInContext) -> None:
-    assert CarefulClassifier().classify([given])[0].node_type == node_type
+    assert CascadeClassifier().classify([given])[0].node_type == node_type
 
 
 def test_only_what_the_first_look_is_unsure_of_is_looked_at_again() -> None:
@@ -63,7 +67,7 @@ def test_only_what_the_first_look_is_unsure_of_is_looked_at_again() -> None:
     assert any(sure)
     assert not all(sure)
     second = Says("param")
-    typed = CarefulClassifier(second=second).classify(every)
+    typed = CascadeClassifier(second=second).classify(every)
     assert second.asked == [one for one, known in zip(every, sure, strict=True) if not known]
     kept = [one for one, known in zip(typed, sure, strict=True) if known]
     assert kept == [one for one, known in zip(LocalClassifier().classify(every), sure, strict=True) if known]
@@ -146,17 +150,17 @@ def test_weights_come_back_within_half_a_step_of_their_row(given: dict[str, list
 def test_what_is_shipped_is_small_and_signed() -> None:
     shipped = [PACKAGE / GRAPH, PACKAGE / WEIGHTS]
     assert sum(path.stat().st_size for path in shipped) < 8_000_000
-    card = (PACKAGE / "data" / f"{CarefulClassifier.name}.md").read_text(encoding="utf-8")
-    assert f"# {CarefulClassifier.name}" in card
+    card = (PACKAGE / "data" / f"{CascadeClassifier.name}.md").read_text(encoding="utf-8")
+    assert f"# {CascadeClassifier.name}" in card
     assert Path(context_model.WEIGHTS).name in card
 
 
 def test_without_vectors_the_first_look_alone_types() -> None:
-    assert embedded_classifier(careful=True).name == CarefulClassifier.name
-    assert embedded_classifier(careful=False).name == LocalClassifier.name
-    assert CarefulClassifier.name != LocalClassifier.name
-    for careful in (True, False):
-        assert embedded_name(careful=careful) == embedded_classifier(careful=careful).name
+    assert embedded_classifier(cascade=True).name == CascadeClassifier.name
+    assert embedded_classifier(cascade=False).name == LocalClassifier.name
+    assert CascadeClassifier.name != LocalClassifier.name
+    for cascade in (True, False):
+        assert embedded_name(cascade=cascade) == embedded_classifier(cascade=cascade).name
 
 
 @pytest.mark.slow
@@ -165,6 +169,74 @@ def test_two_annotators_agree_more_often_with_two_looks_than_with_one() -> None:
     rows = read_labelled(NODES / "gold.jsonl")
     fragments = [row.fragment for row in rows]
     first = agreement(rows, packaged_model().probabilities(fragments))
-    both = agreement(rows, CarefulClassifier().probabilities(fragments))
+    both = agreement(rows, CascadeClassifier().probabilities(fragments))
     assert both.accuracy > first.accuracy + 0.01
     assert both.macro_f1 > first.macro_f1
+
+
+def window(text: str, previous: str = "Light the stove.") -> FragmentInContext:
+    return FragmentInContext("1", ("Jam", "Boiling"), "paragraph", previous, text, "Fill the jars.")
+
+
+BOIL, SKIM = window("Boil the berries with sugar."), window("Skim the foam.")
+
+
+class Counting:
+    """The packaged context model, and what it was asked to read."""
+
+    def __init__(self) -> None:
+        self.read: list[FragmentInContext] = []
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        self.read += fragments
+        return packaged_context_model().probabilities(fragments)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+def test_what_was_read_is_not_read_again_by_another_process_and_is_told_to_the_bit(root: Root) -> None:
+    first, later = Counting(), Counting()
+
+    told = CachedContextModel(root, first).probabilities([BOIL, SKIM, BOIL])
+    again = CachedContextModel(root, later).probabilities([SKIM, BOIL])
+
+    assert (first.read, later.read) == ([BOIL, SKIM], [])
+    assert np.array_equal(again, told[[1, 0]])
+    assert np.array_equal(told[0], told[2])
+    assert told == pytest.approx(packaged_context_model().probabilities([BOIL, SKIM, BOIL]), abs=1e-5)
+
+
+def test_a_text_in_another_context_is_read(root: Root) -> None:
+    counting = Counting()
+    look = CachedContextModel(root, counting)
+    look.probabilities([SKIM])
+    elsewhere = window("Skim the foam.", previous="For example:")
+
+    look.probabilities([SKIM, elsewhere])
+
+    assert counting.read == [SKIM, elsewhere]
+
+
+def test_nothing_read_keeps_nothing(root: Root) -> None:
+    assert CachedContextModel(root).probabilities([]).shape == (0, len(NODE_TYPES))
+    assert root.files("") == []
+
+
+def test_types_are_those_of_the_classifier_that_keeps_nothing(root: Root) -> None:
+    fragments = [window(f"{text} {n}") for n in range(9) for text in ("Smoke", "Nectar flow in May")]
+    keeping = CascadeClassifier(second=CachedContextModel(root))
+
+    given = [keeping.classify(fragments) for _ in range(2)]
+
+    assert len(cached_probabilities(root)) > 0
+    assert given[0] == given[1]
+    plain = CascadeClassifier().classify(fragments)
+    assert [typed.node_type for typed in given[0]] == [typed.node_type for typed in plain]
+
+
+def test_the_packaged_model_has_one_identity() -> None:
+    assert packaged_identity() == packaged_identity()
+    assert len(packaged_identity()) == 16

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage.schemas import BLOCKS, NODE_TYPES
-from tasks.parse.classify.cues import find_cues
+from tasks.parse.classify.features import find_cues, find_words
 from tasks.parse.classify.local import (
     WEIGHTS,
     Forest,
@@ -21,7 +21,6 @@ from tasks.parse.classify.local import (
     tree_scores,
 )
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.classify.words import find_words
 from tasks.parse.train.labelled import agreement, read_labelled
 from tests.support.paths import PROJECT, SHARED
 from tests.support.texts.clear_fragments import CLEAR, fragment

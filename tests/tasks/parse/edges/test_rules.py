@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from storage.schemas import BLOCKS, EDGE_TYPES, NODE_TYPES, Node
 from tasks.models.protocols import Vectors
-from tasks.parse.edges.references import MOST_REFERENCES
-from tasks.parse.edges.rules import FARTHEST_STEP, MOST_COMPARED, MOST_SIMILAR, infer_edges
+from tasks.parse.edges.rules import FARTHEST_STEP, MOST_COMPARED, MOST_REFERENCES, MOST_SIMILAR, infer_edges
 from tests.support.texts.nodes import document, node
 
 

@@ -7,7 +7,10 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tasks.refine.duplicates import near
 from tasks.refine.duplicates.near import (
@@ -22,6 +25,131 @@ from tasks.refine.duplicates.near import (
     verified,
 )
 from tasks.refine.duplicates.shingles import Hashes, jaccard, shingle_sets
+
+RULE = SignatureRule.for_threshold(0.85)
+
+
+def bands(texts: list[str], rule: SignatureRule = RULE) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+    joined = b"".join(signatures(texts, rule)["bands"])
+    return np.frombuffer(joined, "<u4").reshape(-1, BANDS)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.7, 0.8, 0.85, 0.9])
+def test_a_pair_at_the_threshold_is_hardly_ever_missed(threshold: float) -> None:
+    rows = SignatureRule.for_threshold(threshold).rows
+    assert (1 - threshold**rows) ** BANDS <= 0.005
+    assert (1 - threshold ** (rows + 1)) ** BANDS > 0.005
+
+
+@pytest.mark.parametrize(("threshold", "rows"), [(0.85, 8), (1.0, 16), (0.999, 16), (0.01, 1)])
+def test_rows_stay_within_bounds(threshold: float, rows: int) -> None:
+    assert SignatureRule.for_threshold(threshold).rows == rows
+
+
+def test_a_signature_is_named_after_how_it_is_made() -> None:
+    assert SignatureRule(8).name != SignatureRule(9).name
+    assert "20x8" in SignatureRule(8).name
+
+
+def test_a_text_has_one_number_a_band_and_one_without_shingles_none() -> None:
+    found = signatures(["one two three four five six", "too short"], RULE)
+    assert found.schema == {"size": pl.Int32, "bands": pl.Binary}
+    assert found["size"].to_list() == [2, 0]
+    assert [len(row) for row in found["bands"]] == [4 * BANDS, 0]
+
+
+def test_more_texts_than_are_taken_at_once_keep_their_order() -> None:
+    texts = [f"a text of number {n} and no other" for n in range(1203)]
+    together = signatures(iter(texts), RULE)
+    assert together.height == 1203
+    assert together[1100:1101].equals(signatures([texts[1100]], RULE))
+
+
+def test_no_texts_have_no_signatures() -> None:
+    assert signatures([], RULE).is_empty()
+
+
+def test_near_texts_share_bands_as_often_as_the_formula_says_and_others_do_not() -> None:
+    rng = random.Random(3)
+    words = [f"w{n}" for n in range(300)]
+    pairs = []
+    for _ in range(200):
+        text = rng.choices(words, k=400)
+        other = list(text)
+        for at in rng.sample(range(400), 12):
+            other[at] = "other"
+        pairs += [" ".join(text), " ".join(other)]
+    found, sets = bands(pairs), list(shingle_sets(pairs))
+    shared = (found[0::2] == found[1::2]).mean()
+    expected = np.mean([jaccard(a, b) ** RULE.rows for a, b in zip(sets[0::2], sets[1::2], strict=True)])
+    assert shared == pytest.approx(expected, abs=0.05)
+    assert (found[0::2] == np.roll(found[1::2], 1, axis=0)).mean() == 0
+
+
+N = 9
+PAIRS = st.lists(
+    st.tuples(st.integers(0, N - 1), st.integers(0, N - 1)).filter(lambda p: p[0] < p[1]), unique=True
+)
+
+
+def onto(pairs: list[tuple[int, int]], n: int = N, max_cluster: int = 1000) -> list[int]:
+    found = survivors(np.array(pairs, np.int64).reshape(-1, 2), n, max_cluster=max_cluster)
+    return [int(number) for number in found]
+
+
+def by_hand(pairs: list[tuple[int, int]]) -> list[int]:
+    found: list[int] = []
+    for text in range(N):
+        better = [other for other in range(text) if (other, text) in pairs and found[other] == other]
+        found.append(better[0] if better else text)
+    return found
+
+
+@given(PAIRS)
+@settings(deadline=None)
+def test_a_text_folds_onto_the_best_survivor_near_it(pairs: list[tuple[int, int]]) -> None:
+    assert onto(pairs) == by_hand(pairs)
+
+
+@given(st.data(), PAIRS)
+@settings(deadline=None)
+def test_the_order_of_pairs_has_no_influence(data: st.DataObject, pairs: list[tuple[int, int]]) -> None:
+    assert onto(data.draw(st.permutations(pairs))) == onto(pairs)
+
+
+@given(PAIRS)
+@settings(deadline=None)
+def test_each_text_is_near_its_survivor_and_no_two_survivors_are_near(pairs: list[tuple[int, int]]) -> None:
+    found = onto(pairs)
+    assert all((found[text], text) in pairs for text in range(N) if found[text] != text)
+    assert not [p for p in pairs if found[p[0]] == p[0] and found[p[1]] == p[1]]
+
+
+@given(PAIRS, PAIRS)
+@settings(deadline=None)
+def test_what_no_chain_of_pairs_connects_has_no_influence(
+    pairs: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    apart = [(a + N, b + N) for a, b in others]
+    assert onto(pairs + apart, 2 * N)[:N] == onto(pairs)
+
+
+def test_a_chain_does_not_fold_into_one() -> None:
+    assert onto([(at, at + 1) for at in range(N - 1)]) == [0, 0, 2, 2, 4, 4, 6, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("cap", "expected"), [(8, [0] * 9), (3, [0, 0, 0, 0, 4, 4, 4, 4, 8]), (0, [*range(9)])]
+)
+def test_a_survivor_takes_no_more_than_the_cap(cap: int, expected: list[int]) -> None:
+    alike = [(a, b) for b in range(N) for a in range(b)]
+    assert onto(alike, max_cluster=cap) == expected
+
+
+def test_nothing_near_is_all_survivors() -> None:
+    assert onto([], 3) == [0, 1, 2]
+    assert onto([], 0) == []
+
 
 NOTHING = np.zeros((0, 2), np.int64), np.zeros(0)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import WrongInput
-from storage.schemas import DOCUMENTS, LicenceFile
+from storage.blobs.store import BlobStore
+from storage.errors import StorageError, WrongInput
+from storage.schemas import DOCUMENTS, LicenceFile, RawDocument
+from tasks.crawl.source.directory import DirectorySource
 from tasks.refine.export.export import ExportReport, export_corpus
 from tasks.refine.export.paths import safe_path
 from tasks.refine.export.writers import skill_text
@@ -19,7 +22,7 @@ from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.refine.plan import rule_digests
 from tasks.refine.structure import MEASURES, QUALITY, quality_frame
-from tests.support.roots.nights import HandSource, Nights, raw
+from tests.support.roots.nights import HandSource, Nights, raw, with_files
 
 TEXTS = {
     "o/r/bread": "---\nname: bread\ndescription: 'Bakes: bread'\nlicense: MIT\n---\nLet it rise.\n",
@@ -259,3 +262,93 @@ def test_a_rebuilt_skill_reads_back(name: str, description: str) -> None:
     front = parse_frontmatter(skill_text(name, description, "# Body", None))
     assert (front.fields["name"], front.fields["description"]) == (name, description)
     assert not any(f.code.startswith("frontmatter") for f in front.findings)
+
+
+TEXT = "---\nname: {0}\ndescription: Bakes {0}.\nlicense: {1}\n---\nLet the {0} rise.\n"
+NOTICE = b"MIT License\n\nCopyright (c) 2026 Ann\n"
+FILES = {
+    "scripts/run me.sh": b"#!/bin/sh\necho rise\n",
+    "assets/loaf.png": b"\x89PNG\r\n" + bytes(range(256)),
+    "LICENSE.txt": NOTICE,
+    "empty": b"",
+}
+
+
+@pytest.fixture
+def own_nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "root")
+
+
+def document(name: str, files: dict[str, bytes], licence: str = "MIT", **origin: Any) -> RawDocument:  # noqa: ANN401
+    return with_files(raw(f"o/r/{name}", TEXT.format(name, licence).encode(), **origin), files)
+
+
+def exported(own_nights: Nights, out: Path, *documents: object) -> Path:
+    own_nights.run(HandSource("git+https://example.org/o/r", *documents))
+    policy, classes = LicencePolicy(unknown="allow"), ["allow", "metadata-only"]
+    export_corpus(own_nights.root, out, format="folder", licences=classes, policy=policy, now=own_nights.now)
+    return out / "skills" / "o" / "r"
+
+
+def below(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_folder_gets_its_files_and_a_crawl_of_it_finds_them(own_nights: Nights, tmp_path: Path) -> None:
+    bread = exported(own_nights, tmp_path / "out", document("bread", FILES)) / "bread"
+    assert {p: c for p, c in below(bread).items() if p not in ("SKILL.md", "PROVENANCE.json")} == FILES
+    again = [row for row in DirectorySource(str(bread)).read() if getattr(row, "contents", None)]
+    assert {f.path: f.content for f in again[0].contents}.items() >= FILES.items()
+    told = json.loads((bread / "PROVENANCE.json").read_text("utf-8"))["files"]
+    assert {f["path"]: f["file"] for f in told} == {path: path for path in FILES}
+
+
+def test_a_licence_in_the_bundle_is_not_written_twice(own_nights: Nights, tmp_path: Path) -> None:
+    skill = document("bread", {"LICENSE.txt": NOTICE}, path="bread/SKILL.md")
+    sha = hashlib.sha256(NOTICE).hexdigest()
+    given = (
+        LicenceFile("bread/LICENSE.txt", sha, NOTICE.decode()),
+        LicenceFile("bread/LICENSE-MIT", "0", "MIT"),
+    )
+    bread = exported(own_nights, tmp_path / "out", replace(skill, licence_files=given)) / "bread"
+    assert sorted(below(bread)) == ["LICENSE.2", "LICENSE.txt", "PROVENANCE.json", "SKILL.md"]
+    told = json.loads((bread / "PROVENANCE.json").read_text("utf-8"))["licence_files"]
+    assert {f["path"]: f["file"] for f in told} == {
+        "bread/LICENSE.txt": "LICENSE.txt",
+        "bread/LICENSE-MIT": "LICENSE.2",
+    }
+
+
+def test_files_that_would_replace_others_get_other_names(own_nights: Nights, tmp_path: Path) -> None:
+    files = {
+        "PROVENANCE.json": b"1", "skill.md": b"2", "run.sh": b"3", "Run.sh": b"4", ".git/config": b"5",
+        "n" * 300: b"6", "sub/SKILL.md": b"7", "..\\..\\up": b"8",
+    }  # fmt: skip
+    files_of = (document("bread", files), document("bread/sub", {"x": b"9"}))
+    folder = exported(own_nights, tmp_path / "out", *files_of)
+    found = below(folder)
+    told = {
+        f["path"]: found[f"bread/{f['file']}"] for f in json.loads(found["bread/PROVENANCE.json"])["files"]
+    }
+    assert told == files
+    assert sorted({p.name for p in tmp_path.iterdir()}) == ["out", "root"]
+    assert not [p for p in found if "/.git" in p or ".." in p]
+    texts = [content for path, content in found.items() if path.endswith("SKILL.md")]
+    assert sum(b"Let the bread" in text for text in texts) == 2
+
+
+def test_the_files_of_what_is_not_allowed_stay_behind(own_nights: Nights, tmp_path: Path) -> None:
+    closed = document("closed", FILES, licence="GPL-3.0")
+    denied = document("denied", FILES, licence="Proprietary")
+    folder = exported(own_nights, tmp_path / "out", document("bread", {"a": b"1"}), closed, denied)
+    assert sorted(p.name for p in folder.iterdir()) == ["bread"]
+    assert not any(content in FILES.values() for content in below(tmp_path / "out").values() if content)
+
+
+def test_a_lost_file_fails_the_export_as_a_whole(own_nights: Nights, tmp_path: Path) -> None:
+    exported(own_nights, tmp_path / "one", document("bread", {"a": b"1"}))
+    store = BlobStore(own_nights.root)
+    store.delete(store.digests())
+    with pytest.raises(StorageError, match="is missing"):
+        exported(own_nights, tmp_path / "out", document("bread", {"a": b"1"}))
+    assert not (tmp_path / "out").exists()

@@ -1,13 +1,56 @@
 from __future__ import annotations
 
+import codecs
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.text.canonical import canonical, control_share
+from tasks.refine.text.canonical import (
+    BOILERPLATE,
+    Where,
+    canonical,
+    control_share,
+    decode,
+    strip_boilerplate,
+)
 from tasks.refine.text.markdown import fenced, has_open_fence, outside_fences
+
+
+@given(st.text())
+def test_utf8_is_read_as_it_is(text: str) -> None:
+    assert decode(text.encode()) == (text, ())
+
+
+@given(st.binary())
+def test_no_bytes_whatever_make_it_raise(content: bytes) -> None:
+    text, found = decode(content)
+    assert text.encode().decode() == text
+    assert {f.code for f in found} <= {"document.not-utf8"}
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "encoding"),
+    [
+        ("Töpfe".encode("utf-16"), "Töpfe", "utf-16"),
+        (codecs.BOM_UTF16_BE + "Töpfe".encode("utf-16-be"), "Töpfe", "utf-16"),
+        (codecs.BOM_UTF32_LE + "Töpfe".encode("utf-32-le"), "Töpfe", "utf-32"),
+        ("“Töpfe” – 5 €".encode("cp1252"), "“Töpfe” – 5 €", "cp1252"),
+        (b"T\xf6pfe \x81", "Töpfe \x81", "latin-1"),
+    ],
+    ids=["utf-16", "utf-16 big-endian", "utf-32", "windows-1252", "latin-1"],
+)
+def test_what_is_not_utf8_is_read_and_found(content: bytes, text: str, encoding: str) -> None:
+    decoded, found = decode(content)
+    assert decoded == text
+    assert [f.code for f in found] == ["document.not-utf8"]
+    assert encoding in found[0].message
+
+
+def test_a_utf8_mark_is_left_for_canonical_to_report() -> None:
+    assert decode(codecs.BOM_UTF8 + b"a") == ("\ufeffa", ())
+
 
 PIECES = st.sampled_from([
     "a", "e\u0301", "\u0301", " ", "  ", "   ", "\t", "\n", "\r", "\r\n", "\ufeff", "\x00", "\x85", "\ud800",
@@ -143,3 +186,49 @@ def test_only_lines_between_the_marks_are_inside() -> None:
 
 def test_lines_outside_fences_include_the_marks() -> None:
     assert outside_fences("a\n```\nb\n```\nc") == ["a", "```", "```", "c"]
+
+
+TRAILER = (
+    "> Source: [ann/clay](https://example.org/ann/clay) — distributed by [TomeVault](https://example.org)."
+)
+MARK = "<!-- tomevault:4.0:skill_md:2026-01-02 -->"
+NEEDED = "Use when this capability is needed."
+
+HITS = [
+    ("tomevault-trailer", "body", f"Fire it.\n\n---\n{TRAILER}\n{MARK}\n", "Fire it."),
+    ("tomevault-trailer", "body", f"Fire it.\n\n{TRAILER}", "Fire it."),
+    ("tomevault-trailer", "body", f"---\n{TRAILER}\n{MARK}", ""),
+    ("tomevault-comment", "body", f"Fire it.\n{MARK}\n\n", "Fire it."),
+    ("tomevault-description", "description", f"Fires clay. {NEEDED}", "Fires clay."),
+    ("tomevault-description", "description", NEEDED, ""),
+]
+
+
+@pytest.mark.parametrize(("rule", "where", "text", "expected"), HITS)
+def test_known_boilerplate_is_removed_and_the_rule_named(
+    rule: str, where: Where, text: str, expected: str
+) -> None:
+    stripped, found = strip_boilerplate(text, where)
+    assert stripped == expected
+    assert [(f.code, f.message) for f in found] == [("boilerplate.removed", rule)]
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("body", f"{TRAILER}\n{MARK}\n\nMore follows."),
+        ("body", f"The mark {MARK}"),
+        ("body", "Fire it.\n\n---\n> Source: the potter's own notes\n"),
+        ("body", f"Fire it. {NEEDED}"),
+        ("description", f"{NEEDED} Or when it is cold."),
+        ("description", "Use when this capability is needed by potters."),
+        ("description", f"Re{NEEDED}"),
+    ],
+    ids=["in the middle", "quoted in a line", "another source", "in a body", "first", "goes on", "in a word"],
+)
+def test_what_only_resembles_boilerplate_stays(where: Where, text: str) -> None:
+    assert strip_boilerplate(text, where) == (text, ())
+
+
+def test_every_rule_has_a_text_that_it_hits() -> None:
+    assert {rule.name for rule in BOILERPLATE} == {rule for rule, *_ in HITS}

@@ -11,7 +11,7 @@ import pytest
 from storage.errors import StorageError
 from storage.partitions import partition_of
 from storage.state import documents_table, edges_table, nodes_table, read_runs, seen_table
-from tasks.parse.classify.cascade import KeptLook
+from tasks.parse.classify.cascade import CachedContextModel
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.doctor_served import Defect
@@ -140,7 +140,7 @@ def test_a_node_that_stands_there_twice_is_found_and_made_anew_once(root: SkillR
 
 @pytest.mark.parametrize("folder", ["state/signatures", "state/looks"])
 def test_a_damaged_cache_is_removed(root: SkillRoot, folder: str) -> None:
-    KeptLook(root.root).probabilities([FragmentInContext("1", (), "prose", None, "Smoke.", None)])
+    CachedContextModel(root.root).probabilities([FragmentInContext("1", (), "prose", None, "Smoke.", None)])
     file = next(iter(root.root.files(folder, ".parquet")))
     truncate(path(root, file))
 

@@ -8,7 +8,7 @@ import pytest
 from storage.state import nodes_table
 from storage.vectors import StateStore, VectorStore, state_stores, text_hash, vector_stores
 from tasks.models.cached_encoder import KeptEncoder, kept_states, vectors_of
-from tasks.parse.classify.cascade import LOOKS, looks_of
+from tasks.parse.classify.cascade import CACHED_PROBABILITIES, cached_probabilities
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.retention import bound_vectors, texts_in_use
@@ -146,7 +146,7 @@ def test_a_publication_drops_looks_of_another_model_and_all_where_more_are_kept_
     skill_root: Make,
 ) -> None:
     root = skill_root({"bees": BEES})
-    other, looks = VectorStore(root.root, "another", 6, LOOKS), looks_of(root.root)
+    other, looks = VectorStore(root.root, "another", 6, CACHED_PROBABILITIES), cached_probabilities(root.root)
     row = np.zeros((1, 6), np.float32)
     looks.add([text_hash("seen")], row)
     other.add([text_hash("seen")], row)
@@ -160,14 +160,14 @@ def test_a_publication_drops_looks_of_another_model_and_all_where_more_are_kept_
     root.write("bread", BREAD)
     root.publish()
 
-    assert root.root.files(LOOKS) == []
+    assert root.root.files(CACHED_PROBABILITIES) == []
 
 
 def test_forgetting_leaves_no_look(skill_root: Make) -> None:
     root = skill_root({"bees": BEES, "bread": BREAD})
     root.publish()
-    looks_of(root.root).add([text_hash("seen")], np.zeros((1, 6), np.float32))
+    cached_probabilities(root.root).add([text_hash("seen")], np.zeros((1, 6), np.float32))
 
     forget(root.root, "local/market/bees", run_id="gone", now=root.now)
 
-    assert root.root.files(LOOKS) == []
+    assert root.root.files(CACHED_PROBABILITIES) == []

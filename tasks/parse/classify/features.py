@@ -1,6 +1,7 @@
-"""Finds the cues of the local classifier in a fragment's shape, wording and place.
+"""Features of a fragment for the local classifier: cues and words, each named by its place.
 
-A cue that is found votes for or against each type with the weights of `tasks.parse.train.local_model`.
+A cue is found in a fragment's shape, wording or place, and votes for or against each type with the weights
+of `tasks.parse.train.local_model`. Words are those of a fragment, its headings and its neighbours.
 """
 
 from __future__ import annotations
@@ -12,10 +13,19 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from tasks.parse.classify.lexicon import BEFORE_VERB, TOPICS, VERBS, as_words
-from tasks.parse.classify.patterns import CODE, HEADING, INSIDE, OPENINGS, TABLE
+from tasks.parse.classify.lexicon import (
+    BEFORE_VERB,
+    CODE,
+    HEADING,
+    INSIDE,
+    OPENINGS,
+    TABLE,
+    TOPICS,
+    VERBS,
+    as_words,
+)
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.refine.text.words import CUE_WORD
+from tasks.refine.text.words import CLASSIFIER_TOKEN, CUE_WORD
 
 # Characters. A type shows in how a fragment begins; more of long code and tables would only cost time.
 _READ = 400
@@ -46,7 +56,7 @@ _ECHOED = as_words(
 _FINITE = as_words("is are was has have does can will uses")
 # The places whose cues are named after them: `next:verb`. Others bear their whole name, at the place "".
 _PLACES = as_words("topic heading above top path previous next")
-Placed = tuple[str, Sequence[str]]
+PlacedCues = tuple[str, Sequence[str]]
 
 
 class _TextCues(NamedTuple):
@@ -183,7 +193,7 @@ def _read_neighbour(text: str) -> tuple[str, ...]:
     return (*(cue for cue in cues.shape if cue in _ECHOED), *(leads + topic for topic in cues.topics))
 
 
-def _own(fragment: FragmentInContext) -> list[Placed]:
+def _own_cues(fragment: FragmentInContext) -> list[PlacedCues]:
     """Return the cues of a fragment's own text, by its kind of block."""
     if fragment.block in ("code", "table"):
         patterns = CODE if fragment.block == "code" else TABLE
@@ -194,11 +204,11 @@ def _own(fragment: FragmentInContext) -> list[Placed]:
 
 
 @lru_cache(maxsize=1024)
-def _of_headings(path: tuple[str, ...]) -> tuple[list[Placed], Placed]:
+def _of_headings(path: tuple[str, ...]) -> tuple[list[PlacedCues], PlacedCues]:
     """Return the cues of headings by their place, and of all, which the fragments below them share."""
     read = [_read_heading(title[:_READ]) for title in path]
     places = {"heading": read[-1:], "above": read[-2:-1], "top": read[:-2]}
-    placed: list[Placed] = [(place, list(chain(*some))) for place, some in places.items()]
+    placed: list[PlacedCues] = [(place, list(chain(*some))) for place, some in places.items()]
     return placed, ("path", list(chain(*read)))
 
 
@@ -220,7 +230,7 @@ def cue_columns(columns: Mapping[str, int]) -> dict[str, dict[str, int]]:
     return found
 
 
-def cues_by_place(fragment: FragmentInContext) -> list[Placed]:
+def cues_by_place(fragment: FragmentInContext) -> list[PlacedCues]:
     """Return the cues at each place, in a fixed order; a cue may come more than once."""
     path = fragment.heading_path
     # HTML, and any other block, is read as prose.
@@ -229,9 +239,75 @@ def cues_by_place(fragment: FragmentInContext) -> list[Placed]:
     headings, whole_path = _of_headings(path)
     return [
         ("", ("any", f"block:{block}", f"depth:{min(len(path), 3)}")),
-        *_own(fragment),
+        *_own_cues(fragment),
         *headings,
         ("previous", _read_neighbour((fragment.previous or "")[:_READ])),
         ("next", _read_neighbour((fragment.next or "")[:_READ])),
         whole_path,
     ]
+
+
+# Characters and words that are read. Types show early, so that more would only cost time.
+_WORDS_READ, _WORDS = 400, 60
+_READ_BESIDE, _WORDS_BESIDE = 150, 12
+Word = str | tuple[str, str]  # or a pair of words
+PlacedWords = tuple[str, Sequence[Word]]
+
+
+def find_words(fragment: FragmentInContext) -> set[str]:
+    """Return the words, each named by its place: `t:lid`, and pairs of words `t2:the lid`."""
+    placed = [*words_around(fragment), *words_of_headings(fragment.heading_path, fragment.block)]
+    return {
+        f"{place}:{word if isinstance(word, str) else ' '.join(word)}"
+        for place, words in placed
+        for word in words
+    }
+
+
+def word_columns(columns: Mapping[str, int]) -> dict[str, dict[Word, int]]:
+    """Return the columns of words, named as by `find_words`, by place and word."""
+    found: dict[str, dict[Word, int]] = {}
+    for name, column in columns.items():
+        place, _, word = name.partition(":")
+        first, space, second = word.partition(" ")
+        found.setdefault(place, {})[(first, second) if space else word] = column
+    return found
+
+
+def words_around(fragment: FragmentInContext) -> list[PlacedWords]:
+    """Return the words by place: of a text (`t`, in code `c`), with pairs and the first three, and around."""
+    found = _own_words(fragment)
+    for place, text in (("before", fragment.previous), ("after", fragment.next)):
+        words = _words_beside((text or "")[:_READ_BESIDE])
+        found += [(place, words[:_WORDS_BESIDE]), (f"{place}0", words[:1]), (f"{place}-1", words[-1:])]
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _words_beside(text: str) -> list[str]:
+    return CLASSIFIER_TOKEN.findall(text.lower())
+
+
+def words_of_headings(path: tuple[str, ...], block: str) -> list[PlacedWords]:
+    """Return the words, and pairs of them, of headings from the innermost outwards (`h`, `a`, `p`).
+
+    They are the same for all fragments below these headings that are of one kind of block. A place may come
+    more than once, and so may a word.
+    """
+    found: list[PlacedWords] = []
+    for place, title in zip("ha" + "p" * len(path), path[::-1], strict=False):
+        words = CLASSIFIER_TOKEN.findall(title[:_WORDS_READ].lower())
+        found += [*_with_pairs(words, place), ("path", words)]
+        if place == "h":
+            found.append((f"{block}|h", words))
+    return found
+
+
+def _own_words(fragment: FragmentInContext) -> list[PlacedWords]:
+    kind = "c" if fragment.block == "code" else "t"
+    words = CLASSIFIER_TOKEN.findall(fragment.text[:_WORDS_READ].lower())[:_WORDS]
+    return [*_with_pairs(words, kind), *((f"{kind}{at}", words[at : at + 1]) for at in range(3))]
+
+
+def _with_pairs(words: list[str], place: str) -> list[PlacedWords]:
+    return [(place, words), (f"{place}2", list(pairwise(words)))]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.induce.judge.protocol import DeclaredJudge, Judge
+from tasks.induce.judge import DeclaredJudge, Judge
 from tasks.induce.library.drafts import Inducer
 from tasks.induce.trajectories.record import Trajectory
-from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.models.llm.ask import Llm
 
 DECLARED, RECURRENCE = "declared", "recurrence"
 
@@ -20,7 +20,7 @@ class Teaching:
 
     judge: Judge = DeclaredJudge()  # noqa: RUF009 (it has no state)
     inducer: Inducer | None = None
-    llm: FallbackLlm | None = None
+    llm: Llm | None = None
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class Teaching:
         return [replace(one, success=said) for one, said in zip(trajectories, verdicts, strict=True)]
 
     def report(self) -> dict[str, Any] | None:
-        """Return what the LLM was asked, as `FallbackLlm.report` has it; None without one."""
+        """Return what the LLM was asked, as `Llm.report` has it; None without one."""
         return self.llm.report() if self.llm else None
 
 
